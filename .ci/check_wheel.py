@@ -1,0 +1,17 @@
+"""Fail unless the wheel holds the package and its metadata, and nothing else.
+
+Usage: check_wheel.py FILE.whl
+"""
+
+import sys
+from pathlib import PurePosixPath
+from zipfile import ZipFile
+
+names = [PurePosixPath(name) for name in ZipFile(sys.argv[1]).namelist()]
+mine = {name for name in names if name.parts[0] == "lmos_actors" or name.parts[0].endswith(".dist-info")}
+strange = [str(name) for name in names if name not in mine]
+if strange:
+    raise SystemExit(f"in the wheel but not of the package: {', '.join(strange)}")
+if PurePosixPath("lmos_actors/py.typed") not in names:
+    raise SystemExit("the wheel lacks lmos_actors/py.typed")
+print(f"{len(names)} files, all of the package")

@@ -1,0 +1,175 @@
+"""Every exception of the package, in one tree under `LmosActorsError`.
+
+Who is to blame is in the class: `AgentError` and below is the answer an agent, or the runtime in its
+place, gave to a request; `SupervisionError` is a tree that could not start or could not go on;
+`ConfigError` is a file or an argument a person wrote. Nothing here imports anything of ours.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class LmosActorsError(Exception):
+    """Base of every exception this package raises on purpose."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Give the known word most like `word`, or None when nothing is near."""
+    near = get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return near[0] if near else None
+
+
+class AgentError(LmosActorsError):
+    """A request was answered with something other than its value."""
+
+
+class NotFound(AgentError):
+    """No such agent, child or affordance; `nearest` is the known name most like it, if any."""
+
+    def __init__(self, kind: str, name: str, *, where: str = "", known: Iterable[str] = ()) -> None:
+        self.kind = kind
+        self.name = name
+        self.nearest = nearest(name, known)
+        place = f" on {where}" if where else ""
+        hint = f", did you mean {self.nearest!r}?" if self.nearest else ""
+        super().__init__(f"no {kind} {name!r}{place}{hint}")
+
+
+class InvalidInput(AgentError):
+    """A value does not fit its declared type. `path` says where in the input, as in `$.city`."""
+
+    def __init__(self, message: str, path: str = "$") -> None:
+        self.message = message
+        self.path = path
+        super().__init__(f"{message} - at {path}")
+
+
+class NotAllowed(AgentError):
+    """The affordance exists but does not allow this, such as writing a read-only property."""
+
+
+class ActionFailed(AgentError):
+    """The action ended in a failure that it declares; raise it in a handler. `output` is plain data."""
+
+    def __init__(self, output: object = None) -> None:
+        self.output = output
+        super().__init__(str(output) if output is not None else "action failed")
+
+
+class ActionCancelled(AgentError):
+    """The invocation was cancelled by somebody who asked for it; `reason` is theirs."""
+
+    def __init__(self, reason: str | None = None) -> None:
+        self.reason = reason
+        super().__init__(reason or "action cancelled")
+
+
+class MailboxFull(AgentError):
+    """The agent's mailbox had no room, or dropped this message to make some."""
+
+    def __init__(self, agent: str, size: int) -> None:
+        self.agent = agent
+        self.size = size
+        super().__init__(f"mailbox of {agent!r} is full ({size})")
+
+
+class AgentUnavailable(AgentError):
+    """The agent is between two lives, stopping, or gone; the request has not begun to run.
+
+    `retry_in` is a hint in seconds when one is known.
+    """
+
+    started = False
+
+    def __init__(self, agent: str, why: str = "not running", *, retry_in: float | None = None) -> None:
+        self.agent = agent
+        self.retry_in = retry_in
+        super().__init__(f"agent {agent!r} is unavailable: {why}")
+
+
+class AgentDied(AgentError):
+    """The agent ended before it answered.
+
+    `reason` is the exit reason as text. `started` says whether the request had begun to run: if not,
+    it is safe to repeat it.
+    """
+
+    def __init__(self, reason: str, *, started: bool) -> None:
+        self.reason = reason
+        self.started = started
+        super().__init__(f"agent died ({reason}), request {'had begun' if started else 'had not begun'}")
+
+
+class DeadlineExceeded(AgentError, TimeoutError):
+    """A call through `ref.within(seconds)` was not answered in time; its run is cancelled."""
+
+    def __init__(self, agent: str, seconds: float) -> None:
+        self.agent = agent
+        self.seconds = seconds
+        super().__init__(f"no answer from {agent!r} within {seconds:g} s")
+
+
+class SupervisionError(LmosActorsError):
+    """A supervision tree could not start, could not go on, or was asked for something it has not."""
+
+
+class NameTaken(SupervisionError):
+    """A child of that name is there already."""
+
+    def __init__(self, name: str, supervisor: str) -> None:
+        self.name = name
+        super().__init__(f"{supervisor!r} already has a child named {name!r}")
+
+
+class WrongState(SupervisionError):
+    """The child is not in the state that this needs; `state` is the one it is in."""
+
+    def __init__(self, path: str, state: str, needs: str) -> None:
+        self.path = path
+        self.state = state
+        super().__init__(f"{path} is {state}; {needs}")
+
+
+class StartFailed(SupervisionError):
+    """A child could not be started; what it raised is the `__cause__`. `path` names it in the tree."""
+
+    def __init__(self, path: str, message: str = "") -> None:
+        self.path = path
+        super().__init__(f"{path} could not start" + (f": {message}" if message else ""))
+
+
+class RestartIntensityExceeded(SupervisionError):
+    """Children ended more often than `max_restarts` in `max_seconds` allows.
+
+    `path` is the supervisor's place in the tree; `causes` are the exceptions within the window, oldest
+    first, also grouped as the `__cause__`.
+    """
+
+    def __init__(
+        self, path: str, max_restarts: int, max_seconds: float, causes: tuple[BaseException, ...] = ()
+    ) -> None:
+        self.path = path
+        self.max_restarts = max_restarts
+        self.max_seconds = max_seconds
+        self.causes = causes
+        super().__init__(f"{path}: more than {max_restarts} restarts in {max_seconds:g} s")
+        if causes:
+            self.__cause__ = BaseExceptionGroup(f"what ended the children of {path}", causes)
+
+
+class Deadlocked(LmosActorsError):
+    """On virtual time nothing can ever happen again and the body has not ended."""
+
+
+class ConfigError(LmosActorsError):
+    """A file or an argument is wrong; `path` is where, as in `weather.yaml:12:5`."""
+
+    def __init__(self, message: str, path: str = "") -> None:
+        self.message = message
+        self.path = path
+        super().__init__(f"{path}: {message}" if path else message)

@@ -1,0 +1,47 @@
+"""Tasks that outlive a body while it is being cancelled.
+
+Nested nurseries alone do not give the order of endings: when the scope around them is cancelled, inner
+and outer tasks are cancelled together. A service runs under a shield of its own, and ends when it is
+told to, after the body.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+
+class Services:
+    """The tasks of one stage; made by `Services(nursery)` around a body that ends first."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self._nursery = nursery
+        self._scopes: list[trio.CancelScope] = []
+
+    def start_soon(self, async_fn: Callable[..., Awaitable[object]], *args: Any, name: str) -> None:
+        """Start a service; what cancels the body does not reach it."""
+        self._nursery.start_soon(self._shielded, async_fn, args, name=name)
+
+    async def _shielded(self, async_fn: Callable[..., Awaitable[object]], args: tuple[Any, ...]) -> None:
+        with trio.CancelScope(shield=True) as scope:
+            self._scopes.append(scope)
+            await async_fn(*args)
+
+    async def start(self, async_fn: Callable[..., Awaitable[object]], *, name: str) -> Any:
+        """Start a service and wait until it has called `task_status.started(value)`; give the value."""
+
+        async def shielded(task_status: trio.TaskStatus[Any]) -> None:
+            with trio.CancelScope(shield=True) as scope:
+                self._scopes.append(scope)
+                await async_fn(task_status=task_status)
+
+        return await self._nursery.start(shielded, name=name)
+
+    def end(self) -> None:
+        """Cancel all services of the stage."""
+        for scope in self._scopes:
+            scope.cancel("the stage has ended")

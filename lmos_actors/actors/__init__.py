@@ -1,0 +1,31 @@
+"""Agents, mailboxes and refs: what runs, what waits for it, and what points to it."""
+
+from ._affordances import (
+    Action as Action,
+    Assignment as Assignment,
+    Event as Event,
+    EventHandle as EventHandle,
+    Property as Property,
+    PropertyHandle as PropertyHandle,
+    StreamAction as StreamAction,
+    Turn as Turn,
+    action as action,
+    event as event,
+    every as every,
+    prop as prop,
+)
+from ._agent import Agent as Agent, Starter as Starter, current_request as current_request
+from ._calls import LocalLink as LocalLink
+from ._dispatcher import dispatch as dispatch
+from ._invocation import Progress as Progress, Request as Request, Runners as Runners
+from ._mailbox import (
+    DEFAULT_MAILBOX as DEFAULT_MAILBOX,
+    AgentStatistics as AgentStatistics,
+    MailboxOptions as MailboxOptions,
+    MailboxStatistics as MailboxStatistics,
+)
+from ._monitor import NORMAL as NORMAL, SHUTDOWN as SHUTDOWN, Down as Down, ExitReason as ExitReason
+from ._observers import Feed as Feed, FeedStatistics as FeedStatistics, Gap as Gap, Occurrence as Occurrence
+from ._ref import Call as Call, CallStatus as CallStatus, Link as Link, Ref as Ref
+from ._registry import Finder as Finder
+from ._runtime import DeadLetter as DeadLetter, Owner as Owner, Runtime as Runtime

@@ -1,0 +1,407 @@
+"""What an agent offers: properties, actions and events, and the typed handles consumers name them by.
+
+`Weather.units` on the class is a handle; on an instance it is the value. A handle says which agent
+class it belongs to (contravariantly, so that a subclass accepts its base's handles) and which types go
+in and out, so that `ref.read(Weather.units)` is checked by a type checker without knowing the agent.
+
+The types here are for people and checkers. What a message carries out is compiled from them, once per
+class, by `_contract.py`.
+"""
+
+from __future__ import annotations
+
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    overload,
+)
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine
+
+    from ._invocation import Progress
+    from ._slot import Slot
+
+V = TypeVar("V")
+V_co = TypeVar("V_co", covariant=True)
+A = TypeVar("A")
+A_contra = TypeVar("A_contra", contravariant=True)
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+G = TypeVar("G")
+G_co = TypeVar("G_co", covariant=True)
+P = ParamSpec("P")
+
+NOTHING: Final[Any] = attrs.NOTHING
+
+
+class Lives(Protocol):
+    """Anything with a place in a tree: what the descriptors ask of their owner."""
+
+    _slot: Slot
+
+
+class PropertyHandle(Generic[A_contra, V]):
+    """Names a property of agent class `A`: `Weather.units`."""
+
+    __slots__ = ("description", "doc", "name", "read_key", "write_key")
+
+    name: str
+
+    def to(self, value: V, /) -> Assignment[A_contra]:
+        """Pair the handle with a value, for `ref.write_many`."""
+        return Assignment(self, value)
+
+    def __repr__(self) -> str:
+        return f"<property {self.name}>"
+
+
+class Assignment(Generic[A_contra]):
+    """One write of a `write_many`: made by `Weather.units.to("kelvin")`."""
+
+    __slots__ = ("handle", "value")
+
+    def __init__(self, handle: PropertyHandle[A_contra, Any], value: object) -> None:
+        self.handle = handle
+        self.value = value
+
+
+class Property(Generic[V]):
+    """The declared type of a property field: `units: Property[str] = prop(default="celsius")`."""
+
+    def __init__(
+        self,
+        *,
+        default: Any = NOTHING,
+        factory: Callable[[], V] | None = None,
+        read_only: bool = False,
+        write_only: bool = False,
+        observable: bool = True,
+        name: str | None = None,
+        doc: str = "",
+    ) -> None:
+        self.default = default
+        self.factory = factory
+        self.read_only = read_only
+        self.write_only = write_only
+        self.observable = observable
+        self.wire_name = name
+        self.doc = doc
+        self.attribute = ""
+        self.hidden = ""
+        self.handle: PropertyHandle[Any, V] = PropertyHandle()
+        self.take: Callable[[Any], V] | None = None
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.attribute = name
+        self.hidden = f"_prop_{name}"
+        self.handle.name = self.wire_name or name
+
+    @overload
+    def __get__(self, instance: None, owner: type[A]) -> PropertyHandle[A, V]: ...
+    @overload
+    def __get__(self, instance: Lives, owner: type[Any]) -> V: ...
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        if instance is None:
+            return self.handle
+        try:
+            return getattr(instance, self.hidden)
+        except AttributeError:
+            raise AttributeError(
+                f"property {self.attribute!r} has no value yet", name=self.attribute
+            ) from None
+
+    def __set__(self, instance: Lives, value: V) -> None:
+        take = self.take
+        if take is not None:
+            value = take(value)
+        setattr(instance, self.hidden, value)
+        slot: Slot | None = getattr(instance, "_slot", None)
+        if slot is not None and slot.more is not None:
+            slot.property_changed(self.handle.name, value)
+
+
+class EventHandle(Generic[A_contra, V_co]):
+    """Names an event of agent class `A`: `Weather.asked`."""
+
+    __slots__ = ("description", "key", "name")
+
+    name: str
+
+    def __repr__(self) -> str:
+        return f"<event {self.name}>"
+
+
+class Emitter(Generic[V]):
+    """An event on an instance: `self.asked.emit("Bonn")`."""
+
+    __slots__ = ("_event", "_slot")
+
+    def __init__(self, event: Event[V], slot: Slot) -> None:
+        self._event = event
+        self._slot = slot
+
+    def emit(self, value: V, /) -> None:
+        """Tell every subscriber, without waiting for any: a slow one drops its oldest and counts it.
+
+        Raises:
+            TypeError: the value is not of the event's type, which is a bug of the agent.
+        """
+        self._slot.emit(self._event, value)
+
+
+class Event(Generic[V]):
+    """The declared type of an event field: `asked: Event[str] = event()`."""
+
+    def __init__(self, *, name: str | None = None, doc: str = "") -> None:
+        self.wire_name = name
+        self.doc = doc
+        self.attribute = ""
+        self.handle: EventHandle[Any, V] = EventHandle()
+        self.take: Callable[[Any], V] | None = None
+        self.immutable = False
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.attribute = name
+        self.handle.name = self.wire_name or name
+
+    @overload
+    def __get__(self, instance: None, owner: type[A]) -> EventHandle[A, V]: ...
+    @overload
+    def __get__(self, instance: Lives, owner: type[Any]) -> Emitter[V]: ...
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        if instance is None:
+            return self.handle
+        return Emitter(self, instance._slot)
+
+
+@overload
+def prop(
+    *,
+    default: V,
+    read_only: bool = ...,
+    write_only: bool = ...,
+    observable: bool = ...,
+    name: str | None = ...,
+    doc: str = ...,
+) -> Property[V]: ...
+@overload
+def prop(
+    *,
+    factory: Callable[[], V],
+    read_only: bool = ...,
+    write_only: bool = ...,
+    observable: bool = ...,
+    name: str | None = ...,
+    doc: str = ...,
+) -> Property[V]: ...
+@overload
+def prop(
+    *,
+    read_only: bool = ...,
+    write_only: bool = ...,
+    observable: bool = ...,
+    name: str | None = ...,
+    doc: str = ...,
+) -> Property[Any]: ...
+def prop(
+    *,
+    default: Any = NOTHING,
+    factory: Callable[[], Any] | None = None,
+    read_only: bool = False,
+    write_only: bool = False,
+    observable: bool = True,
+    name: str | None = None,
+    doc: str = "",
+) -> Property[Any]:
+    """Declare a property: state that consumers read, write and observe.
+
+    Its type must be deeply immutable, since changing a value in place would tell nobody. Without
+    `default` and `factory` it is a required argument of the constructor. `read_only` and `write_only`
+    are seen from the consumer; the agent itself may always do both. `name` is the name on the wire.
+    """
+    return Property(
+        default=default,
+        factory=factory,
+        read_only=read_only,
+        write_only=write_only,
+        observable=observable,
+        name=name,
+        doc=doc,
+    )
+
+
+def event(*, init: Literal[False] = False, name: str | None = None, doc: str = "") -> Event[Any]:
+    """Declare an event: something the agent tells whoever has subscribed.
+
+    `init` is for type checkers: an event is no argument of the constructor.
+    """
+    del init
+    return Event(name=name, doc=doc)
+
+
+class ActionOptions:
+    """What `@action(...)` was given."""
+
+    __slots__ = ("concurrency", "idempotent", "name", "on_disconnect", "safe")
+
+    def __init__(
+        self, *, name: str | None, concurrency: int, on_disconnect: str, safe: bool, idempotent: bool
+    ) -> None:
+        self.name = name
+        self.concurrency = concurrency
+        self.on_disconnect = on_disconnect
+        self.safe = safe
+        self.idempotent = idempotent
+
+
+class _ActionHandle:
+    """What the three kinds of action handle share."""
+
+    name: str
+
+    def __init__(self, fn: Callable[..., Any], options: ActionOptions) -> None:
+        self.__wrapped__ = fn
+        self.__doc__ = fn.__doc__
+        self.options = options
+        self.name = options.name or fn.__name__
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        return self if instance is None else self.__wrapped__.__get__(instance, owner)
+
+    def __repr__(self) -> str:
+        return f"<action {self.name}>"
+
+
+class Turn(_ActionHandle, Generic[A_contra, P, R_co]):
+    """Names an action written `def`: it runs from start to end in one step."""
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __get__(self, instance: None, owner: type[Any]) -> Turn[A_contra, P, R_co]: ...
+        @overload
+        def __get__(self, instance: Lives, owner: type[Any]) -> Callable[P, R_co]: ...
+        def __get__(self, instance: Any, owner: Any) -> Any: ...
+
+
+class Action(_ActionHandle, Generic[A_contra, P, R_co, G_co]):
+    """Names an action written `async def`: it needs time, may report progress, can be cancelled."""
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __get__(self, instance: None, owner: type[Any]) -> Action[A_contra, P, R_co, G_co]: ...
+        @overload
+        def __get__(self, instance: Lives, owner: type[Any]) -> Callable[P, Coroutine[Any, Any, R_co]]: ...
+        def __get__(self, instance: Any, owner: Any) -> Any: ...
+
+
+class StreamAction(_ActionHandle, Generic[A_contra, P, R_co]):
+    """Names an action written as an async generator: it gives many outputs."""
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __get__(self, instance: None, owner: type[Any]) -> StreamAction[A_contra, P, R_co]: ...
+        @overload
+        def __get__(self, instance: Lives, owner: type[Any]) -> Callable[P, AsyncIterator[R_co]]: ...
+        def __get__(self, instance: Any, owner: Any) -> Any: ...
+
+
+class _ActionDecorator(Protocol):
+    @overload
+    def __call__(
+        self, fn: Callable[Concatenate[A, Progress[G], P], Coroutine[Any, Any, R]], /
+    ) -> Action[A, P, R, G]: ...
+    @overload
+    def __call__(
+        self, fn: Callable[Concatenate[A, P], Coroutine[Any, Any, R]], /
+    ) -> Action[A, P, R, Any]: ...
+    @overload
+    def __call__(self, fn: Callable[Concatenate[A, P], AsyncIterator[R]], /) -> StreamAction[A, P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[Concatenate[A, P], R], /) -> Turn[A, P, R]: ...
+    def __call__(self, fn: Any, /) -> Any: ...
+
+
+@overload
+def action(fn: Callable[Concatenate[A, Progress[G], P], Coroutine[Any, Any, R]], /) -> Action[A, P, R, G]: ...
+@overload
+def action(fn: Callable[Concatenate[A, P], Coroutine[Any, Any, R]], /) -> Action[A, P, R, Any]: ...
+@overload
+def action(fn: Callable[Concatenate[A, P], AsyncIterator[R]], /) -> StreamAction[A, P, R]: ...
+@overload
+def action(fn: Callable[Concatenate[A, P], R], /) -> Turn[A, P, R]: ...
+@overload
+def action(
+    *,
+    name: str | None = ...,
+    concurrency: int = ...,
+    on_disconnect: Literal["cancel", "finish"] = ...,
+    safe: bool = ...,
+    idempotent: bool = ...,
+) -> _ActionDecorator: ...
+def action(
+    fn: Any = None,
+    /,
+    *,
+    name: str | None = None,
+    concurrency: int = 1,
+    on_disconnect: Literal["cancel", "finish"] = "cancel",
+    safe: bool = False,
+    idempotent: bool = False,
+) -> Any:
+    """Declare an action: `def` is a turn, `async def` a run, an async generator a stream of outputs.
+
+    An `async def` may take a `Progress` first; the runtime fills it in and callers do not see it.
+    `concurrency` is how many runs of this action one incarnation may have at a time, over all
+    consumers; further ones wait in line and keep their seat in the mailbox. `on_disconnect="finish"`
+    lets a run go on when its consumer's connection breaks. `safe` and `idempotent` are told in the
+    description and allow `ref.retrying`.
+    """
+    if type(concurrency) is not int or concurrency < 1:
+        raise TypeError(f"concurrency must be a whole number of at least 1, not {concurrency!r}")
+    options = ActionOptions(
+        name=name, concurrency=concurrency, on_disconnect=on_disconnect, safe=safe, idempotent=idempotent
+    )
+    if fn is None:
+        return lambda fn: _handle_for(fn, options)
+    return _handle_for(fn, options)
+
+
+def _handle_for(fn: Any, options: ActionOptions) -> Any:
+    from inspect import isasyncgenfunction, iscoroutinefunction
+
+    if not callable(fn) or not hasattr(fn, "__code__"):
+        raise TypeError(f"@action goes on a function, not on {type(fn).__name__}")
+    if isasyncgenfunction(fn):
+        return StreamAction(fn, options)
+    if iscoroutinefunction(fn):
+        return Action(fn, options)
+    return Turn(fn, options)
+
+
+def every(seconds: float, /) -> Callable[[Callable[[A], None]], Callable[[A], None]]:
+    """Make a `def` method a turn that runs every `seconds` of the agent's life, first after one period.
+
+    The period is counted from the schedule, not from the end of the turn; a firing that is still
+    waiting is not queued twice, and missed ones are merged.
+    """
+    if not seconds > 0:
+        raise TypeError(f"@every needs a number of seconds above 0, not {seconds!r}")
+
+    def mark(fn: Callable[[A], None]) -> Callable[[A], None]:
+        vars(fn)["__lmos_every__"] = float(seconds)
+        return fn
+
+    return mark

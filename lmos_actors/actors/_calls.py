@@ -1,0 +1,273 @@
+"""Calls and streams on a near agent: envelopes whose answers are kept until they are fetched."""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import trio
+from trio.lowlevel import (
+    Abort,
+    checkpoint,
+    checkpoint_if_cancelled,
+    current_task,
+    reschedule,
+    wait_task_rescheduled,
+)
+
+from lmos_actors._errors import ActionCancelled, DeadlineExceeded
+
+from ._cell import GONE
+from ._mailbox import DONE, RUNNING, Envelope
+from ._observers import MONITORS, Feed
+from ._ref import STREAM_CREDIT, CallStatus
+from ._slot import Slot
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from lmos_actors._timers import Timer
+
+    from ._monitor import Down
+    from ._observers import Sink
+    from ._operation import Operation
+
+
+class LocalCall(Envelope):
+    """An invocation whose consumer may look at it before it ends; see `Call`."""
+
+    __slots__ = ("_done", "_error", "_timer", "_value", "_waiting", "cancelled", "deadline", "feed", "reason")
+
+    def __init__(self, slot: Slot, op: Operation, args: tuple[Any, ...], sender: Slot | None) -> None:
+        super().__init__(slot, op, args, sender)
+        self._done = False
+        self._value: Any = None
+        self._error: Exception | None = None
+        self._waiting: list[trio.lowlevel.Task] = []
+        self._timer: Timer | None = None
+        self.cancelled = False
+        self.reason: str | None = None
+        self.deadline: float | None = None
+        self.feed: Feed[Any] = Feed(slot.rt.timers, conflate=True)
+
+    # ---- the slot's side
+
+    def answer(self, value: Any) -> None:
+        self._value = value
+        self._finish()
+
+    def fail(self, error: Exception) -> None:
+        self._error = error
+        self._finish()
+
+    def _finish(self) -> None:
+        self.phase = DONE
+        self._done = True
+        self.feed.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        waiting, self._waiting = self._waiting, []
+        self.slot.rt.timers.woke = True
+        for task in waiting:
+            reschedule(task)
+
+    def expire_in(self, seconds: float) -> None:
+        """Have the call fail with `DeadlineExceeded` if it is unanswered after `seconds`."""
+        self.deadline = trio.current_time() + seconds
+
+        def expire() -> None:
+            if self.slot.withdraw(self):
+                self.fail(DeadlineExceeded(self.slot.path, seconds))
+
+        self._timer = self.slot.rt.timers.call_at(self.deadline, expire)
+
+    # ---- the consumer's side
+
+    @property
+    def progress(self) -> Feed[Any]:
+        """What the run reports."""
+        return self.feed
+
+    async def result(self) -> Any:
+        """Wait for the final answer and give it."""
+        await checkpoint_if_cancelled()
+        while not self._done:
+            await self._wait()
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    async def query(self) -> CallStatus:
+        """Say how the invocation stands."""
+        await checkpoint()
+        return self._status()
+
+    async def cancel(self, reason: str | None = None) -> CallStatus:
+        """Cancel the invocation if it is still open."""
+        await checkpoint()
+        if self.slot.withdraw(self):
+            self.cancelled = True
+            self.reason = reason
+            self.fail(ActionCancelled(reason))
+        return self._status()
+
+    def leave(self) -> None:
+        """The consumer is gone."""
+        if not self._done and self.slot.withdraw(self):
+            self.fail(ActionCancelled("the consumer left"))
+
+    def _status(self) -> CallStatus:
+        if self._done:
+            return CallStatus("completed" if self._error is None else "failed", self.cancelled, self.reason)
+        return CallStatus("in progress" if self.phase == RUNNING else "pending")
+
+    async def _wait(self) -> None:
+        me = current_task()
+        self._waiting.append(me)
+
+        def abort(_: object) -> Abort:
+            if me in self._waiting:
+                self._waiting.remove(me)
+            return Abort.SUCCEEDED
+
+        await wait_task_rescheduled(abort)
+
+
+class LocalStream(LocalCall):
+    """An invocation with many outputs: the run waits while the consumer is 16 items behind."""
+
+    __slots__ = ("_items", "_receiver", "_room")
+
+    def __init__(self, slot: Slot, op: Operation, args: tuple[Any, ...], sender: Slot | None) -> None:
+        super().__init__(slot, op, args, sender)
+        self._items: deque[Any] = deque()
+        self._receiver: trio.lowlevel.Task | None = None
+        self._room: trio.lowlevel.Task | None = None
+
+    async def put(self, item: Any) -> None:
+        """Take one output from the run; wait while there is no credit."""
+        await checkpoint_if_cancelled()
+        while len(self._items) >= STREAM_CREDIT and not self._done:
+            self._room = current_task()
+
+            def abort(_: object) -> Abort:
+                self._room = None
+                return Abort.SUCCEEDED
+
+            await wait_task_rescheduled(abort)
+        self._items.append(item)
+        self._wake("_receiver")
+
+    def _wake(self, who: str) -> None:
+        task: trio.lowlevel.Task | None = getattr(self, who)
+        if task is not None:
+            setattr(self, who, None)
+            self.slot.rt.timers.woke = True
+            reschedule(task)
+
+    def _finish(self) -> None:
+        super()._finish()
+        self._wake("_receiver")
+        self._wake("_room")
+
+    def __aiter__(self) -> LocalStream:
+        return self
+
+    async def __anext__(self) -> Any:
+        await checkpoint()
+        while not self._items and not self._done:
+            if self._receiver is not None:
+                raise trio.BusyResourceError("another task is receiving from this stream")
+            self._receiver = current_task()
+
+            def abort(_: object) -> Abort:
+                self._receiver = None
+                return Abort.SUCCEEDED
+
+            await wait_task_rescheduled(abort)
+        if self._items:
+            item = self._items.popleft()
+            self._wake("_room")
+            return item
+        if self._error is not None:
+            raise self._error
+        raise StopAsyncIteration
+
+
+class LocalLink(Slot):
+    """The slot, with the verbs that need more than a mailbox: the near end of every near ref."""
+
+    __slots__ = ()
+
+    @property
+    def identity(self) -> tuple[object, int]:
+        """What makes two refs equal."""
+        return self.rt, self.number
+
+    @asynccontextmanager
+    async def begin(
+        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
+    ) -> AsyncIterator[LocalCall]:
+        """Invoke and hold on to the call."""
+        async with self._open(LocalCall, key, args, kwargs, seconds) as call:
+            yield call
+
+    @asynccontextmanager
+    async def stream(
+        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> AsyncIterator[LocalStream]:
+        """Invoke and receive many outputs."""
+        async with self._open(LocalStream, key, args, kwargs, None) as call:
+            yield call
+
+    @asynccontextmanager
+    async def _open(
+        self,
+        kind: type[Any],
+        key: str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        seconds: float | None,
+    ) -> AsyncIterator[Any]:
+        op = self.operation(key)
+        args = self.bound(op, args, kwargs)
+        await checkpoint_if_cancelled()
+        call = kind(self, op, args, self.sender())
+        if seconds is not None:
+            call.expire_in(seconds)
+        self.post(call)
+        try:
+            yield call
+        finally:
+            call.leave()
+
+    @asynccontextmanager
+    async def listen(self, key: str, *, conflate: bool, gaps: bool, size: int) -> AsyncIterator[Feed[Any]]:
+        """Observe a property or subscribe to events until the block is left."""
+        feed: Feed[Any] = Feed(self.rt.timers, size=size, conflate=conflate, gaps=gaps)
+        place = key[1:]
+        try:
+            await self.ask(key, (feed,), {})
+            yield feed
+        finally:
+            self._unlisten(place, feed)
+
+    @asynccontextmanager
+    async def watch(self) -> AsyncIterator[Feed[Down]]:
+        """Monitor until the block is left."""
+        await checkpoint()
+        feed: Feed[Down] = Feed(self.rt.timers)
+        if self.state == GONE:
+            raise self.closed_error()
+        self.sinks().add(MONITORS, feed)
+        try:
+            yield feed
+        finally:
+            self._unlisten(MONITORS, feed)
+
+    def _unlisten(self, key: str, sink: Sink) -> None:
+        more = self.more
+        if more is not None and more.sinks is not None:
+            more.sinks.remove(key, sink)
+        sink.close()

@@ -1,0 +1,173 @@
+"""The state of one slot and of the incarnation that lives in it.
+
+A slot is what refs point to. It outlives its incarnations: the accounts, the listeners and the mailbox
+options belong to it, the queue, the runs and the timers to the incarnation. An idle agent is this one
+object and the agent's own; what few agents need (`More`) is made when it is first needed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from ._mailbox import AgentStatistics, Firing, MailboxStatistics
+
+if TYPE_CHECKING:
+    from contextvars import Context
+
+    import trio
+
+    from lmos_actors._entropy import RandomStream
+    from lmos_actors._timers import Timer
+
+    from ._holder import Holder
+    from ._invocation import Run
+    from ._mailbox import Envelope, MailboxOptions
+    from ._monitor import ExitReason
+    from ._observers import Sinks
+    from ._operation import Operation
+    from ._runtime import Owner, Runtime, Turns
+
+# Where a slot is in its life.
+EMPTY, STARTING, RUNNING, DRAINING, ENDING, DOWN, GONE = range(7)
+STATES: Final = ("empty", "starting", "running", "stopping", "ending", "down", "gone")
+
+# What the agent is doing about its mailbox. Zero alone lets a turn begin in the asker's own step.
+IDLE: Final = 0
+BUSY: Final = 1  # in the ready queue, or its turn runs
+HANDING: Final = 2  # a run was handed over and has not begun
+HELD: Final = 3  # a message of its turn waits for a seat elsewhere
+SERIAL: Final = 4  # `serial=True` and a run is open
+CLOSED: Final = 5
+
+NO_MAIL: Final[Any] = ()
+SHUT: Final = -1  # as a size: nothing is accepted
+
+
+class More:
+    """What an agent has once it has needed it."""
+
+    __slots__ = (
+        "active", "cancelled", "dead_lettered", "drain_timer", "dropped", "errors", "follows", "handing", "holder", "log",
+        "out", "own", "parked", "pending", "random", "reason", "refused", "runs", "silent", "sinks", "timers", "waiters",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.refused = 0
+        self.cancelled = 0
+        self.dropped = 0
+        self.dead_lettered = 0
+        self.runs: dict[Run, None] = {}
+        self.active: dict[Operation, int] = {}
+        self.pending: dict[Operation, deque[Envelope]] = {}
+        self.handing: Run | None = None
+        self.parked: deque[Envelope] | None = None
+        self.sinks: Sinks | None = None
+        self.timers: dict[Timer, None] | None = None
+        self.follows: list[tuple[Sinks, str, Any]] | None = None
+        self.holder: Holder | None = None
+        self.silent = False
+        self.out = 0
+        self.own = 0
+        self.reason: ExitReason | None = None
+        self.errors: list[BaseException] = []
+        self.drain_timer: Timer | None = None
+        self.waiters: list[trio.lowlevel.Task] | None = None
+        self.random: RandomStream | None = None
+        self.log: Any = None
+
+
+class Cell:
+    """The data of a slot; `Mail` and `Slot` add what is done with it."""
+
+    __slots__ = (
+        "accepted", "agent", "begun", "ctx", "gate", "handled", "incarnation", "inline", "mailbox", "more", "name",
+        "number", "owner", "queue", "rt", "size", "spec", "state", "status", "table", "turns",
+    )  # fmt: skip
+
+    def __init__(
+        self, rt: Runtime, owner: Owner, spec: Any, name: str | int, mailbox: MailboxOptions
+    ) -> None:
+        self.rt = rt
+        self.turns: Turns = rt.turns
+        self.owner = owner
+        self.spec = spec
+        self.name = name
+        self.mailbox = mailbox
+        rt.slots_made = self.number = rt.slots_made + 1
+        self.agent: Any = None
+        self.table: dict[str, Operation] = NO_TABLE
+        self.ctx: Context | None = None
+        self.queue: list[Any] = NO_MAIL
+        self.gate = CLOSED
+        self.size = SHUT
+        self.state = EMPTY
+        self.status: str = "starting"
+        self.incarnation = 0
+        self.accepted = 0  # taken into the mailbox
+        self.begun = 0  # of those: no longer waiting, for whatever reason
+        self.handled = 0  # of those: answered by the agent
+        self.inline = 0  # begun and ended in the asker's own step, in none of the three above
+        self.more: More | None = None
+
+    @property
+    def label(self) -> str:
+        """The child's name in its supervisor."""
+        name = self.name
+        return name if isinstance(name, str) else f"{self.spec.name}-{name}"
+
+    @property
+    def path(self) -> str:
+        """Names from the root's children down, joined by slashes."""
+        return self.owner.child_path(self.label)
+
+    def furnish(self) -> More:
+        """Give what few agents need, made at the first call."""
+        more = self.more
+        if more is None:
+            more = self.more = More()
+        return more
+
+    def context(self) -> Context:
+        """Give the agent's context: a copy of the node's, made for each incarnation (T2)."""
+        ctx = self.ctx
+        if ctx is None:
+            ctx = self.ctx = self.rt.base_context.copy()
+        return ctx
+
+    def waiting(self) -> int:
+        """Count what has been accepted and has not begun, from the lists themselves."""
+        count = sum(not isinstance(m, Firing) for m in self.queue)
+        if self.more is not None:
+            count += sum(len(line) for line in self.more.pending.values())
+        return count
+
+    def statistics(self) -> AgentStatistics:
+        """Count over all incarnations; see `AgentStatistics` for the identity that holds."""
+        more = self.more
+        return AgentStatistics(
+            accepted=self.accepted + self.inline,
+            handled=self.handled + self.inline,
+            cancelled=more.cancelled if more else 0,
+            dropped=more.dropped if more else 0,
+            dead_lettered=more.dead_lettered if more else 0,
+            waiting=self.waiting(),
+            running=sum(not run.settled for run in more.runs) if more else 0,
+            refused=more.refused if more else 0,
+            restarts=max(0, self.incarnation - 1),
+            incarnation=self.incarnation,
+            state=STATES[self.state],
+        )
+
+    def mailbox_statistics(self) -> MailboxStatistics:
+        """Say how full the mailbox is."""
+        more = self.more
+        return MailboxStatistics(
+            depth=self.accepted - self.begun,
+            size=self.mailbox.size,
+            when_full=self.mailbox.when_full,
+            parked=len(more.parked) if more and more.parked else 0,
+        )
+
+
+NO_TABLE: Final[dict[str, Any]] = {}

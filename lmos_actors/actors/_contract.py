@@ -1,0 +1,455 @@
+"""From an agent class to what can be asked of it: checked and compiled once, when the class is made.
+
+Refused here, with the reason (V4, V5): names that shadow the agent's own, property types that can be
+changed in place, mutable defaults, types without a schema, handlers whose signature cannot be told to a
+consumer. A class that was accepted has a table of operations by key:
+
+    forecast    invoke an action          ?units   read a property      =units   write it
+    +?units     observe it                +!asked  subscribe to an event
+    ?           read all                  =        write many           +!       subscribe to all events
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from typing import TYPE_CHECKING, Any, ClassVar, Final, get_args, get_origin, get_type_hints
+
+import attrs
+from trio.lowlevel import disable_ki_protection
+
+from lmos_actors._errors import InvalidInput, NotAllowed, NotFound
+
+from ._affordances import NOTHING, Action, Event, Property, StreamAction, Turn
+from ._invocation import Progress
+from ._observers import ALL_EVENTS, event_key, property_key
+from ._operation import MISSING, RUN, STREAM, TURN, Operation, Parameter
+from ._values import check_property_type, shape_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ._values import Shape
+
+_KINDS: Final = ((Turn, TURN), (Action, RUN), (StreamAction, STREAM))
+_RENAMES: Final = (None, "camel")
+_MUTABLE: Final = (list, dict, set, bytearray)
+
+
+class Contract:
+    """What an agent class offers, compiled."""
+
+    __slots__ = (
+        "actions", "events", "has_lifespan", "has_started", "mailbox", "periodic", "properties", "serial", "table", "title",
+    )  # fmt: skip
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self.table: dict[str, Operation] = {}
+        self.properties: dict[str, Property[Any]] = {}
+        self.actions: dict[
+            str, Turn[Any, ..., Any] | Action[Any, ..., Any, Any] | StreamAction[Any, ..., Any]
+        ] = {}
+        self.events: dict[str, Event[Any]] = {}
+        self.periodic: tuple[tuple[float, str], ...] = ()
+        self.has_lifespan = False
+        self.has_started = False
+        self.serial = False
+        self.mailbox: Any = None
+
+
+def collect_fields(cls: type, reserved: frozenset[str]) -> dict[str, Any]:
+    """Give the attrs fields of a class from its own annotations; events and class variables are none."""
+    fields: dict[str, Any] = {}
+    own: dict[str, Any] = dict(vars(cls).get("__annotations__", {}))
+    for name, hint in own.items():
+        value = vars(cls).get(name, NOTHING)
+        if name in reserved:
+            raise TypeError(f"{cls.__name__}.{name}: the name is the agent's own, choose another")
+        if _is_class_variable(hint) or isinstance(value, Event):
+            continue
+        if isinstance(value, Property):
+            made: Property[Any] = value
+            fields[name] = _property_field(made, name)
+        elif isinstance(value, _CountingAttr):
+            fields[name] = value
+        else:
+            if isinstance(value, _MUTABLE):
+                kind = type(value).__name__
+                raise TypeError(
+                    f"{cls.__name__}.{name}: a default that can be changed would be shared by all agents; "
+                    f"use attrs.field(factory={kind})"
+                )
+            fields[name] = attrs.field(default=value, alias=name)
+    return fields
+
+
+_CountingAttr: Final[Any] = type(attrs.field())
+
+
+def _is_class_variable(hint: Any) -> bool:
+    text = hint if isinstance(hint, str) else ""
+    return (
+        get_origin(hint) is ClassVar or hint is ClassVar or text.startswith(("ClassVar", "typing.ClassVar"))
+    )
+
+
+def _property_field(made: Property[Any], name: str) -> Any:
+    if made.factory is not None:
+        return attrs.field(factory=made.factory, alias=name)
+    return attrs.field(default=made.default, alias=name)
+
+
+def compile_contract(
+    cls: type,
+    bases: Mapping[str, Any],
+    namespace: Mapping[str, Any],
+    *,
+    serial: bool,
+    rename: str | None,
+    mailbox: Any,
+) -> Contract:
+    """Compile an agent class. Raises TypeError with the reason when it cannot be accepted."""
+    if rename not in _RENAMES:
+        raise TypeError(f"{cls.__name__}: rename must be 'camel', not {rename!r}")
+    contract = Contract(cls.__name__)
+    contract.serial = serial
+    contract.mailbox = mailbox
+    compiler = _Compiler(cls, contract, namespace, rename, frozenset(bases))
+    for name in dict.fromkeys(name for part in reversed(cls.__mro__) for name in vars(part)):
+        compiler.member(name, inspect.getattr_static(cls, name))
+    compiler.whole_object()
+    contract.has_started = _overrides(cls, "started", bases)
+    contract.has_lifespan = _overrides(cls, "lifespan", bases)
+    if contract.has_started and inspect.iscoroutinefunction(inspect.getattr_static(cls, "started")):
+        raise TypeError(
+            f"{cls.__name__}.started must be a def, as it is the first turn; what has to wait goes into lifespan()"
+        )
+    return contract
+
+
+def _overrides(cls: type, name: str, bases: Mapping[str, Any]) -> bool:
+    return inspect.getattr_static(cls, name, None) is not bases.get(name)
+
+
+class _Compiler:
+    def __init__(
+        self,
+        cls: type,
+        contract: Contract,
+        namespace: Mapping[str, Any],
+        rename: str | None,
+        reserved: frozenset[str],
+    ) -> None:
+        self.cls = cls
+        self.contract = contract
+        self.namespace = dict(namespace)
+        self.rename = rename
+        self.reserved = reserved
+
+    def member(self, name: str, value: Any) -> None:
+        """Compile one member of the class, if it is an affordance or a periodic turn."""
+        if isinstance(value, (Property, Event, Turn, Action, StreamAction)):
+            if name in self.reserved:
+                raise TypeError(f"{self.cls.__name__}.{name}: the name is the agent's own, choose another")
+            self._affordance(name, value)  # pyright: ignore[reportUnknownArgumentType]
+            return
+        period = getattr(value, "__lmos_every__", None)
+        if period is not None:
+            if inspect.iscoroutinefunction(value):
+                raise TypeError(f"{self.cls.__name__}.{name}: @every goes on a def, as a firing is a turn")
+            self.contract.periodic += ((period, name),)
+            disable_ki_protection(value)
+
+    def _affordance(self, name: str, value: Any) -> None:
+        if isinstance(value, Property):
+            self._property(name, value)  # pyright: ignore[reportUnknownArgumentType]
+        elif isinstance(value, Event):
+            self._event(name, value)  # pyright: ignore[reportUnknownArgumentType]
+        else:
+            self._action(name, value)
+
+    def wire(self, name: str, given: str | None) -> str:
+        """Give the name an affordance or parameter has for consumers."""
+        if given is not None:
+            return given
+        if self.rename == "camel":
+            head, *rest = name.split("_")
+            return head + "".join(part.capitalize() for part in rest)
+        return name
+
+    def _claim(self, kind: Mapping[str, Any], wire: str, name: str) -> None:
+        known = (*self.contract.properties, *self.contract.actions, *self.contract.events)
+        if wire in known and wire not in kind:
+            raise TypeError(f"{self.cls.__name__}.{name}: another affordance is named {wire!r} too")
+
+    # ---- properties
+
+    def _property(self, name: str, made: Property[Any]) -> None:
+        hint = self._declared(name, Property)
+        where = f"{self.cls.__name__}.{name}"
+        check_property_type(hint, where)
+        shape = shape_of(hint)
+        wire = made.handle.name = self.wire(name, made.wire_name)
+        self._claim(self.contract.properties, wire, name)
+        made.handle.read_key = property_key(wire)
+        made.handle.write_key = f"={wire}"
+        made.take = _assigned(shape, where)
+        self.contract.properties[wire] = made
+        self._property_operations(wire, made, shape)
+
+    def _property_operations(self, wire: str, made: Property[Any], shape: Shape[Any]) -> None:
+        attribute, hidden = made.attribute, made.hidden
+
+        def read(agent: Any) -> Any:
+            return getattr(agent, hidden)
+
+        def write(agent: Any, value: Any) -> None:
+            setattr(agent, attribute, value)
+
+        def refuse_read(agent: Any) -> Any:
+            raise NotAllowed(f"property {wire!r} of {self.cls.__name__} is write-only")
+
+        def refuse_write(agent: Any, value: Any) -> None:
+            raise NotAllowed(f"property {wire!r} of {self.cls.__name__} is read-only")
+
+        def observe(agent: Any, feed: Any) -> None:
+            if made.write_only or not made.observable:
+                raise NotAllowed(f"property {wire!r} of {self.cls.__name__} cannot be observed")
+            agent._slot.sinks().add(property_key(wire), feed)
+            feed.push(read(agent))
+
+        self._add(property_key(wire), "read", wire, refuse_read if made.write_only else read)
+        value = Parameter("value", "value", shape, MISSING, keyword_only=False)
+        self._add(f"={wire}", "write", wire, refuse_write if made.read_only else write, (value,), whole=True)
+        self._add(f"+{property_key(wire)}", "observe", wire, observe, (_ANYTHING,))
+
+    # ---- events
+
+    def _event(self, name: str, made: Event[Any]) -> None:
+        hint = self._declared(name, Event)
+        shape = shape_of(hint)
+        wire = made.handle.name = self.wire(name, made.wire_name)
+        self._claim(self.contract.events, wire, name)
+        made.handle.key = f"+{event_key(wire)}"
+        made.take = shape.take
+        made.immutable = shape.immutable
+        self.contract.events[wire] = made
+
+        def subscribe(agent: Any, feed: Any) -> None:
+            agent._slot.sinks().add(event_key(wire), feed)
+
+        self._add(made.handle.key, "subscribe", wire, subscribe, (_ANYTHING,))
+
+    # ---- actions
+
+    def _action(self, name: str, handle: Any) -> None:
+        fn = handle.__wrapped__
+        wire = handle.name = self.wire(name, handle.options.name)
+        self._claim(self.contract.actions, wire, name)
+        kind = next(number for made, number in _KINDS if isinstance(handle, made))
+        hints = self._hints(fn, name)
+        params, progress, whole = self._parameters(fn, hints, name)
+        self.contract.actions[wire] = handle
+        disable_ki_protection(fn)
+        self.contract.table[wire] = Operation(
+            verb="invoke",
+            name=wire,
+            owner=self.cls.__name__,
+            kind=kind,
+            fn=_by_position(fn, params, with_progress=progress is not None),
+            params=params,
+            result=shape_of(_output(hints.get("return", Any), kind)),
+            progress=progress,
+            concurrency=handle.options.concurrency,
+            whole=whole,
+            on_disconnect=handle.options.on_disconnect,
+        )
+
+    def _parameters(
+        self, fn: Any, hints: dict[str, Any], name: str
+    ) -> tuple[tuple[Parameter, ...], Shape[Any] | None, bool]:
+        where = f"{self.cls.__name__}.{name}"
+        _, *given = inspect.signature(fn).parameters.values()
+        progress: Shape[Any] | None = None
+        if given and _is_progress(hints.get(given[0].name)):
+            progress = shape_of((get_args(hints[given[0].name]) or (Any,))[0])
+            given = given[1:]
+        if any(_is_progress(hints.get(p.name)) for p in given):
+            raise TypeError(f"{where}: Progress goes first, right after self")
+        whole = len(given) == 1 and given[0].kind is inspect.Parameter.POSITIONAL_ONLY
+        return tuple(self._parameter(p, hints, where, whole=whole) for p in given), progress, whole
+
+    def _parameter(
+        self, p: inspect.Parameter, hints: dict[str, Any], where: str, *, whole: bool
+    ) -> Parameter:
+        if p.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+            raise TypeError(f"{where}: *{p.name} cannot be told to a consumer; name the parameters")
+        if p.kind is inspect.Parameter.POSITIONAL_ONLY and not whole:
+            raise TypeError(
+                f"{where}: only a single positional-only parameter is the whole input; take the / away"
+            )
+        if p.name not in hints:
+            raise TypeError(f"{where}: parameter {p.name!r} needs a type, as its consumers need a schema")
+        default: object = MISSING
+        shape = shape_of(hints[p.name])
+        if p.default is not inspect.Parameter.empty:
+            default = self._default(shape, p, where)
+        keyword_only = p.kind is inspect.Parameter.KEYWORD_ONLY
+        return Parameter(p.name, self.wire(p.name, None), shape, default, keyword_only=keyword_only)
+
+    def _default(self, shape: Shape[Any], p: inspect.Parameter, where: str) -> object:
+        if isinstance(p.default, _MUTABLE):
+            raise TypeError(
+                f"{where}: the default of {p.name!r} can be changed and would be shared; use None or a tuple"
+            )
+        try:
+            return shape.take(p.default)
+        except InvalidInput as exc:
+            raise TypeError(f"{where}: the default of {p.name!r} is not of its type: {exc}") from None
+
+    # ---- the object as a whole
+
+    def whole_object(self) -> None:
+        """Add what speaks of all properties or all events at once."""
+        properties = self.contract.properties
+        table = self.contract.table
+
+        def read_all(agent: Any) -> dict[str, Any]:
+            return {wire: getattr(agent, p.hidden) for wire, p in properties.items() if not p.write_only}
+
+        def write_many(agent: Any, values: dict[str, Any]) -> None:
+            checked = [(self._writable(wire), value) for wire, value in values.items()]
+            taken = [
+                (p, table[f"={p.handle.name}"].params[0].shape.take(v, f"$.{p.handle.name}"))
+                for p, v in checked
+            ]
+            for made, value in taken:
+                setattr(agent, made.attribute, value)
+
+        def subscribe_all(agent: Any, feed: Any) -> None:
+            agent._slot.sinks().add(ALL_EVENTS, feed)
+
+        self._add("?", "read all", "*", read_all)
+        self._add("=", "write many", "*", write_many, (_ANYTHING,))
+        self._add(f"+{ALL_EVENTS}", "subscribe to all", "*", subscribe_all, (_ANYTHING,))
+
+    def _writable(self, wire: str) -> Property[Any]:
+        made = self.contract.properties.get(wire)
+        if made is None:
+            raise NotFound("property", wire, where=self.cls.__name__, known=self.contract.properties)
+        if made.read_only:
+            raise NotAllowed(f"property {wire!r} of {self.cls.__name__} is read-only")
+        return made
+
+    # ---- shared
+
+    def _add(
+        self,
+        key: str,
+        verb: str,
+        name: str,
+        fn: Callable[..., Any],
+        params: tuple[Any, ...] = (),
+        *,
+        whole: bool = False,
+    ) -> None:
+        self.contract.table[key] = Operation(
+            verb=verb,
+            name=name,
+            owner=self.cls.__name__,
+            kind=TURN,
+            fn=fn,
+            params=params,
+            whole=whole,
+            internal=True,
+        )
+
+    def _hints(self, fn: Any, name: str) -> dict[str, Any]:
+        try:
+            return get_type_hints(fn, localns=self.namespace, include_extras=True)
+        except NameError as exc:
+            raise TypeError(
+                f"{self.cls.__name__}.{name}: {exc}; its types must be known when the class is made"
+            ) from None
+
+    def _declared(self, name: str, kind: type) -> Any:
+        """Give V of a field declared `name: Property[V]`, with or without quotes."""
+        for part in self.cls.__mro__:
+            hint = vars(part).get("__annotations__", {}).get(name)
+            if hint is None:
+                continue
+            if isinstance(hint, str):
+                hint = self._evaluate(hint, part, name)
+            args = get_args(hint)
+            if get_origin(hint) is kind and args:
+                return (
+                    self._evaluate(args[0].__forward_arg__, part, name) if _is_forward(args[0]) else args[0]
+                )
+        raise TypeError(f"{self.cls.__name__}.{name} needs its type: `{name}: {kind.__name__}[...] = ...`")
+
+    def _evaluate(self, text: str, part: type, name: str) -> Any:
+        globals_ = vars(sys.modules[part.__module__])
+        try:
+            return eval(text, globals_, {**self.namespace, **_KNOWN})
+        except Exception as exc:
+            raise TypeError(
+                f"{self.cls.__name__}.{name}: cannot read its type {text!r}: {exc}; it must be known when the class is made"
+            ) from None
+
+
+_KNOWN: Final[dict[str, Any]] = {}
+
+
+class _Anything:
+    """A shape that passes whatever the runtime itself hands over."""
+
+    exact = None
+    name = "anything"
+
+    @staticmethod
+    def take(value: Any, path: str = "$") -> Any:
+        """Pass it."""
+        return value
+
+
+_ANYTHING: Final[Any] = Parameter("it", "it", _Anything(), MISSING, keyword_only=False)  # type: ignore[arg-type]
+
+
+def _is_forward(arg: Any) -> bool:
+    return hasattr(arg, "__forward_arg__")
+
+
+def _is_progress(hint: Any) -> bool:
+    return hint is Progress or get_origin(hint) is Progress
+
+
+def _output(hint: Any, kind: int) -> Any:
+    if kind != STREAM:
+        return hint
+    args = get_args(hint)
+    return args[0] if args else Any
+
+
+def _assigned(shape: Shape[Any], where: str) -> Callable[[Any], Any]:
+    def take(value: Any) -> Any:
+        try:
+            return shape.take(value)
+        except InvalidInput as exc:
+            raise TypeError(f"{where} was given a value that is not of its type: {exc}") from None
+
+    return take
+
+
+def _by_position(fn: Any, params: tuple[Parameter, ...], *, with_progress: bool) -> Callable[..., Any]:
+    """Give a function that takes all parameters by position, keyword-only ones too."""
+    first = next((place for place, p in enumerate(params) if p.keyword_only), None)
+    if first is None:
+        return fn  # type: ignore[no-any-return]
+    names = [p.name for p in params[first:]]
+    split = first + 1 + with_progress
+
+    def call(*args: Any) -> Any:
+        return fn(*args[:split], **dict(zip(names, args[split:], strict=True)))
+
+    return call

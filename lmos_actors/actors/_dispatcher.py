@@ -1,0 +1,175 @@
+"""Who runs whose turn: one task takes the agents that have mail, in turn, and runs their turns.
+
+An idle agent owns no task. Whoever gets mail is put in the ready queue; the dispatcher takes agents
+from it, a batch of at most 64 messages each, and gives way to other tasks after 256 messages or, in
+real time, after 10 ms (T6; the watchdog says when those have passed). `async def` actions are handed to
+runners and cost the dispatcher nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trio.lowlevel import Abort, checkpoint, current_task, enable_ki_protection, wait_task_rescheduled
+
+from lmos_actors._errors import AgentDied, AgentError, InvalidInput
+
+from ._cell import BUSY, DRAINING, IDLE, NO_MAIL
+from ._invocation import declared_failure
+from ._mailbox import DONE, Envelope, Firing, Own, Tell
+from ._monitor import ExitReason
+from ._runtime import BATCH, BUDGET
+
+if TYPE_CHECKING:
+    from ._operation import Operation
+    from ._runtime import Runtime
+    from ._slot import Slot
+
+
+@enable_ki_protection
+async def dispatch(rt: Runtime) -> None:
+    """Run turns for ever; the node's own task."""
+    ready, turns = rt.ready, rt.turns
+
+    def abort(_: object) -> Abort:
+        rt.dispatcher = None
+        return Abort.SUCCEEDED
+
+    while True:
+        if not ready:
+            rt.dispatcher = current_task()
+            await wait_task_rescheduled(abort)
+        if rt.wake_watchdog is not None:
+            rt.wake_watchdog()
+        turns.budget = BUDGET
+        while ready and turns.budget > 0:
+            slot = ready.popleft()
+            if slot.gate == BUSY:
+                run_batch(rt, slot)
+        if ready:
+            await checkpoint()
+
+
+def run_batch(rt: Runtime, slot: Slot) -> None:
+    """Run up to a batch of an agent's turns."""
+    turns = rt.turns
+    batch = slot.queue
+    if len(batch) > BATCH:
+        batch, slot.queue = batch[:BATCH], batch[BATCH:]
+    else:
+        slot.queue = []
+    agent = slot.agent
+    run = (slot.ctx or slot.context()).run
+    turns.slot = slot
+    done = told = 0
+    op: Operation
+    args: Any
+    try:
+        for item in batch:
+            done += 1
+            turns.current = item
+            if type(item) is tuple:
+                op, args, _ = item
+                run(op.fn, agent, *args)
+                told += 1
+            elif not _take(slot, item, run):
+                done -= 1
+                break
+            if turns.leave:
+                break
+    except BaseException as exc:
+        turns.slot = None
+        slot.begun += told
+        slot.handled += told
+        _failed(rt, slot, exc, batch, done)
+        return
+    turns.slot = None
+    slot.begun += told
+    slot.handled += told
+    turns.budget -= done
+    _leave(rt, slot, batch, done)
+
+
+def _leave(rt: Runtime, slot: Slot, batch: list[Any], done: int) -> None:
+    """Put back what was not taken, and go on as the agent stands now."""
+    turns = rt.turns
+    left = turns.leave
+    turns.leave = False
+    if done < len(batch):
+        slot.queue = batch[done:] + slot.queue
+    if slot.more is not None and slot.more.parked:
+        slot.admit()
+    if slot.gate == BUSY:
+        if slot.queue:
+            rt.ready.append(slot)
+        else:
+            slot.queue = NO_MAIL
+            slot.gate = IDLE
+            if slot.state == DRAINING:
+                slot.settled_down()
+    elif left:
+        slot.after_turn()
+
+
+def _take(slot: Slot, item: Any, run: Any) -> bool:
+    """Carry out one item that is no plain tell; False when it must wait for a run's first step."""
+    if isinstance(item, Firing):
+        fn, args = item.take()
+        run(fn, *args)
+        return True
+    if isinstance(item, Own):
+        op, args, sender = item
+        slot.furnish().own -= 1
+        if op.kind:
+            return _begin(slot, Tell(slot, op, args, sender))
+        slot.begun += 1
+        run(op.fn, slot.agent, *args)
+        slot.handled += 1
+        return True
+    envelope: Envelope = item
+    op = envelope.op
+    if op.kind:
+        return _begin(slot, envelope)
+    slot.begun += 1
+    envelope.phase = DONE
+    value = run(op.fn, slot.agent, *envelope.args)
+    try:
+        value = op.give(value)
+    except InvalidInput as exc:
+        raise op.wrong_result(exc) from None
+    slot.handled += 1
+    envelope.answer(value)
+    return True
+
+
+def _begin(slot: Slot, envelope: Envelope) -> bool:
+    """Hand a run over; the turns after it wait for its first step."""
+    slot.begin_run(envelope, hold=True)
+    if slot.gate != BUSY:
+        slot.turns.leave = True
+    return True
+
+
+def _failed(rt: Runtime, slot: Slot, exc: BaseException, batch: list[Any], done: int) -> None:
+    """A turn raised: answer its asker; end the agent unless it is a declared failure (T3)."""
+    item = batch[done - 1]
+    failure: Exception | None = declared_failure(exc)
+    envelope = item if isinstance(item, Envelope) else None
+    if failure is None and envelope is not None and envelope.op.internal and isinstance(exc, AgentError):
+        failure = exc
+    if not isinstance(item, Firing):
+        slot.handled += 1
+        if type(item) is tuple:
+            slot.begun += 1
+    rt.turns.budget -= done
+    if failure is None:
+        reason = ExitReason("error", error=exc)
+        if envelope is not None:
+            envelope.fail(AgentDied(str(reason), started=True))
+        slot.queue = batch[done:] + list(slot.queue)
+        rt.turns.leave = False
+        slot.turn_crashed(exc)
+        return
+    if envelope is not None:
+        envelope.fail(failure)
+    _leave(rt, slot, batch, done)

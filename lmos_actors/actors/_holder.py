@@ -1,0 +1,260 @@
+"""The task of an agent that has one: it enters the lifespan, opens the nursery, and stays for life.
+
+Most agents need none. One whose class overrides `lifespan()` gets it as part of its start; one that
+uses `self.nursery` gets it at that moment. The order at the end: runs and tasks first, then the
+lifespan, which has `shutdown` seconds to leave and cannot swallow a crash (R3).
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule, wait_task_rescheduled
+
+from ._monitor import ExitReason
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ._slot import Slot
+
+CLOSED_TEXT: Final = "the agent is ending: its nursery takes no more tasks"
+
+
+class Holder:
+    """One incarnation's lifespan and nursery, and the task that holds them open."""
+
+    __slots__ = (
+        "_backlog", "_entered", "_failure", "_finished_runs", "_parked", "_reason", "_slot", "_waiter", "ended", "nursery",
+        "scope",
+    )  # fmt: skip
+
+    def __init__(self, slot: Slot) -> None:
+        self._slot = slot
+        self.scope = trio.CancelScope()
+        self.nursery: trio.Nursery | None = None
+        self.ended = False
+        self._entered = False
+        self._finished_runs = False
+        self._failure: BaseException | None = None
+        self._reason: ExitReason | None = None
+        self._backlog: list[tuple[Callable[..., Awaitable[object]], tuple[Any, ...], str | None]] = []
+        self._parked: trio.lowlevel.Task | None = None
+        self._waiter: trio.lowlevel.Task | None = None
+
+    # ---- from outside
+
+    def begin(self) -> None:
+        """Start the task."""
+        slot = self._slot
+        slot.owner.start_task(self.main, name=f"agent {slot.path}", context=slot.context().copy())
+        slot.rt.timers.woke = True
+
+    async def enter(self) -> None:
+        """Start the task and wait until the lifespan has been entered. Raises what entering raised."""
+        self.begin()
+        try:
+            while not self._entered and not self.ended:
+                await self._wait_here()
+        except BaseException:
+            self.scope.cancel("the start was cancelled")
+            with trio.CancelScope(shield=True):
+                while not self.ended:
+                    await self._wait_here()
+            raise
+        if self._failure is not None:
+            raise self._failure
+        if not self._entered:
+            raise RuntimeError("lifespan() was cancelled before it was entered")
+
+    async def _wait_here(self) -> None:
+        self._waiter = current_task()
+
+        def abort(_: object) -> Abort:
+            self._waiter = None
+            return Abort.SUCCEEDED
+
+        await wait_task_rescheduled(abort)
+
+    def start_soon(
+        self, async_fn: Callable[..., Awaitable[object]], args: tuple[Any, ...], name: str | None
+    ) -> None:
+        """Start a task in the agent's nursery, now or as soon as the nursery is open."""
+        if self._reason is not None or self.ended:
+            raise RuntimeError(CLOSED_TEXT)
+        if self.nursery is not None:
+            self.nursery.start_soon(async_fn, *args, name=name)
+            self._slot.rt.timers.woke = True
+        else:
+            self._backlog.append((async_fn, args, name))
+
+    def end(self, reason: ExitReason) -> None:
+        """Cancel the agent's tasks; leave the lifespan when its runs have ended too."""
+        if self._reason is None:
+            self._reason = reason
+            self._wake()
+
+    def runs_ended(self) -> None:
+        """The last run has unwound."""
+        self._finished_runs = True
+        self._wake()
+
+    def hurry(self) -> None:
+        """Give no more time."""
+        self.scope.cancel("the agent was stopped at once")
+
+    def _wake(self) -> None:
+        task, self._parked = self._parked, None
+        if task is not None:
+            self._slot.rt.timers.woke = True
+            reschedule(task)
+
+    # ---- the task
+
+    @enable_ki_protection
+    async def main(self) -> None:
+        """Hold the lifespan and the nursery for the incarnation's life."""
+        slot = self._slot
+        try:
+            with self.scope:
+                agent = slot.agent
+                lifespan: Any = agent.lifespan() if type(agent).__contract__.has_lifespan else nullcontext()
+                async with lifespan:
+                    await self._live()
+        except BaseException as exc:  # it arrives: at the starter, in the reason, or at the node's root
+            self._raised(exc)
+        self.ended = True
+        if self._entered and self._reason is None:
+            slot.die(ExitReason("error", error=RuntimeError("lifespan() left before the agent ended")))
+        self._tell_waiter()
+        slot.holder_ended()
+
+    def _raised(self, exc: BaseException) -> None:
+        if not self._entered:
+            self._failure = exc
+            return
+        reason = self._reason
+        if reason is None or exc is not reason.error:
+            self._slot.die(ExitReason("error", error=exc))
+        fatal = self._slot.rt.fatal
+        if fatal is not None and not isinstance(exc, Exception) and not _is_cancel(exc):
+            fatal(exc)
+
+    def _tell_waiter(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None:
+            self._slot.rt.timers.woke = True
+            reschedule(waiter)
+
+    async def _live(self) -> None:
+        crash: BaseException | None = None
+        try:
+            async with trio.open_nursery() as nursery:
+                self.nursery = nursery
+                for async_fn, args, name in self._backlog:
+                    nursery.start_soon(async_fn, *args, name=name)
+                self._backlog.clear()
+                self._entered = True
+                self._tell_waiter()
+                while self._reason is None:
+                    await self._park()
+                nursery.cancel_scope.cancel("the agent is ending")
+        except BaseException as exc:
+            crash = _without_cancelled(exc)
+            if crash is None:
+                raise
+            crash = _bare(crash)
+            self._slot.die(ExitReason("error", error=crash))
+        await self._wait_runs()
+        shutdown = self._slot.spec.shutdown
+        if self.scope.deadline > trio.current_time() and isinstance(shutdown, (int, float)):
+            self.scope.deadline = trio.current_time() + shutdown
+        error = crash or (self._reason.error if self._reason is not None else None)
+        if error is not None:
+            raise error
+
+    async def _wait_runs(self) -> None:
+        more = self._slot.furnish()
+        while more.runs and not self._finished_runs:
+            await self._park()
+
+    async def _park(self) -> None:
+        self._parked = current_task()
+
+        def abort(_: object) -> Abort:
+            self._parked = None
+            return Abort.SUCCEEDED
+
+        await wait_task_rescheduled(abort)
+
+
+def _without_cancelled(exc: BaseException) -> BaseException | None:
+    if isinstance(exc, trio.Cancelled):
+        return None
+    if isinstance(exc, BaseExceptionGroup):
+        return exc.split(trio.Cancelled)[1]
+    return exc
+
+
+def _bare(exc: BaseException) -> BaseException:
+    """Take a lone exception out of the nursery's group."""
+    while isinstance(exc, BaseExceptionGroup) and len(exc.exceptions) == 1:
+        exc = exc.exceptions[0]
+    return exc
+
+
+def _is_cancel(exc: BaseException) -> bool:
+    return _without_cancelled(exc) is None
+
+
+class AgentNursery:
+    """`self.nursery`: tasks that live as long as the incarnation, and end with it.
+
+    The same methods as a trio nursery. `start_soon` may be called from a `def` turn: the task starts as
+    soon as the agent's own nursery is open. An exception in a task is a crash of the agent.
+    """
+
+    __slots__ = ("_slot",)
+
+    def __init__(self, slot: Slot) -> None:
+        self._slot = slot
+
+    def _holder(self) -> Holder:
+        more = self._slot.furnish()
+        if more.holder is None:
+            if more.reason is not None and self._slot.agent is None:
+                raise RuntimeError(CLOSED_TEXT)
+            more.holder = Holder(self._slot)
+            more.holder.begin()
+        return more.holder
+
+    def start_soon(
+        self, async_fn: Callable[..., Awaitable[object]], *args: Any, name: str | None = None
+    ) -> None:
+        """Start a task. Raises RuntimeError when the agent is ending."""
+        self._holder().start_soon(async_fn, args, name)
+
+    async def start(
+        self, async_fn: Callable[..., Awaitable[object]], *args: Any, name: str | None = None
+    ) -> Any:
+        """Start a task and wait until it calls `task_status.started(value)`; give the value."""
+        holder = self._holder()
+        while holder.nursery is None:
+            await trio.lowlevel.checkpoint()
+        return await holder.nursery.start(async_fn, *args, name=name)
+
+    @property
+    def cancel_scope(self) -> trio.CancelScope:
+        """The scope around the tasks. Raises RuntimeError before the nursery is open."""
+        nursery = self._holder().nursery
+        if nursery is None:
+            raise RuntimeError("the agent's nursery is not open yet")
+        return nursery.cancel_scope
+
+    @property
+    def child_tasks(self) -> frozenset[trio.lowlevel.Task]:
+        """The tasks that are running."""
+        nursery = self._holder().nursery
+        return frozenset() if nursery is None else nursery.child_tasks

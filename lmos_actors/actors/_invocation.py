@@ -1,0 +1,320 @@
+"""The agent's side of an `async def` action: runs, the tasks that carry them, progress.
+
+A run is carried by a runner: a task of the supervisor's nursery with one cancel scope that it leaves
+and makes anew only after a cancel. Handing a run to a parked runner costs one switch; opening a
+nursery or a scope for every run would cost several times that.
+
+Rules, in the order in which they bite:
+
+1. A run's context is set by whoever hands it over, before the runner wakes: so nothing leaks from run
+   to run, and the handler's first step is already in it.
+2. The agent takes no turn between handing over and the handler's first step (order, M4).
+3. A run is settled once: by its value, its failure, a cancel, or the agent's death. What it does
+   afterwards, it does for nobody; but it is waited for before the next incarnation starts.
+4. An exception that is no `ActionFailed` kills the agent (`Slot.die`), settled or not.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import attrs
+import trio
+from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule, wait_task_rescheduled
+
+from lmos_actors._errors import ActionFailed, AgentError
+
+from ._mailbox import DONE, RUNNING, Envelope
+from ._operation import STREAM
+
+if TYPE_CHECKING:
+    from ._observers import Feed
+    from ._operation import Operation
+    from ._slot import Slot
+
+G = TypeVar("G")
+G_contra = TypeVar("G_contra", contravariant=True)
+
+CURRENT: ContextVar[Run | None] = ContextVar("lmos_actors_current_run", default=None)
+
+
+class Progress(Generic[G_contra]):
+    """Handed to an `async def` action that asks for it: `progress.report(0.5)`.
+
+    Reports conflate: a caller sees the latest. They never wait, and go nowhere when nobody listens.
+    """
+
+    __slots__ = ("_run",)
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def report(self, value: G_contra, /) -> None:
+        """Tell the caller how far the run is.
+
+        Raises:
+            TypeError: the value is not of the declared type, which is a bug of the agent.
+        """
+        self._run.report(value)
+
+
+@attrs.frozen
+class Request:
+    """What the code that runs now was asked for, and by whom.
+
+    `consumer` is the path of the asking agent, None for code outside any agent. `deadline` is in the
+    clock's seconds, None without one.
+    """
+
+    affordance: str
+    consumer: str | None = None
+    principal: str | None = None
+    deadline: float | None = None
+    trace: str | None = None
+    message_id: str | None = None
+
+
+class Run:
+    """One invocation of an `async def` or stream action, from hand-over to the end of its coroutine."""
+
+    __slots__ = (
+        "agent", "args", "cancelled", "envelope", "op", "progress_feed", "runner", "sender", "settled",
+        "slot",
+    )  # fmt: skip
+
+    def __init__(self, slot: Slot, envelope: Envelope) -> None:
+        self.slot = slot
+        self.agent = slot.agent
+        self.op: Operation = envelope.op
+        self.args = envelope.args
+        self.envelope = envelope
+        self.sender = envelope.sender
+        self.settled = False
+        self.cancelled = False
+        self.runner: Runner | None = None
+        self.progress_feed: Feed[Any] | None = getattr(envelope, "feed", None)
+        envelope.phase = RUNNING
+        envelope.run = self
+
+    def report(self, value: Any) -> None:
+        """Pass a progress value on to whoever listens."""
+        shape = self.op.progress
+        if shape is not None:
+            try:
+                value = shape.take(value)
+            except AgentError as exc:
+                raise TypeError(f"{self.op.label} reported progress of another type: {exc}") from None
+        if self.progress_feed is not None and not self.settled:
+            self.progress_feed.push(value)
+
+    def request(self) -> Request:
+        """What this run was asked for."""
+        envelope = self.envelope
+        sender = self.sender
+        return Request(
+            affordance=self.op.name,
+            consumer=sender.path if sender is not None else None,
+            deadline=getattr(envelope, "deadline", None),
+            trace=envelope.trace,
+        )
+
+    def cancel(self) -> None:
+        """Cancel the coroutine; whoever calls has settled the run already."""
+        self.cancelled = True
+        runner = self.runner
+        if runner is not None:
+            runner.scope.cancel("the run was cancelled")
+
+    def settle_value(self, value: Any) -> None:
+        """Give the final answer."""
+        if not self.settled:
+            self.settled = True
+            self.slot.run_settled("handled")
+            self.envelope.phase = DONE
+            self.envelope.answer(value)
+
+    def settle_error(self, error: Exception, account: str) -> None:
+        """Give the final answer that is no value; `account` is the count it goes to."""
+        if not self.settled:
+            self.settled = True
+            self.slot.run_settled(account)
+            self.envelope.phase = DONE
+            self.envelope.fail(error)
+
+    @enable_ki_protection
+    async def execute(self) -> None:
+        """Run the handler to its end. Raises `trio.Cancelled` alone, and what is no `Exception`."""
+        op, slot = self.op, self.slot
+        CURRENT.set(self)
+        slot.run_began(self)
+        try:
+            value = await (self._stream() if op.kind == STREAM else self._call())
+            if op.kind != STREAM:
+                value = op.result(value)
+        except BaseException as exc:
+            cancelled, error = _split(exc)
+            if error is not None:
+                self._failed(error)
+            else:
+                slot.run_cancelled(self)
+            if cancelled is not None:
+                raise cancelled from None
+        else:
+            self.settle_value(value)
+        finally:
+            slot.run_ended(self)
+
+    def _failed(self, error: BaseException) -> None:
+        failure = declared_failure(error)
+        if failure is not None:
+            self.settle_error(failure, "handled")
+            return
+        self.slot.run_crashed(self, error)
+        fatal = self.slot.rt.fatal
+        if not isinstance(error, Exception) and fatal is not None:
+            fatal(error)
+
+    def skip(self) -> None:
+        """Cancelled between hand-over and first step: it never runs."""
+        self.slot.run_began(self)
+        self.slot.run_cancelled(self)
+        self.slot.run_ended(self)
+
+    def _call(self) -> Any:
+        if self.op.progress is not None:
+            return self.op.fn(self.agent, Progress[Any](self), *self.args)
+        return self.op.fn(self.agent, *self.args)
+
+    async def _stream(self) -> None:
+        args = (Progress[Any](self), *self.args) if self.op.progress is not None else self.args
+        items = self.op.fn(self.agent, *args)
+        put = getattr(self.envelope, "put", None)
+        try:
+            async for item in items:
+                value = self.op.result(item)
+                if put is not None:
+                    await put(value)
+        finally:
+            await _close(items)
+
+
+async def _close(items: Any) -> None:
+    """Close an async generator whatever happens: its `finally` blocks belong to the run."""
+    await items.aclose()
+
+
+def _split(exc: BaseException) -> tuple[BaseException | None, BaseException | None]:
+    """Part an exception into what belongs to cancel scopes and what is the handler's own."""
+    if isinstance(exc, trio.Cancelled):
+        return exc, None
+    if isinstance(exc, BaseExceptionGroup):
+        cancelled, rest = exc.split(trio.Cancelled)
+        return cancelled, rest
+    return None, exc
+
+
+def declared_failure(exc: BaseException) -> ActionFailed | None:
+    """Give the failure an exception stands for: itself, or the first leaf of a group of failures (T3)."""
+    if isinstance(exc, ActionFailed):
+        return exc
+    if isinstance(exc, BaseExceptionGroup):
+        first: ActionFailed | None = None
+        group: BaseExceptionGroup[BaseException] = exc
+        for part in group.exceptions:
+            failure = declared_failure(part)
+            if failure is None:
+                return None
+            first = first or failure
+        return first
+    return None
+
+
+class Runner:
+    """A task that carries runs, one after another."""
+
+    __slots__ = ("_pool", "_run", "scope", "task")
+
+    def __init__(self, pool: Runners) -> None:
+        self._pool = pool
+        self._run: Run | None = None
+        self.scope = trio.CancelScope()
+        self.task: trio.lowlevel.Task | None = None
+
+    def hand(self, run: Run) -> None:
+        """Wake the parked runner with a run, in the run's own context."""
+        self._run = run
+        run.runner = self
+        task = self.task
+        self.task = None
+        if task is not None:
+            task.context = run.slot.context().copy()
+            reschedule(task)
+
+    @enable_ki_protection
+    async def main(self) -> None:
+        """Carry runs until the pool has enough parked runners."""
+        while self._run is not None or self._pool.keep(self):
+            with trio.CancelScope() as self.scope:
+                while not self.scope.cancel_called:
+                    if self._run is None:
+                        if not self._pool.keep(self):
+                            return
+                        await self._park()
+                    await self._carry()
+
+    async def _carry(self) -> None:
+        run, self._run = self._run, None
+        if run is not None:
+            if run.cancelled:
+                run.skip()
+            else:
+                await run.execute()
+            run.runner = None
+
+    async def _park(self) -> None:
+        self.task = current_task()
+        self._pool.park(self)
+        await wait_task_rescheduled(self._abort)
+
+    def _abort(self, _: object) -> Abort:
+        self.task = None
+        self._pool.unpark(self)
+        return Abort.SUCCEEDED
+
+
+class Runners:
+    """The runner tasks of one supervisor's nursery: at most `spare` of them parked."""
+
+    __slots__ = ("_nursery", "_parked", "_spare")
+
+    def __init__(self, nursery: trio.Nursery, spare: int = 64) -> None:
+        self._nursery = nursery
+        self._parked: list[Runner] = []
+        self._spare = spare
+
+    def carry(self, run: Run) -> None:
+        """Give a run to a parked runner, or to a new one."""
+        run.slot.rt.timers.woke = True
+        if self._parked:
+            self._parked.pop().hand(run)
+            return
+        runner = Runner(self)
+        runner.hand(run)
+        run.slot.context().copy().run(self._start, runner, run)
+
+    def _start(self, runner: Runner, run: Run) -> None:
+        self._nursery.start_soon(runner.main, name=f"runner of {run.op.label}")
+
+    def keep(self, runner: Runner) -> bool:
+        """Say whether one more parked runner is worth its memory."""
+        return len(self._parked) < self._spare
+
+    def park(self, runner: Runner) -> None:
+        """Take a runner that has nothing to do."""
+        self._parked.append(runner)
+
+    def unpark(self, runner: Runner) -> None:
+        """Forget a parked runner that is being cancelled."""
+        if runner in self._parked:
+            self._parked.remove(runner)

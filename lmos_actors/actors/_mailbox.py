@@ -1,0 +1,234 @@
+"""What waits for an agent: envelopes, the bound on them, and the accounts.
+
+A one-way message in its usual form is a plain tuple `(operation, arguments, sender)`: a hundred
+bytes and a tenth of a microsecond less than an object. Whatever somebody waits for is an `Envelope`,
+which gets exactly one final answer. The queue itself is a list in the slot (`_slot.py`); this file
+says what may be in it.
+
+Where an envelope is in its life:
+
+    NEW -> PARKED -> QUEUED -> PENDING -> RUNNING -> DONE
+
+PARKED: not accepted yet, its sender waits for a seat. QUEUED and PENDING (in line for its action's
+concurrency) hold a seat. Any of them may go straight to DONE.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import attrs
+from trio.lowlevel import reschedule
+
+from lmos_actors._errors import ConfigError
+
+if TYPE_CHECKING:
+    import trio
+
+    from ._affordances import Operation
+    from ._invocation import Run
+    from ._slot import Slot
+
+WhenFull = Literal["wait", "reject", "drop_oldest", "drop_newest"]
+WHEN_FULL: Final = ("wait", "reject", "drop_oldest", "drop_newest")
+
+OWN_SEATS: Final = 64  # reserved for messages of an agent to itself (B4)
+OUT_SEATS: Final = 1024  # messages of an agent's turns that wait for seats elsewhere (B4)
+MAX_SIZE: Final = 1 << 40
+
+NEW, PARKED, QUEUED, PENDING, RUNNING, DONE = range(6)
+
+
+@attrs.frozen
+class MailboxOptions:
+    """How many messages may wait for an agent, and what happens to the next one.
+
+    `size` counts everything that has not begun: queued, in line for its action's concurrency, stashed.
+    `when_full`: `wait` holds the sender back, `reject` answers `MailboxFull`, `drop_oldest` makes room
+    by dropping the message that waits longest, `drop_newest` drops the new one.
+    """
+
+    size: int = attrs.field(default=64)
+    when_full: WhenFull = "wait"
+
+    def __attrs_post_init__(self) -> None:
+        if type(self.size) is not int or not 1 <= self.size <= MAX_SIZE:
+            raise ConfigError(f"mailbox size must be a whole number of at least 1, not {self.size!r}", "size")
+        if self.when_full not in WHEN_FULL:
+            raise ConfigError(
+                f"when_full must be one of {', '.join(WHEN_FULL)}, not {self.when_full!r}", "when_full"
+            )
+
+
+DEFAULT_MAILBOX: Final = MailboxOptions()
+
+
+@attrs.frozen
+class AgentStatistics:
+    """Counts of one slot over all its incarnations.
+
+    At every instant at which none of its turns runs:
+    `accepted == handled + cancelled + dropped + dead_lettered + waiting + running`.
+    `refused` messages were never accepted. `restarts` is the number of incarnations after the first.
+    """
+
+    accepted: int
+    handled: int
+    cancelled: int
+    dropped: int
+    dead_lettered: int
+    waiting: int
+    running: int
+    refused: int
+    restarts: int
+    incarnation: int
+    state: str
+
+
+@attrs.frozen
+class MailboxStatistics:
+    """The mailbox alone: how many wait, how many may, and how many senders are held back."""
+
+    depth: int
+    size: int
+    when_full: WhenFull
+    parked: int
+
+
+class Envelope:
+    """One request, and where its one final answer goes.
+
+    `answer` and `fail` are called by the slot, at most once between them, and never block.
+    """
+
+    __slots__ = ("args", "op", "phase", "run", "sender", "slot", "trace")
+
+    def __init__(self, slot: Slot, op: Operation, args: tuple[Any, ...], sender: Slot | None) -> None:
+        self.slot = slot
+        self.op = op
+        self.args = args
+        self.sender = sender
+        self.phase = NEW
+        self.run: Run | None = None
+        self.trace: str | None = None
+
+    def admitted(self) -> None:
+        """It has left the line of parked senders for a seat in the mailbox."""
+
+    def answer(self, value: Any) -> None:
+        """Take the value that the operation gave."""
+
+    def fail(self, error: Exception) -> None:
+        """Take the error that stands in place of a value."""
+
+    @property
+    def waits_for_answer(self) -> bool:
+        """True when losing it needs no dead-letter record, as its sender is told."""
+        return True
+
+
+class Tell(Envelope):
+    """A one-way message that had to become an object: parked, traced, or to an `async def` action."""
+
+    __slots__ = ("lost", "task")
+
+    def __init__(self, slot: Slot, op: Operation, args: tuple[Any, ...], sender: Slot | None) -> None:
+        super().__init__(slot, op, args, sender)
+        self.task: trio.lowlevel.Task | None = None
+        self.lost: Exception | None = None
+
+    def admitted(self) -> None:
+        self._wake()
+
+    def fail(self, error: Exception) -> None:
+        self.lost = error
+        self._wake()
+
+    def _wake(self) -> None:
+        task = self.task
+        if task is not None:
+            self.task = None
+            self.slot.rt.timers.woke = True
+            reschedule(task)
+
+    @property
+    def waits_for_answer(self) -> bool:
+        return False
+
+
+class Held(Tell):
+    """A message of an agent's turn that found no seat: it waits here, and its agent gets no turn."""
+
+    __slots__ = ("sender_waits",)
+
+    def __init__(self, slot: Slot, op: Operation, args: tuple[Any, ...], sender: Slot | None) -> None:
+        super().__init__(slot, op, args, sender)
+        self.sender_waits = False
+
+    def admitted(self) -> None:
+        sender, self.sender_waits = self.sender, False
+        if sender is not None:
+            sender.out_admitted()
+
+    def fail(self, error: Exception) -> None:
+        if self.sender_waits:
+            self.admitted()
+
+
+class Ask(Envelope):
+    """A request whose asker is parked until the answer comes; no event, no channel between."""
+
+    __slots__ = ("bucket", "error", "task", "value")
+
+    def __init__(
+        self,
+        slot: Slot,
+        op: Operation,
+        args: tuple[Any, ...],
+        sender: Slot | None,
+        task: trio.lowlevel.Task | None,
+    ) -> None:
+        self.slot = slot
+        self.op = op
+        self.args = args
+        self.sender = sender
+        self.phase = NEW
+        self.run = None
+        self.trace = None
+        self.task = task
+        self.value: Any = None
+        self.error: Exception | None = None
+        self.bucket: dict[Ask, float] | None = None
+
+    def answer(self, value: Any) -> None:
+        self.phase = DONE
+        task = self.task
+        if task is not None:
+            self.task = None
+            self.value = value
+            self.slot.rt.timers.woke = True
+            reschedule(task)
+
+    def fail(self, error: Exception) -> None:
+        self.error = error
+        self.answer(None)
+
+
+class Firing:
+    """A turn of an agent's own timer; it has a seat of its own and is in no account."""
+
+    __slots__ = ("args", "fn")
+
+    def __init__(self, fn: Any, args: tuple[Any, ...] = ()) -> None:
+        self.fn = fn
+        self.args = args
+
+    def take(self) -> tuple[Any, tuple[Any, ...]]:
+        """Give the function to run now, without the agent, and its arguments."""
+        return self.fn, self.args
+
+
+class Own(tuple[Any, ...]):
+    """A message of an agent to itself: like any other, but on a reserved seat."""
+
+    __slots__ = ()

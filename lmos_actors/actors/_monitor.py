@@ -1,0 +1,45 @@
+"""How an incarnation ended, and who is told.
+
+Exit reasons are data, as in OTP: `normal` (it had finished), `shutdown` (it was told to stop, perhaps
+with a detail), `error` (anything else, with the exception).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import attrs
+
+
+@attrs.frozen
+class ExitReason:
+    """Why an incarnation ended. `detail` goes with `shutdown`, `error` with `error`."""
+
+    kind: Literal["normal", "shutdown", "error"]
+    detail: object = None
+    error: BaseException | None = None
+
+    @property
+    def abnormal(self) -> bool:
+        """True for `error`: what restarts a transient child."""
+        return self.kind == "error"
+
+    def __str__(self) -> str:
+        if self.error is not None:
+            return (
+                f"{type(self.error).__name__}: {self.error}" if str(self.error) else type(self.error).__name__
+            )
+        return self.kind if self.detail is None else f"{self.kind}: {self.detail}"
+
+
+NORMAL = ExitReason("normal")
+SHUTDOWN = ExitReason("shutdown")
+
+
+@attrs.frozen
+class Down:
+    """An incarnation of a monitored agent has ended; `agent` is its path in the tree."""
+
+    agent: str
+    incarnation: int
+    reason: ExitReason

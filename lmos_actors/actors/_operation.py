@@ -1,0 +1,166 @@
+"""What a mailbox carries out: a named function of the agent, with the types of what goes in and out.
+
+Every verb of a ref ends in an operation: invoking an action, reading a property, subscribing to an
+event. The dispatcher knows three kinds and nothing else: a turn runs from start to end in one step, a
+run needs time, a stream is a run with many outputs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from lmos_actors._errors import InvalidInput, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ._values import Shape
+
+TURN, RUN, STREAM = range(3)
+
+
+def _no_short_cut(_value: Any, /) -> Any:
+    raise InvalidInput("several arguments, or none")
+
+
+def _pass(value: Any, /) -> Any:
+    return value
+
+
+MISSING: Final = object()
+
+
+class Parameter:
+    """One parameter of an action, as its caller sees it."""
+
+    __slots__ = ("default", "keyword_only", "name", "shape", "wire_name")
+
+    def __init__(
+        self, name: str, wire_name: str, shape: Shape[Any], default: object, *, keyword_only: bool
+    ) -> None:
+        self.name = name
+        self.wire_name = wire_name
+        self.shape = shape
+        self.default = default
+        self.keyword_only = keyword_only
+
+
+class Operation:
+    """A function of an agent class that a message can name; made once per class."""
+
+    __slots__ = (
+        "concurrency", "fn", "give", "internal", "kind", "label", "name", "on_disconnect", "params", "progress", "result_shape",
+        "take", "verb", "whole",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        *,
+        verb: str,
+        name: str,
+        owner: str,
+        kind: int,
+        fn: Callable[..., Any],
+        params: tuple[Parameter, ...] = (),
+        result: Shape[Any] | None = None,
+        progress: Shape[Any] | None = None,
+        concurrency: int = 1,
+        whole: bool = False,
+        internal: bool = False,
+        on_disconnect: str = "cancel",
+    ) -> None:
+        self.verb = verb
+        self.name = name
+        self.label = f"{owner}.{name}"
+        self.kind = kind
+        self.fn = fn
+        self.params = params
+        # the short cuts of the hot path: the check of a lone argument, and of the result
+        lone = len(params) == 1 and not params[0].keyword_only
+        self.take: Callable[[Any], Any] = params[0].shape.take if lone else _no_short_cut
+        self.give: Callable[[Any], Any] = result.take if result is not None else _pass
+        self.result_shape = result
+        self.progress = progress
+        self.concurrency = concurrency
+        self.whole = whole
+        self.internal = internal
+        self.on_disconnect = on_disconnect
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Check and convert the arguments of a call, in the order of the parameters.
+
+        Raises:
+            InvalidInput: one is missing, unknown, given twice or of another type.
+        """
+        params = self.params
+        if not kwargs and len(args) == len(params):
+            if len(params) == 1 and not params[0].keyword_only:
+                p = params[0]
+                return (p.shape.take(args[0], "$" if self.whole else f"$.{p.wire_name}"),)
+            if not params:
+                return args
+        return self._bind_slowly(args, dict(kwargs))
+
+    def _bind_slowly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        positional = sum(not p.keyword_only for p in self.params)
+        if len(args) > positional:
+            raise InvalidInput(f"{self.label} takes {positional} positional arguments, not {len(args)}")
+        bound: list[Any] = []
+        for place, p in enumerate(self.params):
+            value = args[place] if place < len(args) and not p.keyword_only else MISSING
+            if p.name in kwargs:
+                if value is not MISSING:
+                    raise InvalidInput(f"{self.label} got {p.name!r} twice", f"$.{p.wire_name}")
+                value = kwargs.pop(p.name)
+            bound.append(self._checked(p, value))
+        if kwargs:
+            raise self._unknown(next(iter(kwargs)))
+        return tuple(bound)
+
+    def _checked(self, p: Parameter, value: Any) -> Any:
+        path = "$" if self.whole else f"$.{p.wire_name}"
+        if value is not MISSING:
+            return p.shape.take(value, path)
+        if p.default is MISSING:
+            raise InvalidInput(f"{self.label} needs {p.wire_name!r}", path)
+        return p.default
+
+    def _unknown(self, name: str) -> InvalidInput:
+        near = nearest(name, [p.wire_name for p in self.params])
+        hint = f", did you mean {near!r}?" if near else ""
+        return InvalidInput(f"{self.label} has no parameter {name!r}{hint}", f"$.{name}")
+
+    def from_input(self, data: Any) -> tuple[Any, ...]:
+        """Check and convert an input given as plain data: one object keyed by parameter names (V4).
+
+        Raises:
+            InvalidInput: as `bind`.
+        """
+        if self.whole:
+            return self.bind((data,), {})
+        if data is None:
+            data = {}
+        if not isinstance(data, dict):
+            raise InvalidInput(f"{self.label} takes an object, not {type(data).__name__}")
+        given: dict[Any, Any] = dict(data)  # pyright: ignore[reportUnknownArgumentType]
+        names = {p.wire_name: p.name for p in self.params}
+        for key in given:
+            if key not in names:
+                raise self._unknown(str(key))
+        return self._bind_slowly((), {names[key]: value for key, value in given.items()})
+
+    def result(self, value: Any) -> Any:
+        """Check and convert what the function gave.
+
+        Raises:
+            TypeError: it is not of the declared type, which is a bug of the agent.
+        """
+        try:
+            return self.give(value)
+        except InvalidInput as exc:
+            raise self.wrong_result(exc) from None
+
+    def wrong_result(self, exc: InvalidInput) -> TypeError:
+        """Make the error of a handler whose result is not of the type it declares."""
+        declared = self.result_shape.name if self.result_shape is not None else "nothing"
+        return TypeError(f"{self.label} gave a result that is not its declared {declared}: {exc}")

@@ -1,0 +1,280 @@
+"""The consumer's side: refs, calls, streams.
+
+A ref points to a slot and survives restarts. Everything it does goes through a `Link`: the local one is
+the slot itself, others carry the same verbs elsewhere. So near and far look the same.
+"""
+
+from __future__ import annotations
+
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    overload,
+)
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine, Mapping
+    from contextlib import AbstractAsyncContextManager
+
+    from ._affordances import Action, Assignment, EventHandle, PropertyHandle, StreamAction, Turn
+    from ._mailbox import AgentStatistics
+    from ._monitor import Down
+    from ._observers import Feed, Gap, Occurrence
+    from ._runtime import Turns
+
+A = TypeVar("A")
+A_co = TypeVar("A_co", covariant=True)
+V = TypeVar("V")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+G = TypeVar("G")
+G_co = TypeVar("G_co", covariant=True)
+P = ParamSpec("P")
+
+Status = Literal["pending", "in progress", "completed", "failed"]
+
+STREAM_CREDIT: Final = 16  # items a stream may be ahead of its consumer (W6)
+
+
+class Call(Protocol[R_co, G_co]):
+    """One invocation, as its consumer holds it: `async with ref.begin(...) as call`."""
+
+    @property
+    def progress(self) -> Feed[G_co]:
+        """What the run reports, the latest if the consumer is slow; ends with the run."""
+        ...
+
+    async def result(self) -> R_co:
+        """Wait for the final answer. Raises what `ref.invoke` would raise; may be called again."""
+        ...
+
+    async def query(self) -> CallStatus:
+        """Ask how the invocation stands; overtakes whatever waits in the mailbox."""
+        ...
+
+    async def cancel(self, reason: str | None = None) -> CallStatus:
+        """Cancel the invocation; its result is then `ActionCancelled`. Overtakes whatever waits."""
+        ...
+
+
+@attrs.frozen
+class CallStatus:
+    """How an invocation stands; `cancelled` with the reason if somebody cancelled it."""
+
+    status: Status
+    cancelled: bool = False
+    reason: str | None = None
+
+
+class Link(Protocol):
+    """How requests of a ref travel. Keys are those of `_contract.py`; values are checked on the way."""
+
+    @property
+    def turns(self) -> Turns: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def identity(self) -> tuple[object, int]: ...
+    async def ask(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any: ...
+    async def ask_within(
+        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
+    ) -> Any: ...
+    async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None: ...
+    def tell_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None: ...
+    def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None: ...
+    def begin(
+        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
+    ) -> AbstractAsyncContextManager[Any]: ...
+    def stream(
+        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> AbstractAsyncContextManager[Any]: ...
+    def listen(
+        self, key: str, *, conflate: bool, gaps: bool, size: int
+    ) -> AbstractAsyncContextManager[Feed[Any]]: ...
+    def watch(self) -> AbstractAsyncContextManager[Feed[Down]]: ...
+    async def wait_running(self) -> None: ...
+    def statistics(self) -> AgentStatistics: ...
+
+
+class Ref(Generic[A_co]):
+    """The address of an agent of class `A`: equal and hashable by what it points to.
+
+    Verbs raise an `AgentError` when the answer is no value, and `trio.Cancelled`, which cancels what was
+    asked for. While the agent is between two incarnations they raise `AgentUnavailable` at once.
+    """
+
+    __slots__ = ("_link", "_seconds")
+
+    def __init__(self, link: Link, seconds: float | None = None) -> None:
+        self._link = link
+        self._seconds = seconds
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Ref) and self._link.identity == other._link.identity  # pyright: ignore[reportUnknownMemberType]
+
+    def __hash__(self) -> int:
+        return hash(self._link.identity[1])
+
+    def __repr__(self) -> str:
+        return f"<Ref {self.path}>"
+
+    @property
+    def path(self) -> str:
+        """The agent's place in its tree: `desk/weather`."""
+        return self._link.path
+
+    # ---- actions
+
+    def invoke(
+        self: Ref[A], handle: Turn[A, P, R] | Action[A, P, R, Any], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, R]:
+        """Have an action carried out and give its output.
+
+        Raises InvalidInput, ActionFailed (the action's own failure), AgentDied, AgentUnavailable,
+        MailboxFull, NotFound; DeadlineExceeded on a ref made by `within`. RuntimeError, at once, when
+        called in a `def` handler, which cannot await it.
+        """
+        link = self._link
+        if link.turns.slot is not None:
+            raise link.turns.misuse("invoke")
+        if self._seconds is None:
+            return link.ask(handle.name, args, kwargs)
+        return link.ask_within(handle.name, args, kwargs, self._seconds)
+
+    def begin(
+        self: Ref[A], handle: Action[A, P, R, G] | Turn[A, P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> AbstractAsyncContextManager[Call[R, G]]:
+        """Invoke an action and hold on to the call: progress, result, query, cancel.
+
+        Leaving the block before the result has come cancels the run.
+        """
+        return self._link.begin(handle.name, args, kwargs, self._seconds)
+
+    def stream(
+        self: Ref[A], handle: StreamAction[A, P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> AbstractAsyncContextManager[AsyncIterator[R]]:
+        """Invoke an action with many outputs: `async with ref.stream(...) as items`.
+
+        The agent is at most 16 items ahead of the consumer. Leaving the block early cancels the run.
+        """
+        return self._link.stream(handle.name, args, kwargs)
+
+    def tell(
+        self: Ref[A],
+        handle: Turn[A, P, Any] | Action[A, P, Any, Any],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Coroutine[Any, Any, None]:
+        """Send one way: at most once, no answer. Under `wait`, waits for a seat in a full mailbox.
+
+        Raises InvalidInput, MailboxFull (`reject`), AgentUnavailable, NotFound.
+        """
+        link = self._link
+        if link.turns.slot is not None:
+            raise link.turns.misuse("tell")
+        return link.tell(handle.name, args, kwargs)
+
+    def tell_nowait(
+        self: Ref[A],
+        handle: Turn[A, P, Any] | Action[A, P, Any, Any],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> None:
+        """As `tell`, but raise `trio.WouldBlock` where it would wait."""
+        self._link.tell_nowait(handle.name, args, kwargs)
+
+    # ---- properties
+
+    def read(self: Ref[A], handle: PropertyHandle[A, V], /) -> Coroutine[Any, Any, V]:
+        """Give the value of a property. Raises NotAllowed for a write-only one."""
+        return self._ask("read", handle.read_key, ())
+
+    def write(self: Ref[A], handle: PropertyHandle[A, V], value: V, /) -> Coroutine[Any, Any, None]:
+        """Set a property. Raises InvalidInput, and NotAllowed for a read-only one."""
+        return self._ask("write", handle.write_key, (value,))
+
+    def write_many(self: Ref[A], /, *writes: Assignment[A]) -> Coroutine[Any, Any, None]:
+        """Set several properties in one turn, all or none: `write_many(Weather.units.to("kelvin"), …)`."""
+        return self._ask("write_many", "=", ({w.handle.name: w.value for w in writes},))
+
+    def read_all(self) -> Coroutine[Any, Any, dict[str, Any]]:
+        """Give the values of all readable properties by name."""
+        return self._ask("read_all", "?", ())
+
+    def _ask(self, verb: str, key: str, args: tuple[Any, ...]) -> Coroutine[Any, Any, Any]:
+        link = self._link
+        if link.turns.slot is not None:
+            raise link.turns.misuse(verb)
+        if self._seconds is None:
+            return link.ask(key, args, NO_KEYWORDS)
+        return link.ask_within(key, args, NO_KEYWORDS, self._seconds)
+
+    # ---- listening
+
+    @overload
+    def observe(
+        self: Ref[A], handle: PropertyHandle[A, V], /, *, gaps: Literal[False] = False
+    ) -> AbstractAsyncContextManager[Feed[V]]: ...
+    @overload
+    def observe(
+        self: Ref[A], handle: PropertyHandle[A, V], /, *, gaps: Literal[True]
+    ) -> AbstractAsyncContextManager[Feed[V | Gap]]: ...
+    def observe(self: Ref[A], handle: PropertyHandle[A, V], /, *, gaps: bool = False) -> Any:
+        """Give the present value, then every change; a slow observer sees the latest.
+
+        Goes on over crashes and restarts: the next incarnation's value comes first, after a `Gap` if
+        `gaps` is set. Ends when the agent is gone for good.
+        """
+        return self._link.listen(f"+{handle.read_key}", conflate=True, gaps=gaps, size=64)
+
+    @overload
+    def subscribe(
+        self: Ref[A], handle: EventHandle[A, V], /, *, gaps: Literal[False] = False, size: int = 64
+    ) -> AbstractAsyncContextManager[Feed[V]]: ...
+    @overload
+    def subscribe(
+        self: Ref[A], handle: EventHandle[A, V], /, *, gaps: Literal[True], size: int = 64
+    ) -> AbstractAsyncContextManager[Feed[V | Gap]]: ...
+    def subscribe(self: Ref[A], handle: EventHandle[A, V], /, *, gaps: bool = False, size: int = 64) -> Any:
+        """Give every event from now on; past `size` waiting ones the oldest is dropped and counted."""
+        return self._link.listen(handle.key, conflate=False, gaps=gaps, size=size)
+
+    def subscribe_all(self, *, size: int = 64) -> AbstractAsyncContextManager[Feed[Occurrence]]:
+        """Give every event of the agent, with its name."""
+        return self._link.listen("+!", conflate=False, gaps=False, size=size)
+
+    def monitor(self) -> AbstractAsyncContextManager[Feed[Down]]:
+        """Give a `Down` for every incarnation that ends from now on. Affects neither side."""
+        return self._link.watch()
+
+    # ---- views
+
+    def within(self, seconds: float, /) -> Ref[A_co]:
+        """Give a view of the ref whose calls raise `DeadlineExceeded` after so many seconds.
+
+        Cheaper than a cancel scope around each call; the granularity is a hundredth of a second.
+        """
+        if not seconds > 0:
+            raise ValueError(f"within() needs a number of seconds above 0, not {seconds!r}")
+        return Ref(self._link, float(seconds))
+
+    async def ready(self) -> None:
+        """Wait until the agent takes messages. Raises NotFound when it is gone for good."""
+        await self._link.wait_running()
+
+    def statistics(self) -> AgentStatistics:
+        """Count messages over all incarnations of the agent."""
+        return self._link.statistics()
+
+
+NO_KEYWORDS: Final[dict[str, Any]] = {}

@@ -1,0 +1,195 @@
+"""Refs that resolve on first use, and events that arrive as turns."""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from trio.lowlevel import Abort, current_task, wait_task_rescheduled
+
+from lmos_actors._errors import NotFound
+
+from ._mailbox import Firing
+from ._observers import event_key
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
+    from ._affordances import EventHandle
+    from ._calls import LocalLink
+    from ._mailbox import AgentStatistics
+    from ._monitor import Down
+    from ._observers import Feed
+    from ._ref import Ref
+    from ._runtime import Runtime, Turns
+
+FOLLOW_SIZE: Final = 64
+
+
+class Finder:
+    """A link that looks for its agent when it is first used, and keeps what it found (L2)."""
+
+    __slots__ = ("_cls", "_found", "_name", "_rt")
+
+    def __init__(self, rt: Runtime, cls: type | None, name: str | None) -> None:
+        self._rt = rt
+        self._cls = cls
+        self._name = name
+        self._found: LocalLink | None = None
+
+    def resolve(self) -> LocalLink:
+        """Give the slot. Raises NotFound."""
+        found = self._found
+        if found is None:
+            found = self._found = self._look()
+        if found is None:
+            title = self._cls.__name__ if self._cls is not None else "any class"
+            raise NotFound("agent", self._name or title, where="" if self._name is None else f"any {title}")
+        return found
+
+    def _look(self) -> LocalLink | None:
+        slot: Any = self._rt.resolve(self._cls, self._name)
+        return slot  # type: ignore[no-any-return]
+
+    @property
+    def turns(self) -> Turns:
+        """Whose turn runs now."""
+        return self._rt.turns
+
+    @property
+    def path(self) -> str:
+        """Where the agent is; the name it is looked for by, until it has been found."""
+        if self._found is None:
+            self._found = self._look()
+        return self._found.path if self._found is not None else (self._name or "?")
+
+    @property
+    def identity(self) -> tuple[object, int]:
+        """What makes two refs equal. Raises NotFound when there is no such agent yet."""
+        return self.resolve().identity
+
+    async def ask(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """See `Link`."""
+        return await self.resolve().ask(key, args, kwargs)
+
+    async def ask_within(
+        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
+    ) -> Any:
+        """See `Link`."""
+        return await self.resolve().ask_within(key, args, kwargs, seconds)
+
+    async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """See `Link`."""
+        await self.resolve().tell(key, args, kwargs)
+
+    def tell_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """See `Link`."""
+        self.resolve().tell_nowait(key, args, kwargs)
+
+    def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """See `Link`."""
+        self.resolve().send_from(sender, key, args, kwargs)
+
+    @asynccontextmanager
+    async def begin(
+        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
+    ) -> AsyncIterator[Any]:
+        """See `Link`."""
+        async with self.resolve().begin(key, args, kwargs, seconds) as call:
+            yield call
+
+    @asynccontextmanager
+    async def stream(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> AsyncIterator[Any]:
+        """See `Link`."""
+        async with self.resolve().stream(key, args, kwargs) as items:
+            yield items
+
+    @asynccontextmanager
+    async def listen(self, key: str, *, conflate: bool, gaps: bool, size: int) -> AsyncIterator[Feed[Any]]:
+        """See `Link`."""
+        async with self.resolve().listen(key, conflate=conflate, gaps=gaps, size=size) as feed:
+            yield feed
+
+    @asynccontextmanager
+    async def watch(self) -> AsyncIterator[Feed[Down]]:
+        """See `Link`."""
+        async with self.resolve().watch() as feed:
+            yield feed
+
+    async def wait_running(self) -> None:
+        """Wait until there is such an agent and it takes messages."""
+        while self._found is None:
+            self._found = self._look()
+            if self._found is None:
+                await self._appears()
+        await self._found.wait_running()
+
+    async def _appears(self) -> None:
+        waiting, me = self._rt.appeared, current_task()
+        waiting.append(me)
+
+        def abort(_: object) -> Abort:
+            if me in waiting:
+                waiting.remove(me)
+            return Abort.SUCCEEDED
+
+        await wait_task_rescheduled(abort)
+
+    def statistics(self) -> AgentStatistics:
+        """See `Link`."""
+        return self.resolve().statistics()
+
+
+class Follow(Firing):
+    """One agent's events as turns of another: a bounded buffer with a seat in the follower's mailbox."""
+
+    __slots__ = ("_buffer", "_follower", "_incarnation", "_waiting", "missed")
+
+    def __init__(self, follower: LocalLink, turn: Callable[[Any], None]) -> None:
+        super().__init__(turn)
+        self._follower = follower
+        self._incarnation = follower.incarnation
+        self._buffer: deque[Any] = deque()
+        self._waiting = False
+        self.missed = 0
+
+    def push(self, value: Any) -> None:
+        """Take one event."""
+        if len(self._buffer) >= FOLLOW_SIZE:
+            self._buffer.popleft()
+            self.missed += 1
+        self._buffer.append(value)
+        if not self._waiting:
+            self._waiting = True
+            self._follower.put(self)
+
+    def take(self) -> tuple[Any, tuple[Any, ...]]:
+        """Give the turn for the oldest event, and take a seat for the next."""
+        value = self._buffer.popleft()
+        self._waiting = bool(self._buffer)
+        if self._waiting:
+            self._follower.put(self)
+        return self.fn, (value,)
+
+    def gap(self, reason: str, missed: int | None) -> None:
+        """The followed agent has a new life; following goes on."""
+
+    def close(self) -> None:
+        """The followed agent is gone for good; what has come is still handled."""
+
+
+def follow(
+    follower: LocalLink, ref: Ref[Any], handle: EventHandle[Any, Any], turn: Callable[[Any], None]
+) -> None:
+    """Let an agent follow the events of another, until its incarnation ends."""
+    link: Any = ref._link
+    slot: LocalLink = link.resolve() if isinstance(link, Finder) else link
+    slot.operation(handle.key)
+    sink = Follow(follower, turn)
+    key = event_key(handle.name)
+    slot.sinks().add(key, sink)
+    more = follower.furnish()
+    if more.follows is None:
+        more.follows = []
+    more.follows.append((slot.sinks(), key, sink))

@@ -1,0 +1,178 @@
+"""What all agents of one node share: the ready queue, the turn in progress, time, dead letters.
+
+`Turns` says whose turn runs now. Turns never nest (T1), so one record is enough: a verb of a ref that
+is called while a turn runs was called by that turn, and a `def` handler cannot await it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextvars import Context, ContextVar, copy_context
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import attrs
+import trio
+from trio.lowlevel import reschedule
+
+from lmos_actors._errors import DeadlineExceeded
+
+from ._observers import Feed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lmos_actors._entropy import Entropy
+    from lmos_actors._instrument import Instrument
+    from lmos_actors._timers import Timers
+
+    from ._invocation import Runners
+    from ._mailbox import Ask
+    from ._monitor import ExitReason
+    from ._slot import Slot
+
+BUDGET: Final = 256  # messages between two checkpoints (T6)
+BATCH: Final = 64  # messages of one agent before the next agent's turn (T6)
+DEAD_LETTERS: Final = 1000  # records kept (M3)
+DEADLINE_GRAIN: Final = 0.01  # seconds (B5)
+SHOWN: Final = 512  # characters of a dead letter's message that are kept
+
+RUNTIME: ContextVar[Runtime | None] = ContextVar("lmos_actors_runtime", default=None)
+
+
+class Owner(Protocol):
+    """What a slot asks of the supervisor that owns it."""
+
+    runners: Runners | None
+    path: str
+
+    def exited(self, child: Slot, reason: ExitReason) -> None:
+        """An incarnation has ended and everything of it has unwound; never drops, never blocks."""
+        ...
+
+    def start_task(self, async_fn: Callable[..., Any], *args: Any, name: str, context: Context) -> None:
+        """Start a task in the supervisor's nursery."""
+        ...
+
+    def child_path(self, name: str) -> str:
+        """Give the path of a child of that name."""
+        ...
+
+
+@attrs.frozen
+class DeadLetter:
+    """A message that nobody handled and whose sender is not told."""
+
+    reason: str
+    agent: str
+    affordance: str
+    message: str
+    sender: str | None = None
+
+
+class Turns:
+    """Whose turn runs now, on what message, and how many more may run before a checkpoint."""
+
+    __slots__ = ("budget", "current", "leave", "slot")
+
+    def __init__(self) -> None:
+        self.slot: Slot | None = None
+        self.current: Any = None
+        self.leave = False
+        self.budget = BUDGET
+
+    def misuse(self, verb: str) -> RuntimeError:
+        """Make the error of a `def` handler that calls what has to be awaited."""
+        agent = self.slot.path if self.slot is not None else "?"
+        return RuntimeError(
+            f"ref.{verb}(...) has to be awaited, and the turn of {agent!r} that calls it is a def: "
+            f"make the handler async def, or use self.send(...)"
+        )
+
+
+class Deadlines:
+    """Deadlines of asks, swept: one timer for all that fall into the same hundredth of a second."""
+
+    __slots__ = ("_buckets", "_timers")
+
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
+        self._buckets: dict[int, dict[Ask, float]] = {}
+
+    def add(self, ask: Ask, seconds: float) -> None:
+        """Have an ask fail with `DeadlineExceeded` if it is unanswered after `seconds`."""
+        tick = int((trio.current_time() + seconds) / DEADLINE_GRAIN) + 1
+        bucket = self._buckets.get(tick)
+        if bucket is None:
+            bucket = self._buckets[tick] = {}
+            self._timers.call_at(tick * DEADLINE_GRAIN, lambda: self._sweep(tick))
+        bucket[ask] = seconds
+        ask.bucket = bucket
+
+    def _sweep(self, tick: int) -> None:
+        for ask, seconds in self._buckets.pop(tick).items():
+            if ask.task is not None and ask.slot.withdraw(ask):
+                ask.fail(DeadlineExceeded(ask.slot.path, seconds))
+
+
+class Runtime:
+    """The shared machinery of one node's agents."""
+
+    def __init__(
+        self, *, timers: Timers, entropy: Entropy, instrument: Instrument | None, real: bool
+    ) -> None:
+        self.timers = timers
+        self.entropy = entropy
+        self.instrument = instrument
+        self.real = real
+        self.turns = Turns()
+        self.ready: deque[Slot] = deque()
+        self.dispatcher: trio.lowlevel.Task | None = None
+        self.deadlines = Deadlines(timers)
+        self.dead_letters: deque[DeadLetter] = deque(maxlen=DEAD_LETTERS)
+        self.dead_letter_count = 0
+        self.dead_letter_feeds: list[Feed[DeadLetter]] = []
+        self.slots_made = 0
+        self.fatal: Callable[[BaseException], None] | None = None
+        self.wake_watchdog: Callable[[], None] | None = None
+        self.resolve: Callable[[type | None, str | None], Slot | None] = _nobody
+        self.appeared: list[trio.lowlevel.Task] = []
+        self.base_context = copy_context()
+        self.base_context.run(RUNTIME.set, self)
+
+    def schedule(self, slot: Slot) -> None:
+        """Put an agent that has mail in line for the dispatcher."""
+        self.ready.append(slot)
+        task = self.dispatcher
+        if task is not None:
+            self.dispatcher = None
+            self.timers.woke = True
+            reschedule(task)
+
+    def dead_letter(
+        self, reason: str, slot: Slot, sender: Slot | None, affordance: str, message: object
+    ) -> None:
+        """Record a message that nobody handled and whose sender is not told."""
+        text = repr(message)
+        record = DeadLetter(
+            reason=reason,
+            agent=slot.path,
+            affordance=affordance,
+            message=text if len(text) <= SHOWN else text[:SHOWN] + "…",
+            sender=sender.path if sender is not None else None,
+        )
+        self.dead_letters.append(record)
+        self.dead_letter_count += 1
+        for feed in self.dead_letter_feeds:
+            feed.push(record)
+        if self.instrument is not None:
+            fields: dict[str, object] = {"reason": reason, "affordance": affordance, "from": record.sender}
+            self.instrument.record("dead_letter", slot.path, fields)
+
+    def record(self, kind: Any, slot: Slot, **fields: object) -> None:
+        """Tell the instrument, if there is one."""
+        if self.instrument is not None:
+            self.instrument.record(kind, slot.path, fields)
+
+
+def _nobody(_cls: type | None, _name: str | None) -> Slot | None:
+    return None

@@ -1,0 +1,38 @@
+"""Strict YAML, TOML and JSON: plain data with places, decoded into closed structs with good messages."""
+
+from ._decode import (
+    UNKNOWN as UNKNOWN,
+    Loaded as Loaded,
+    Unknown as Unknown,
+    decode as decode,
+    did_you_mean as did_you_mean,
+    load as load,
+)
+from ._document import (
+    MAX_BYTES as MAX_BYTES,
+    Document as Document,
+    Format as Format,
+    parse as parse,
+    read as read,
+)
+from ._references import (
+    KEEP as KEEP,
+    BadReference as BadReference,
+    Keep as Keep,
+    Lookup as Lookup,
+    Reference as Reference,
+    fill as fill,
+    references as references,
+)
+from ._schema import schema_of_file as schema_of_file
+from ._source import DataPath as DataPath, FileError as FileError, Kind as Kind, Mistake as Mistake
+from ._tree import (
+    Note as Note,
+    inside as inside,
+    is_list as is_list,
+    is_mapping as is_mapping,
+    listed as listed,
+    mapped as mapped,
+)
+from ._types import Later as Later, Written as Written
+from ._units import Duration as Duration, Size as Size

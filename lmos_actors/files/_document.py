@@ -1,0 +1,150 @@
+"""A file read into plain data, with the place of everything in it."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from lmos_actors._errors import nearest
+
+from ._json import read_json
+from ._source import FileError, Mistake, Source
+from ._toml import read_toml
+from ._tree import Note, Tree, Unreadable
+from ._yaml import read_yaml
+
+if TYPE_CHECKING:
+    from ._source import DataPath, Kind
+
+Format: TypeAlias = Literal["yaml", "json", "toml"]
+
+MAX_BYTES: Final = 1 << 20
+_READERS: Final = {"yaml": read_yaml, "json": read_json, "toml": read_toml}
+_SUFFIXES: Final[dict[str, Format]] = {".yaml": "yaml", ".yml": "yaml", ".json": "json", ".toml": "toml"}
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff\ufffe\uffff]")
+
+
+class Document:
+    """Plain data (`dict`, `list`, `str`, `int`, `float`, `bool`, `None`) and where each part of it stands.
+
+    `mistakes` are those that reading survived (a key given twice, an anchor): whoever decodes the data
+    reports them with its own. `notes` are warnings.
+    """
+
+    def __init__(self, tree: Tree, path: Path | None = None) -> None:
+        self._tree = tree
+        self.path = path
+        self.name = tree.source.name
+        self.data = tree.data
+        self.mistakes: tuple[Mistake, ...] = tuple(tree.mistakes)
+        self.notes: tuple[Note, ...] = tuple(tree.notes)
+
+    def span(self, path: DataPath, *, key: bool = False) -> tuple[int, int]:
+        """Give start and end offset of a value, or of its key; of the nearest part around it if unknown."""
+        for size in range(len(path), -1, -1):
+            part = path[:size]
+            table = (
+                self._tree.keys
+                if (key or size < len(path)) and part in self._tree.keys
+                else self._tree.values
+            )
+            if part in table:
+                return table[part]
+        return 0, 0
+
+    def mistake(self, path: DataPath, message: str, kind: Kind = "shape", *, key: bool = False) -> Mistake:
+        """Make a mistake at a value, or at its key."""
+        start, end = self.span(path, key=key)
+        return self._tree.source.mistake(start, message, kind, end)
+
+    def mistake_in(self, path: DataPath, part: str, message: str, kind: Kind = "shape") -> Mistake:
+        """Make a mistake at the first place where `part` is written inside the text value at `path`."""
+        start, end = self.span(path)
+        found = self._tree.source.text.find(part, start, max(end, start))
+        if found < 0:
+            return self._tree.source.mistake(start, message, kind, end)
+        return self._tree.source.mistake(found, message, kind, found + len(part))
+
+    def note(self, path: DataPath, message: str, *, key: bool = False) -> Note:
+        """Make a warning at a value, or at its key."""
+        line, column = self._tree.source.line_and_column(self.span(path, key=key)[0])
+        return Note(self.name, line, column, message)
+
+    def place(self, path: DataPath, *, key: bool = False) -> str:
+        """Say where a value, or its key, stands: `weather.yaml:48:5`."""
+        line, column = self._tree.source.line_and_column(self.span(path, key=key)[0])
+        return f"{self.name}:{line}:{column}"
+
+
+def read(path: str | os.PathLike[str], *, limit: int = MAX_BYTES) -> Document:
+    """Read a YAML, JSON or TOML file of at most `limit` bytes; the suffix says which. Blocks on the disk.
+
+    Raises FileError when there is no such file, it cannot be read, is no regular file, is too large, is
+    not UTF-8 (a byte order mark at its start is passed over), or is not in its format.
+    """
+    file = Path(path)
+    name = os.fspath(path)
+    known = _SUFFIXES.get(file.suffix.lower())
+    raw = _bytes(file, name, limit)
+    if known is None:
+        raise _failed(
+            name, f"the name ends in {file.suffix or 'nothing'!r}, expected .yaml, .yml, .json or .toml"
+        )
+    return parse(_text(raw, name), name=name, format=known, path=file)
+
+
+def parse(text: str, *, name: str, format: Format = "yaml", path: Path | None = None) -> Document:
+    """Read text that is in memory; `name` is how messages call it. Raises FileError as `read` does."""
+    source = Source(name, text.removeprefix("\ufeff"))
+    if strange := _CONTROL.search(source.text):
+        raise FileError(
+            [source.mistake(strange.start(), f"the character {strange[0]!a} is not allowed", "syntax")]
+        )
+    try:
+        return Document(_READERS[format](source), path)
+    except Unreadable as error:
+        raise FileError([source.mistake(error.start, error.message, "syntax", error.end)]) from None
+
+
+def _failed(name: str, message: str) -> FileError:
+    return FileError([Mistake(name, 0, 0, message, "unreadable")])
+
+
+def _bytes(file: Path, name: str, limit: int) -> bytes:
+    try:
+        # A pipe or a device could block for ever or never end: looked at before it is opened.
+        if not stat.S_ISREG(file.stat().st_mode):
+            raise _failed(name, "is a directory" if file.is_dir() else "is not a regular file")
+        with file.open("rb") as stream:
+            raw = stream.read(limit + 1)
+    except FileNotFoundError:
+        raise _failed(name, f"no such file{_sibling(file)}") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise _failed(name, f"cannot be read: {reason or type(error).__name__}") from None
+    if len(raw) > limit:
+        raise _failed(name, f"is larger than {limit} bytes")
+    return raw
+
+
+def _sibling(file: Path) -> str:
+    try:
+        names = [entry.name for entry in os.scandir(file.parent)]
+    except OSError:
+        return ""
+    near = nearest(file.name, names)
+    return f', did you mean "{near}"?' if near else ""
+
+
+def _text(raw: bytes, name: str) -> str:
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise _failed(name, "is UTF-16 or UTF-32 text, save it as UTF-8")
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        good = Source(name, raw[: error.start].decode("utf-8"))
+        message = f"byte 0x{raw[error.start]:02x} is not UTF-8, save the file as UTF-8"
+        raise FileError([good.mistake(len(good.text), message, "syntax")]) from None

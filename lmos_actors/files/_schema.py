@@ -1,0 +1,93 @@
+"""JSON Schema 2020-12 of a file's structs, for editors.
+
+Every scalar may also be written as a `$(...)` reference: it is checked after it has been filled in.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, get_args, get_origin
+
+from ._types import (
+    branches,
+    fields_of,
+    is_open,
+    is_struct,
+    is_written,
+    limits,
+    split,
+    tag_of,
+    words_of,
+)
+
+if TYPE_CHECKING:
+    import msgspec
+
+_REFERENCE = {"type": "string", "pattern": r"\$\("}
+_SCALARS = {str: "string", int: "integer", float: "number", bool: "boolean", None: "null", type(None): "null"}
+_LIMITS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+
+
+def schema_of_file(struct: type[msgspec.Struct], *, title: str = "") -> dict[str, Any]:
+    """Give the JSON Schema of a file that decodes into `struct`; plain data, members in a stable order."""
+    parts: dict[str, Any] = {}
+    root = _struct(struct, parts)
+    head: dict[str, Any] = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    if title:
+        head["title"] = title
+    return {**head, **root, "$defs": dict(sorted(parts.items()))}
+
+
+def _struct(struct: type[msgspec.Struct], parts: dict[str, Any]) -> dict[str, Any]:
+    fields = fields_of(struct)
+    tag = tag_of(struct)
+    members: dict[str, Any] = {tag.field: {"const": tag.value}} if tag else {}
+    members.update({field.key: _value(field.type, parts) for field in fields})
+    required = [*([tag.field] if tag else []), *(field.key for field in fields if field.required)]
+    schema: dict[str, Any] = {"type": "object", "properties": members, "additionalProperties": False}
+    if struct.__doc__:
+        schema["description"] = " ".join(struct.__doc__.split())
+    return {**schema, "required": required} if required else schema
+
+
+def _value(declared: Any, parts: dict[str, Any]) -> dict[str, Any]:
+    found: list[dict[str, Any]] = []
+    referable = False
+    for part in branches(declared):
+        if is_open(part):
+            return {}
+        schema = _part(part, parts)
+        referable = referable or schema.get("type") not in ("object", "array", "null", "string")
+        found.append(schema)
+    if referable and not all("$ref" in schema for schema in found):
+        found.append(_REFERENCE)
+    return found[0] if len(found) == 1 else {"anyOf": found}
+
+
+def _part(declared: Any, parts: dict[str, Any]) -> dict[str, Any]:
+    inner = split(declared)[0]
+    words = words_of(declared)
+    if words is not None:
+        return {"enum": list(words)}
+    if is_struct(declared):
+        if inner.__name__ not in parts:
+            parts[inner.__name__] = {}
+            parts[inner.__name__] = _struct(inner, parts)
+        return {"$ref": f"#/$defs/{inner.__name__}"}
+    if is_written(declared):
+        return {"type": "string", "pattern": rf"({inner.pattern})|\$\(", "description": inner.described}
+    if get_origin(inner) is dict:
+        return {"type": "object", "additionalProperties": _value(get_args(inner)[1], parts)}
+    if get_origin(inner) in (list, tuple):
+        return {"type": "array", "items": _value(get_args(inner)[0], parts)}
+    if inner not in _SCALARS:
+        raise TypeError(f"no schema for {inner!r}")
+    return {"type": _SCALARS[inner], **_bounds(declared)}
+
+
+def _bounds(declared: Any) -> dict[str, Any]:
+    return {
+        name: getattr(limit, sign)
+        for limit in limits(declared)
+        for sign, name in _LIMITS.items()
+        if getattr(limit, sign) is not None
+    }

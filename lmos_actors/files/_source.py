@@ -1,0 +1,104 @@
+"""The text of a file, places in it, and what is wrong there.
+
+A place is an offset into the text; people see `file:line:column`, both counted from 1. Lines end at LF,
+CRLF or CR, as YAML 1.2 says, whatever the format.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from typing import Literal, TypeAlias
+
+import attrs
+
+from lmos_actors._errors import ConfigError
+
+DataPath: TypeAlias = tuple[str | int, ...]
+"""Where a value stands in plain data: the keys and indexes that lead to it, the root being `()`."""
+
+Kind: TypeAlias = Literal["unreadable", "syntax", "shape", "name", "later", "import"]
+"""What sort of mistake: `later` names something real that is not built yet, `import` is in the code named."""
+
+_LINE_END = re.compile(r"\r\n|\n|\r")
+_SHOWN = 50
+_WIDTH = 100
+
+
+@attrs.frozen
+class Mistake:
+    """One thing wrong in one file. `line` and `column` count from 1; 0 when the file as a whole is meant."""
+
+    file: str
+    line: int
+    column: int
+    message: str
+    kind: Kind = "shape"
+    excerpt: str = attrs.field(default="", eq=False)
+
+    @property
+    def place(self) -> str:
+        """The place as people and editors read it: `weather.yaml:48:5`."""
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+
+    @property
+    def detail(self) -> str:
+        """The message, with the line of the file and a caret below it."""
+        return f"{self.message}\n{self.excerpt}" if self.excerpt else self.message
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.detail}"
+
+
+class FileError(ConfigError):
+    """A file is wrong. `mistakes` are all that were found, in the order of the text; never empty."""
+
+    def __init__(self, mistakes: list[Mistake] | tuple[Mistake, ...]) -> None:
+        self.mistakes = in_order(mistakes)
+        first, *rest = self.mistakes
+        texts = [first.detail, *(str(mistake) for mistake in rest[: _SHOWN - 1])]
+        if len(rest) >= _SHOWN:
+            texts.append(f"and {len(rest) - _SHOWN + 1} more")
+        super().__init__("\n".join(texts), first.place)
+
+
+def in_order(mistakes: list[Mistake] | tuple[Mistake, ...]) -> tuple[Mistake, ...]:
+    """Give the mistakes in the order of the text, each once."""
+    return tuple(sorted(dict.fromkeys(mistakes), key=lambda m: (m.line, m.column)))
+
+
+class Source:
+    """The text of one file; `name` is how messages call it."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name = name
+        self.text = text
+        self._starts = [0, *(end.end() for end in _LINE_END.finditer(text))]
+
+    def line_and_column(self, offset: int) -> tuple[int, int]:
+        """Give line and column of an offset, both from 1; beyond the end counts as the end."""
+        offset = max(0, min(offset, len(self.text)))
+        line = bisect_right(self._starts, offset)
+        return line, offset - self._starts[line - 1] + 1
+
+    def offset(self, line: int, column: int) -> int:
+        """Give the offset of a line and column, both from 1."""
+        return self._starts[min(line, len(self._starts)) - 1] + column - 1
+
+    def line(self, number: int) -> str:
+        """Give the text of one line without its end."""
+        end = self._starts[number] if number < len(self._starts) else len(self.text)
+        return self.text[self._starts[number - 1] : end].rstrip("\r\n")
+
+    def mistake(self, start: int, message: str, kind: Kind = "shape", end: int | None = None) -> Mistake:
+        """Make a mistake at an offset; the caret reaches to `end` when that is on the same line."""
+        line, column = self.line_and_column(start)
+        return Mistake(self.name, line, column, message, kind, self._excerpt(line, column, start, end))
+
+    def _excerpt(self, line: int, column: int, start: int, end: int | None) -> str:
+        text = self.line(line)
+        width = min((end or start) - start, len(text) - column + 1)
+        cut = max(0, column - _WIDTH // 2) if len(text) > _WIDTH else 0
+        shown = "".join(c if c.isprintable() else " " for c in text[cut : cut + _WIDTH])
+        caret = " " * (column - 1 - cut) + "^" * max(1, min(width, _WIDTH - column + 1 + cut))
+        return f"{line:>5} | {shown}\n      | {caret}"

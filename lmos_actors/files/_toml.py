@@ -1,0 +1,176 @@
+"""TOML by the standard library, and a second walk over text known to be good, to learn the places."""
+
+from __future__ import annotations
+
+import datetime
+import re
+import tomllib
+from typing import TYPE_CHECKING, Any
+
+from ._tree import DEEPEST, LONGEST_NUMBER, Tree, Unreadable, inside, too_deep
+
+if TYPE_CHECKING:
+    from ._source import DataPath, Source
+
+_GAP = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*+")
+_TEXT = re.compile(
+    r'"""(?:[^"\\]|\\.|"(?!""))*+"{3,5}|\'\'\'(?:[^\']|\'(?!\'\'))*+\'{3,5}'
+    r'|"(?:[^"\\\n]|\\.)*+"|\'[^\'\n]*+\'',
+    re.DOTALL,
+)
+_PART = re.compile(r'[ \t]*("(?:[^"\\\n]|\\.)*+"|\'[^\'\n]*+\'|[\w-]+)[ \t]*(\.?)')
+_BARE = re.compile(r"[^,\]}#\r\n]*")
+_AT = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.DOTALL)
+# tomllib takes quadratic time for keys of very many dotted parts, and recurses for brackets.
+_MANY_PARTS = re.compile(
+    r'(?<![\w"\'-])(?:(?:[\w-]++|"[^"\n]*+"|\'[^\'\n]*+\')[ \t]*+\.[ \t]*+)' f"{{{DEEPEST}}}"
+)
+_LONG_NUMBER = re.compile(rf"(?<![\w.])[-+]?[0-9_]{{{LONGEST_NUMBER}}}", re.ASCII)
+
+
+def read_toml(source: Source) -> Tree:
+    """Read one TOML document. Raises Unreadable; what reading survives is in the tree's mistakes."""
+    text = source.text
+    if not _GAP.sub("", text, count=1):
+        raise Unreadable(0, "the file is empty")
+    if deep := _MANY_PARTS.search(text):
+        raise too_deep(deep.start())
+    tree = Tree(source)
+    try:
+        tree.data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _unreadable(source, str(error)) from None
+    except ValueError:
+        found = _LONG_NUMBER.search(text)
+        raise Unreadable(found.start() if found else 0, "a number of too many digits") from None
+    except RecursionError:
+        raise too_deep(0) from None
+    _depth(tree.data)
+    _Places(tree).document()
+    _check(tree, tree.data, ())
+    return tree
+
+
+def _unreadable(source: Source, message: str) -> Unreadable:
+    found = _AT.fullmatch(message)
+    if found is None:
+        return Unreadable(0, message)
+    start = source.offset(int(found[2]), int(found[3])) if found[2] else len(source.text)
+    return Unreadable(start, found[1])
+
+
+def _depth(data: object) -> None:
+    level: list[Any] = [data]
+    for _ in range(DEEPEST + 1):
+        level = [inner for outer in level for _, inner in inside(outer)]
+    if level:
+        raise too_deep(0)
+
+
+def _check(tree: Tree, value: object, path: DataPath) -> None:
+    """Refuse what only TOML has: dates and times, infinities."""
+    start, end = tree.values.get(path, (0, 0))
+    for key, inner in inside(value):
+        _check(tree, inner, (*path, key))
+    if isinstance(value, (datetime.date, datetime.time)):
+        tree.wrong(start, "dates and times are written as text, in quotes", end)
+    elif isinstance(value, float) and value - value != 0:
+        tree.wrong(start, "not a finite number", end)
+    elif isinstance(value, int) and abs(value) >= 10**LONGEST_NUMBER:
+        tree.wrong(start, f"a number of more than {LONGEST_NUMBER} digits", end)
+
+
+class _Places:
+    """Walks TOML that tomllib has accepted; says where things stand, decides nothing."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.all = tree.source.text
+        self.at = 0
+        self.tables: dict[DataPath, int] = {}
+
+    def gap(self) -> str:
+        found = _GAP.match(self.all, self.at)
+        self.at = found.end() if found else self.at
+        return self.all[self.at : self.at + 1]
+
+    def document(self) -> None:
+        self.tree.values[()] = (0, len(self.all))
+        table: DataPath = ()
+        while mark := self.gap():
+            if mark == "[":
+                table = self._header()
+            else:
+                self._pair(table)
+
+    def _header(self) -> DataPath:
+        start = self.at
+        many = self.all.startswith("[[", start)
+        self.at += 2 if many else 1
+        path = self._key((), last_is_table=many)
+        self.at = self.all.index("]", self.at) + (2 if many else 1)
+        if many:
+            self.tables[path] = self.tables.get(path, -1) + 1
+            self.tree.values.setdefault(path, (start, self.at))
+            path = (*path, self.tables[path])
+        self.tree.values[path] = (start, self.at)
+        return path
+
+    def _key(self, table: DataPath, *, last_is_table: bool = False) -> DataPath:
+        """Read a dotted key; a part that names an array of tables stands for its newest table."""
+        path: list[str | int] = list(table)
+        more = True
+        while more:
+            found = _PART.match(self.all, self.at)
+            if found is None:
+                raise Unreadable(self.at, "not a TOML key")
+            self.at = found.end()
+            more = found[2] == "."
+            path.append(_key_text(found[1]))
+            here = tuple(path)
+            self.tree.keys.setdefault(here, found.span(1))
+            self.tree.values.setdefault(here, found.span(1))
+            if here in self.tables and (more or not last_is_table):
+                path.append(self.tables[here])
+        return tuple(path)
+
+    def _pair(self, table: DataPath) -> None:
+        path = self._key(table)
+        self.at = self.all.index("=", self.at) + 1
+        self._value(path)
+
+    def _value(self, path: DataPath) -> None:
+        mark = self.gap()
+        start = self.at
+        if mark == "[":
+            self._array(path)
+        elif mark == "{":
+            self._inline(path)
+        else:
+            found = _TEXT.match(self.all, start) or _BARE.match(self.all, start)
+            self.at = found.end() if found else start
+        self.tree.values[path] = (start, self.at)
+
+    def _array(self, path: DataPath) -> None:
+        self.at += 1
+        index = 0
+        while self.gap() != "]":
+            self._value((*path, index))
+            index += 1
+            if self.gap() == ",":
+                self.at += 1
+        self.at += 1
+
+    def _inline(self, path: DataPath) -> None:
+        self.at += 1
+        while self.gap() != "}":
+            self._pair(path)
+            if self.gap() == ",":
+                self.at += 1
+        self.at += 1
+
+
+def _key_text(written: str) -> str:
+    if written[0] == "'":
+        return written[1:-1]
+    return str(tomllib.loads(f"k={written}")["k"]) if written[0] == '"' else written

@@ -1,0 +1,195 @@
+"""The declared types a file may have, taken apart: what `_decode` walks beside the data.
+
+Types are closed msgspec structs (tagged or not), unions of them, `str`, `int`, `float`, `bool`, `None`,
+`Literal`, `tuple[X, ...]`, `list[X]`, `dict[str, X]`, `Any` and `object` for open data, and classes that are
+`Written`, such as `Duration`. `Annotated` carries `msgspec.Meta` limits and `Later` words.
+"""
+
+from __future__ import annotations
+
+import types
+from functools import cache
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Union, get_args, get_origin, runtime_checkable
+
+import attrs
+import msgspec
+
+
+@runtime_checkable
+class Written(Protocol):
+    """A type that people write as text with a form of its own. `parse` raises ValueError with the reason."""
+
+    described: ClassVar[str]
+    pattern: ClassVar[str]
+
+    @classmethod
+    def parse(cls, text: str) -> object:
+        """Read the text."""
+        ...
+
+
+class Later:
+    """Words that are real but not built yet: `Annotated[Literal["memory"], Later("websocket")]`.
+
+    On a union of tagged structs they are tags, on a struct's `later: ClassVar[Later]` they are keys.
+    """
+
+    def __init__(self, *words: str) -> None:
+        self.words = frozenset(words)
+
+
+NO_WORDS = Later()
+
+
+@attrs.frozen
+class Field:
+    """One key of a struct: `name` in Python, `key` in the file."""
+
+    name: str
+    key: str
+    type: Any
+    required: bool
+
+
+@attrs.frozen
+class Tag:
+    """What tells a struct from its siblings: `field` is the key, `value` the word."""
+
+    field: str
+    value: str
+
+
+@cache
+def fields_of(struct: type[msgspec.Struct]) -> tuple[Field, ...]:
+    """Give the keys of a struct, in order."""
+    return tuple(
+        Field(field.name, field.encode_name, field.type, field.required)
+        for field in msgspec.structs.fields(struct)
+    )
+
+
+@cache
+def tag_of(struct: type[msgspec.Struct]) -> Tag | None:
+    """Give the tag of a struct, if it has one."""
+    config = struct.__struct_config__
+    return None if config.tag_field is None else Tag(config.tag_field, str(config.tag))
+
+
+def later_keys(struct: type[msgspec.Struct]) -> Later:
+    """Give the keys of a struct that are not built yet."""
+    found = getattr(struct, "later", NO_WORDS)
+    return found if isinstance(found, Later) else NO_WORDS
+
+
+@cache
+def split(declared: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Take `Annotated` off a type: the type itself, and what it was annotated with."""
+    if get_origin(declared) is Annotated:
+        inner, *notes = get_args(declared)
+        return inner, tuple(notes)
+    return declared, ()
+
+
+@cache
+def branches(declared: Any) -> tuple[Any, ...]:
+    """Give the members of a union, flat, without UNSET; of any other type, itself."""
+    inner, notes = split(declared)
+    if get_origin(inner) in (Union, types.UnionType):
+        found = [leaf for member in get_args(inner) for leaf in branches(member)]
+        return tuple(leaf for leaf in found if leaf is not msgspec.UnsetType)
+    return (declared,) if notes else (inner,)
+
+
+@cache
+def later_words(declared: Any) -> frozenset[str]:
+    """Give the words of every `Later` on a type and on the members of a union."""
+    inner, notes = split(declared)
+    words = frozenset[str]().union(*(note.words for note in notes if isinstance(note, Later)))
+    if get_origin(inner) in (Union, types.UnionType):
+        return words.union(*(later_words(member) for member in get_args(inner)))
+    return words
+
+
+@cache
+def limits(declared: Any) -> tuple[msgspec.Meta, ...]:
+    """Give the `msgspec.Meta` limits on a type."""
+    return tuple(note for note in split(declared)[1] if isinstance(note, msgspec.Meta))
+
+
+@cache
+def is_struct(declared: Any) -> bool:
+    """Tell whether a type is a msgspec struct."""
+    inner = split(declared)[0]
+    return isinstance(inner, type) and issubclass(inner, msgspec.Struct)
+
+
+@cache
+def is_written(declared: Any) -> bool:
+    """Tell whether a type is written as text with a form of its own."""
+    inner = split(declared)[0]
+    return isinstance(inner, type) and isinstance(inner, Written)
+
+
+def is_open(declared: Any) -> bool:
+    """Tell whether a type takes any plain data."""
+    return split(declared)[0] in (Any, object)
+
+
+@cache
+def words_of(declared: Any) -> tuple[Any, ...] | None:
+    """Give the members of a `Literal`, or None for another type."""
+    inner = split(declared)[0]
+    return get_args(inner) if get_origin(inner) is Literal else None
+
+
+_NAMES = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    type(None): "null",
+    None: "null",
+}
+
+
+def describe(declared: Any) -> str:
+    """Say what a type expects, as people read it."""
+    parts = [part for part in branches(declared) if part not in (None, type(None))]
+    named = [_describe(part) for part in parts] or ["null"]
+    return " or ".join(dict.fromkeys(named))
+
+
+def _describe(declared: Any) -> str:
+    inner = split(declared)[0]
+    words = words_of(declared)
+    if words is not None:
+        return ("one of " if len(words) > 1 else "") + ", ".join(map(spell, words))
+    if is_written(declared):
+        return str(inner.described)
+    if inner in _NAMES:
+        return _NAMES[inner]
+    if get_origin(inner) in (list, tuple):
+        return "a list"
+    if is_struct(declared) or get_origin(inner) is dict:
+        return "a mapping"
+    return "a value"
+
+
+def spell(value: object) -> str:
+    """Write a plain value as a file would."""
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    return str(value)
+
+
+def saw(value: object) -> str:
+    """Say what stands in the file instead."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return spell(value)
+    if isinstance(value, str):
+        return f'the text "{value[:60]}{"..." if len(value) > 60 else ""}"'
+    if isinstance(value, (int, float)):
+        return f"the number {str(value)[:60]}"
+    return "a mapping" if isinstance(value, dict) else "a list"

@@ -1,0 +1,165 @@
+"""YAML read strictly: 1.2 core scalars, one document, no anchors, aliases, tags or merge keys.
+
+PyYAML's parser gives the events (libyaml where it is built in); what the events mean is decided here, so
+none of YAML 1.1's guesses apply. Anchors and aliases are refused rather than followed: a file is read from
+top to bottom, and nothing in it can grow beyond its own size. Keys are always the text that is written.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from ._tree import DEEPEST, Tree, Unreadable, too_deep
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ._source import DataPath, Source
+
+_PLAIN: Final = {"": None, "~": None, "true": True, "false": False}
+for _word, _meaning in (("null", None), ("true", True), ("false", False)):
+    _PLAIN.update({_word: _meaning, _word.capitalize(): _meaning, _word.upper(): _meaning})
+_INTEGER = re.compile(r"[-+]?[0-9]+", re.ASCII)
+_OCTAL = re.compile(r"0o[0-7]+")
+_HEX = re.compile(r"0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
+_NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+
+# What YAML 1.1 readers make of a plain word that YAML 1.2 takes as text, or as another number.
+_OLDER: Final = (
+    (re.compile(r"(?:yes|no|on|off|y|n)", re.IGNORECASE), "true or false"),
+    (re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?", re.ASCII), "a number in base 60"),
+    (re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt ].*)?", re.ASCII), "a date"),
+    (re.compile(r"[-+]?(?=[0-9_]*_)[0-9][0-9_]*(?:\.[0-9_]*)?", re.ASCII), "a number"),
+    (re.compile(r"[-+]?0b[01_]+"), "a binary number"),
+    (re.compile(r"[-+]?0[0-7]+"), "an octal number"),
+)
+_CANNOT_START: Final = {
+    "\t": "a tab cannot indent YAML, use spaces",
+    "@": "text that begins with @ stands in quotes",
+    "`": "text that begins with ` stands in quotes",
+    "%": "text that begins with % stands in quotes",
+}
+
+
+def read_yaml(source: Source, loader: Any = None) -> Tree:
+    """Read one YAML document. Raises Unreadable; what reading survives is in the tree's mistakes."""
+    tree = Tree(source)
+    chosen = loader or getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    parse: Any = yaml.parse  # untyped in the stubs
+    try:
+        _Reader(tree, parse(source.text, Loader=chosen)).document()
+    except yaml.MarkedYAMLError as error:
+        raise _unreadable(source.text, error) from None
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        raise Unreadable(getattr(error, "position", 0), f"not YAML: {error}") from None
+    return tree
+
+
+def _unreadable(text: str, error: Any) -> Unreadable:
+    mark = error.problem_mark or error.context_mark
+    start = int(mark.index) if mark else 0
+    problem = error.problem or "not YAML"
+    if "cannot start any token" in problem and text[start : start + 1] in _CANNOT_START:
+        return Unreadable(start, _CANNOT_START[text[start]])
+    if "mapping values are not allowed" in problem:
+        return Unreadable(start, "a second ':' here; text that holds ': ' stands in quotes")
+    return Unreadable(start, f"{problem}, {error.context}" if error.context else problem)
+
+
+class _Reader:
+    """Turns parser events into a tree. libyaml's marks count characters, as PyYAML's do."""
+
+    def __init__(self, tree: Tree, events: Iterator[Any]) -> None:
+        self.tree = tree
+        self.events = events
+
+    def document(self) -> None:
+        for event in self.events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                self._directives(event)
+                self.tree.data = self._node(next(self.events), ())
+            elif isinstance(event, yaml.DocumentEndEvent):
+                self._only_one()
+                return
+        raise Unreadable(0, "the file is empty")
+
+    def _directives(self, event: Any) -> None:
+        if event.version not in (None, (1, 2)) or event.tags:
+            self.tree.wrong(event.start_mark.index, "YAML directives other than %YAML 1.2 are not supported")
+
+    def _only_one(self) -> None:
+        for event in self.events:
+            start = event.start_mark.index
+            if isinstance(event, yaml.DocumentStartEvent):
+                self.tree.wrong(start, "a file holds one document, here a second one begins")
+                return
+
+    def _node(self, event: Any, path: DataPath) -> object:
+        start, end = event.start_mark.index, event.end_mark.index
+        if len(path) > DEEPEST:
+            raise too_deep(start)
+        self.tree.values[path] = (start, end)
+        if isinstance(event, yaml.AliasEvent):
+            self.tree.wrong(start, f"aliases (*{event.anchor}) are not supported, write the value out", end)
+            return None
+        self._plain_node(event, start)
+        if isinstance(event, yaml.MappingStartEvent):
+            return self._mapping(path)
+        if isinstance(event, yaml.SequenceStartEvent):
+            return self._sequence(path)
+        return self._scalar(event, start, end)
+
+    def _plain_node(self, event: Any, start: int) -> None:
+        if event.anchor is not None:
+            self.tree.wrong(start, f"anchors (&{event.anchor}) are not supported")
+        if event.tag is not None:
+            self.tree.wrong(start, f"tags ({event.tag}) are not supported")
+
+    def _sequence(self, path: DataPath) -> list[object]:
+        found: list[object] = []
+        while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
+            found.append(self._node(event, (*path, len(found))))
+        return found
+
+    def _mapping(self, path: DataPath) -> dict[str, object]:
+        found: dict[str, object] = {}
+        while not isinstance(event := next(self.events), yaml.MappingEndEvent):
+            start, end = event.start_mark.index, event.end_mark.index
+            if not isinstance(event, yaml.ScalarEvent):
+                raise Unreadable(start, "a key is text, not a list, mapping or alias", end)
+            self._plain_node(event, start)
+            if event.value == "<<" and event.style in (None, ""):
+                self.tree.wrong(start, "merge keys (<<) are not supported, write the keys out", end)
+            name = self.tree.text(event.value, start)
+            inner = self.tree.key((*path, name), start, end)
+            found.setdefault(name, self._node(next(self.events), inner))
+        return found
+
+    def _scalar(self, event: Any, start: int, end: int) -> object:
+        text = event.value
+        if event.style not in (None, ""):
+            return self.tree.text(text, start)
+        self._warn(text, start)
+        if text in _PLAIN:
+            return _PLAIN[text]
+        if _NOT_FINITE.fullmatch(text):
+            self.tree.wrong(start, f"{text} is not a finite number; quote it if text is meant", end)
+            return 0.0
+        if _INTEGER.fullmatch(text):
+            return self.tree.integer(text, start)
+        if _OCTAL.fullmatch(text) or _HEX.fullmatch(text):
+            return self.tree.integer(text[2:], start, 8 if text[1] == "o" else 16)
+        return self.tree.number(text, start) if _FLOAT.fullmatch(text) else self.tree.text(text, start)
+
+    def _warn(self, text: str, start: int) -> None:
+        if len(text) > 40 or not text:
+            return
+        for pattern, meaning in _OLDER:
+            if pattern.fullmatch(text):
+                ours = f"the number {int(text)}" if _INTEGER.fullmatch(text) else f'the text "{text}"'
+                self.tree.note(start, f"{text} is read as {ours}; YAML 1.1 tools read {meaning}: quote it")
+                return

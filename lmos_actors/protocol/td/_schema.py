@@ -1,0 +1,361 @@
+"""Python types as TD data schemas (Thing Description 1.1, section 5.3.2).
+
+Everything is inlined: no `$ref`, no `anyOf`, alternatives are a `oneOf`. A recursive type therefore has no
+schema. What TD has no word for is said in JSON Schema's: `additionalProperties`, `propertyNames`,
+`uniqueItems`. The members of a schema stand in a fixed order.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from enum import Enum, Flag
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, cast, get_origin
+
+import msgspec
+from msgspec import inspect as types
+
+from ..._errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+Schema: TypeAlias = dict[str, Any]
+ObjectType: TypeAlias = types.StructType | types.DataclassType | types.TypedDictType | types.NamedTupleType
+ArrayType: TypeAlias = types.ListType | types.SetType | types.FrozenSetType | types.VarTupleType
+
+EXACT = 2**53  # integers up to here survive a peer that reads every number as a double
+WORDS: dict[type, str] = {str: "string", int: "integer", type(None): "null"}
+UNBOUNDED = "Sent as it is, also beyond 2^53."
+
+
+class SchemaError(ConfigError, TypeError):
+    """A type that cannot cross between agents, and why. Raised when a class is made, never for a value."""
+
+
+def schema_of(tp: Any) -> Schema:
+    """Give the TD data schema of a type, as a fresh dict. Raises SchemaError where there is none."""
+    return _schema(type_tree(tp))
+
+
+def type_tree(tp: Any) -> types.Type:
+    """Give msgspec's view of a type once it is known to have a schema. Raises SchemaError otherwise."""
+    try:
+        msgspec.json.Decoder(tp)  # knows more refusals than `type_info`, such as ambiguous unions
+        tree = types.type_info(tp)
+    except (TypeError, NameError, AttributeError) as exc:
+        raise SchemaError(f"{type_name(tp)}: {exc}") from exc
+    for reason in _refusals(tree, ()):
+        raise SchemaError(f"{type_name(tp)}: {reason}")
+    return tree
+
+
+def type_name(tp: Any) -> str:
+    """Give the short name of a type for messages, as in `list[int]`."""
+    plain = isinstance(tp, type) and get_origin(tp) is None
+    return tp.__name__ if plain else str(tp).replace("typing.", "")
+
+
+def is_any(tree: types.Type) -> bool:
+    """Whether every plain value fits: `Any`, `object`, and unions with either."""
+    if isinstance(tree, types.UnionType):
+        return any(is_any(member) for member in tree.types)
+    return isinstance(tree, types.AnyType) or (isinstance(tree, types.CustomType) and tree.cls is object)
+
+
+def bare(tree: types.Type) -> types.Type:
+    """Give the type itself, without what `Meta` says about it."""
+    return tree.type if isinstance(tree, types.Metadata) else tree
+
+
+def _parts(tree: types.Type) -> Iterator[types.Type]:
+    if isinstance(tree, types.Metadata):
+        yield tree.type
+    elif _is_array(tree):
+        yield tree.item_type
+    elif isinstance(tree, types.TupleType):
+        yield from tree.item_types
+    elif isinstance(tree, types.UnionType):
+        yield from tree.types
+    elif isinstance(tree, types.DictType):
+        yield tree.key_type
+        yield tree.value_type
+    elif _is_object(tree):
+        yield from (field.type for field in tree.fields)
+
+
+def _is_array(tree: types.Type) -> TypeGuard[ArrayType]:
+    return isinstance(tree, types.ListType | types.SetType | types.FrozenSetType | types.VarTupleType)
+
+
+def _is_object(tree: types.Type) -> TypeGuard[ObjectType]:
+    kinds = types.StructType | types.DataclassType | types.TypedDictType | types.NamedTupleType
+    return isinstance(tree, kinds)
+
+
+def _refusals(tree: types.Type, inside: tuple[types.Type, ...]) -> Iterator[str]:
+    if any(outer is tree for outer in inside):
+        name = type_name(getattr(tree, "cls", tree))
+        yield f"{name} contains itself; a recursive type has no schema without references"
+        return
+    yield from _own_refusals(tree)
+    for part in _parts(tree):
+        yield from _refusals(part, (*inside, tree))
+
+
+def _own_refusals(tree: types.Type) -> Iterator[str]:
+    if isinstance(tree, types.CustomType) and tree.cls is not object:
+        yield f"{type_name(tree.cls)} is not plain data; use a msgspec Struct, a dataclass or an attrs class"
+    elif isinstance(tree, types.RawType | types.ExtType | types.MemoryViewType):
+        yield f"{type(tree).__name__.removesuffix('Type')} is not plain data; use bytes"
+    elif isinstance(tree, types.DictType) and not _is_key(tree.key_type):
+        yield "the keys of a dict must be str, int, or an Enum or Literal of either"
+    elif isinstance(tree, types.SetType | types.FrozenSetType) and not _is_hashable(tree.item_type):
+        yield "the items of a set must be hashable"
+    elif isinstance(tree, types.DataclassType):
+        for name in (field.name for field in tree.fields if field.name.startswith("_")):
+            yield f"field {name} of {type_name(tree.cls)} is private and would not be sent"
+    elif isinstance(tree, types.Metadata) and {"$ref", "anyOf"} & set(_said(tree)):
+        yield "a TD data schema has neither $ref nor anyOf"
+
+
+def _is_key(tree: types.Type) -> bool:
+    key = bare(tree)
+    if isinstance(key, types.LiteralType):
+        return len({type(value) for value in key.values}) == 1 and None not in key.values
+    return isinstance(key, types.StrType | types.IntType | types.EnumType | types.AnyType)
+
+
+def _is_hashable(tree: types.Type) -> bool:
+    mutable = types.ListType | types.SetType | types.DictType | types.TypedDictType | types.ByteArrayType
+    return not isinstance(bare(tree), mutable) and all(_is_hashable(part) for part in _elements(tree))
+
+
+def _elements(tree: types.Type) -> Iterator[types.Type]:
+    """Parts on which the hash depends for certain; that of an object is its class's own business."""
+    if not _is_object(bare(tree)):
+        yield from _parts(tree)
+
+
+def _schema(tree: types.Type) -> Schema:
+    if is_any(tree):
+        return {}
+    if _is_object(tree):
+        in_order = isinstance(tree, types.NamedTupleType) or getattr(tree, "array_like", False)
+        return _row(tree) if in_order else _object(tree)
+    return _WRITERS[type(tree)](tree)
+
+
+def _described(tree: types.Metadata) -> Schema:
+    schema = {**_schema(tree.type), **_said(tree)}
+    first: Schema = {word: schema[word] for word in ("title", "description") if word in schema}
+    return {**first, **schema}
+
+
+def _said(tree: types.Metadata) -> Schema:
+    """Give what `Meta` says beside limits: title, description, examples, the user's own members."""
+    return cast("Any", tree).extra_json_schema or {}
+
+
+def _present(**members: Any) -> Schema:
+    return {word: value for word, value in members.items() if value is not None}
+
+
+def _range(tree: types.IntType | types.FloatType) -> Schema:
+    return _present(
+        minimum=tree.ge,
+        exclusiveMinimum=tree.gt,
+        maximum=tree.le,
+        exclusiveMaximum=tree.lt,
+        multipleOf=tree.multiple_of,
+    )
+
+
+def _integer(tree: types.IntType) -> Schema:
+    low = tree.ge if tree.ge is not None else tree.gt
+    high = tree.le if tree.le is not None else tree.lt
+    bounded = low is not None and high is not None and low >= -EXACT and high <= EXACT
+    said: Schema = {} if bounded else {"description": UNBOUNDED}
+    return {**said, "type": "integer", **_range(tree)}
+
+
+def _number(tree: types.FloatType) -> Schema:
+    return {"type": "number", **_range(tree)}
+
+
+def _string(tree: types.StrType) -> Schema:
+    limits = _present(minLength=tree.min_length, maxLength=tree.max_length, pattern=tree.pattern)
+    return {"type": "string", **limits}
+
+
+def _base64_length(size: int | None) -> int | None:
+    return None if size is None else 4 * math.ceil(size / 3)
+
+
+def _bytes(tree: types.BytesType | types.ByteArrayType) -> Schema:
+    low, high = _base64_length(tree.min_length), _base64_length(tree.max_length)
+    return {"type": "string", "contentEncoding": "base64", **_present(minLength=low, maxLength=high)}
+
+
+def _formatted(name: str) -> Callable[[Any], Schema]:
+    return lambda _tree: {"type": "string", "format": name}
+
+
+def _plain(name: str) -> Callable[[Any], Schema]:
+    return lambda _tree: {"type": name}
+
+
+def _enum(tree: types.EnumType) -> Schema:
+    members: type[Enum] = tree.cls
+    if issubclass(members, Flag):
+        return {**_about(members), "type": "integer"}  # combinations of members are values too
+    return {**_about(members), **_choice([member.value for member in members])}
+
+
+def _choice(values: list[Any]) -> Schema:
+    kinds = {WORDS[type(value)] for value in values}
+    return {**({"type": kinds.pop()} if len(kinds) == 1 else {}), "enum": values}
+
+
+def _literal(tree: types.LiteralType) -> Schema:
+    return {"type": "null"} if tree.values == (None,) else _choice(list(tree.values))
+
+
+def _array(tree: ArrayType) -> Schema:
+    unique = isinstance(tree, types.SetType | types.FrozenSetType)
+    items = _schema(tree.item_type)
+    limits = _present(minItems=tree.min_length, maxItems=tree.max_length)
+    return {
+        "type": "array",
+        **({"items": items} if items else {}),
+        **limits,
+        **({"uniqueItems": True} if unique else {}),
+    }
+
+
+def _tuple(tree: types.TupleType) -> Schema:
+    return _positions([_schema(item) for item in tree.item_types], len(tree.item_types))
+
+
+def _positions(items: list[Schema], required: int, *, more: bool = False) -> Schema:
+    most: Schema = {} if more else {"maxItems": len(items)}
+    return {"type": "array", **({"items": items} if items else {}), "minItems": required, **most}
+
+
+def _map(tree: types.DictType) -> Schema:
+    key, values = bare(tree.key_type), _schema(tree.value_type)
+    limits = _present(minProperties=tree.min_length, maxProperties=tree.max_length)
+    names = {} if isinstance(key, types.AnyType) else _key_names(key, _schema(tree.key_type))
+    return {
+        "type": "object",
+        **({"additionalProperties": values} if values else {}),
+        **({"propertyNames": names} if names else {}),
+        **limits,
+    }
+
+
+def _key_names(key: types.Type, schema: Schema) -> Schema:
+    """Say which member names are keys: a number stands there as its decimal text."""
+    if "enum" in schema:
+        return {"enum": [str(value) for value in schema["enum"]]}
+    if isinstance(key, types.StrType):
+        return {word: schema[word] for word in ("minLength", "maxLength", "pattern") if word in schema}
+    return {"pattern": "^(0|-?[1-9][0-9]*)$"}
+
+
+def _union(tree: types.UnionType) -> Schema:
+    """Alternatives that exclude one another, as `oneOf` demands: what a wider one covers is left out."""
+    members = [_schema(member) for member in tree.types]
+    wide = {member["type"] for member in members if "enum" not in member and "type" in member}
+    if "number" in wide:
+        wide.add("integer")
+        members = [member for member in members if "enum" in member or member.get("type") != "integer"]
+    kept = [part for member in members for part in _uncovered(member, wide)]
+    return kept[0] if len(kept) == 1 else {"oneOf": kept}
+
+
+def _uncovered(member: Schema, wide: set[str]) -> Iterator[Schema]:
+    """Leave out the listed values that a wider alternative takes as well."""
+    listed = member.get("enum", [])
+    left = [value for value in listed if WORDS[type(value)] not in wide]
+    if left == listed:
+        yield member
+    elif left:
+        yield _choice(left)
+
+
+def _about(cls: Any) -> Schema:
+    """Title and description from the name and the docstring a person wrote."""
+    own: type = get_origin(cls) or cls
+    doc = str(vars(own).get("__doc__") or "")
+    if not doc or doc.startswith(f"{own.__name__}("):  # none, or what dataclass and NamedTuple make up
+        return {"title": own.__name__}
+    return {"title": own.__name__, "description": inspect.cleandoc(doc)}
+
+
+def _field(field: types.Field) -> Schema:
+    schema = _schema(field.type)
+    if field.default_factory in (list, dict, set, frozenset):
+        return {**schema, "default": {} if field.default_factory is dict else []}
+    if field.default is msgspec.NODEFAULT or field.default != field.default:
+        return schema
+    try:
+        return {**schema, "default": msgspec.to_builtins(field.default, order="deterministic")}
+    except TypeError:
+        return schema
+
+
+def _tag(tree: ObjectType) -> dict[str, Schema]:
+    if not isinstance(tree, types.StructType) or tree.tag_field is None:
+        return {}
+    word = "integer" if isinstance(tree.tag, int) else "string"
+    return {tree.tag_field: {"type": word, "const": tree.tag}}
+
+
+def _object(tree: ObjectType) -> Schema:
+    tag = _tag(tree)
+    properties = {**tag, **{field.encode_name: _field(field) for field in tree.fields}}
+    required = [*tag, *(field.encode_name for field in tree.fields if field.required)]
+    return {
+        **_about(tree.cls),
+        "type": "object",
+        "properties": properties,
+        **({"required": required} if required else {}),
+        **({"additionalProperties": False} if getattr(tree, "forbid_unknown_fields", False) else {}),
+    }
+
+
+def _row(tree: ObjectType) -> Schema:
+    """An object whose fields are sent by position."""
+    tag = list(_tag(tree).values())
+    named = [{"title": field.encode_name, **_field(field)} for field in tree.fields]
+    more = isinstance(tree, types.StructType) and not tree.forbid_unknown_fields
+    required = len(tag) + sum(field.required for field in tree.fields)
+    return {**_about(tree.cls), **_positions([*tag, *named], required, more=more)}
+
+
+_WRITERS: dict[type[types.Type], Callable[[Any], Schema]] = {
+    types.Metadata: _described,
+    types.NoneType: _plain("null"),
+    types.BoolType: _plain("boolean"),
+    types.IntType: _integer,
+    types.FloatType: _number,
+    types.StrType: _string,
+    types.BytesType: _bytes,
+    types.ByteArrayType: _bytes,
+    types.DateTimeType: _formatted("date-time"),
+    types.DateType: _formatted("date"),
+    types.TimeType: _formatted("time"),
+    types.TimeDeltaType: _formatted("duration"),
+    types.UUIDType: _formatted("uuid"),
+    types.DecimalType: _formatted("decimal"),
+    types.EnumType: _enum,
+    types.LiteralType: _literal,
+    types.ListType: _array,
+    types.SetType: _array,
+    types.FrozenSetType: _array,
+    types.VarTupleType: _array,
+    types.TupleType: _tuple,
+    types.DictType: _map,
+    types.UnionType: _union,
+}

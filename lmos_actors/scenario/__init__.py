@@ -1,0 +1,20 @@
+"""Scenario files: stories that are run on agents and judged."""
+
+from ._cells import fill_late as fill_late
+from ._expect import (
+    FEWEST_SAMPLES as FEWEST_SAMPLES,
+    Verdict as Verdict,
+    filled as filled,
+    judge_bounded as judge_bounded,
+    judge_error as judge_error,
+    judge_expect as judge_expect,
+    judge_latency as judge_latency,
+    judge_value as judge_value,
+    percentile as percentile,
+    waits_to_the_end as waits_to_the_end,
+)
+from ._model import USER as USER, Scenario as Scenario, scenario_schema as scenario_schema
+from ._paths import pick as pick
+from ._resolve import Cell as Cell, Resolved as Resolved, resolve as resolve
+from ._story import exception_class as exception_class
+from ._targets import import_target as import_target, project_root as project_root

@@ -1,0 +1,310 @@
+"""The cells of a scenario: variables and matrix worked out, and the data of each cell filled in."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from lmos_actors._errors import ConfigError
+from lmos_actors.files import (
+    KEEP,
+    UNKNOWN,
+    BadReference,
+    DataPath,
+    Document,
+    Duration,
+    FileError,
+    Mistake,
+    Reference,
+    Size,
+    decode,
+    did_you_mean,
+    fill,
+    inside,
+    is_list,
+    is_mapping,
+    mapped,
+    parse,
+)
+
+from ._model import Choices, Variable, World
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MOST_COMBINATIONS: Final = 1_000
+_TYPES: Final[dict[str, Any]] = {
+    "string": str,
+    "integer": int,
+    "number": float,
+    "boolean": bool,
+    "duration": Duration,
+    "size": Size,
+}
+_LATER = ("secrets", "find", "sweep", "group")
+_LATE_KEYS = frozenset({"input", "value", "of", "equals", "contains", "sequence"})
+_LATE_CONDITIONS = frozenset({"eq", "ne", "contains"})
+_FIXED = ("lmos", "vars", "matrix", "seeds")
+
+
+@attrs.frozen
+class LateReference:
+    """A reference that only the run can fill in; `whole` if nothing else is in its text."""
+
+    path: DataPath
+    reference: Reference
+    whole: bool
+
+
+@attrs.define
+class CellData:
+    """One combination of the matrix: its values, the file's data filled in, what is left for the run."""
+
+    values: dict[str, Any]
+    data: dict[str, Any]
+    late: list[LateReference]
+
+
+def split_step(path: DataPath) -> tuple[DataPath, DataPath]:
+    """Cut a path inside `steps` into that of the innermost step and the rest."""
+    cut = 0
+    while len(path) > cut + 1:
+        if path[cut] == "steps":
+            cut += 2
+        elif path[cut] == "branches" and cut and len(path) > cut + 2:
+            cut += 3
+        else:
+            break
+    return path[:cut], path[cut:]
+
+
+def is_late(path: DataPath) -> str | None:
+    """Give the namespace that the run fills in at this place, if any."""
+    if path[:1] == ("agents",) and len(path) > 3 and path[2] == "args":
+        return "agents"
+    if path[:1] != ("steps",):
+        return None
+    rest = split_step(path)[1]
+    if rest and rest[0] in _LATE_KEYS:
+        return "saved"
+    if rest[:1] == ("match",) and (len(rest) == 2 or (len(rest) > 2 and rest[2] in _LATE_CONDITIONS)):
+        return "saved"
+    return None
+
+
+class Cells:
+    """Works the cells out. `mistakes` grows; `used` are the names that references have used."""
+
+    def __init__(self, document: Document, settings: Mapping[str, str]) -> None:
+        self.document = document
+        self.settings = settings
+        self.mistakes: list[Mistake] = []
+        self.used: set[tuple[str, str]] = set()
+        self.data: dict[str, Any] = mapped(document.data)
+        self.vars = self._part("vars", Variable)
+        self.matrix = self._matrix()
+
+    def wrong(self, path: DataPath, message: str, *, key: bool = False) -> None:
+        self.mistakes.append(self.document.mistake(path, message, "name", key=key))
+
+    def _part(self, key: str, declared: Any) -> dict[str, Any]:
+        """Decode one part of the head, entry by entry; what is wrong in it is said for the whole file."""
+        entries = mapped(self.data.get(key)).items()
+        found = {name: decode(self.document, declared, raw, at=(key, name))[0] for name, raw in entries}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def _matrix(self) -> dict[str, list[tuple[DataPath, Any]]]:
+        raw = self._part("matrix", Choices)
+        found: dict[str, list[tuple[DataPath, Any]]] = {
+            key: [(("matrix", key, index), value) for index, value in enumerate(values)]
+            for key, values in raw.items()
+        }
+        for key, text in self.settings.items():
+            self._known_setting(key)
+            if key in found or key == "world":
+                found[key] = [(("matrix", key), self._setting(key, text))]
+        for key, places in found.items():
+            self._distinct(key, [value for _, value in places])
+        return found
+
+    def _known_setting(self, key: str) -> None:
+        known = [*self.vars, *mapped(self.data.get("matrix")), "world"]
+        if key not in known:
+            raise ConfigError(f'no variable or matrix key "{key}"{did_you_mean(key, known)}', "--set")
+
+    def _setting(self, key: str, text: str) -> Any:
+        """Read a value from outside: text for a variable of text, else as the file would be read."""
+        variable = self.vars.get(key)
+        if key == "world" or (variable is not None and variable.type in ("string", "duration", "size")):
+            value: Any = text
+        else:
+            value = parse(text, name=f"--set {key}").data
+        declared: Any = World if key == "world" else _TYPES[variable.type] if variable else Any
+        written = parse(json.dumps(text), name=f"--set {key}", format="json")
+        _, mistakes = decode(written, declared, value)
+        if mistakes:
+            raise FileError(mistakes)
+        return value
+
+    def _distinct(self, key: str, values: list[Any]) -> None:
+        for index, value in enumerate(values):
+            if any(type(value) is type(other) and value == other for other in values[:index]):
+                self.wrong(("matrix", key, index), f'"{value}" stands in the matrix twice')
+
+    def all(self) -> list[CellData]:
+        """Give the cells, in the order of the matrix, its last key running fastest."""
+        self._check_head()
+        size = prod(len(places) for places in self.matrix.values())
+        if size > MOST_COMBINATIONS:
+            self.wrong(("matrix",), f"{size} combinations, more than {MOST_COMBINATIONS}", key=True)
+            return []
+        combinations = product(*self.matrix.values())
+        cells = [self._cell(dict(zip(self.matrix, chosen, strict=True))) for chosen in combinations]
+        self._check_used()
+        return cells
+
+    def _check_head(self) -> None:
+        if "world" in self.data and "world" in self.matrix and "world" not in self.settings:
+            self.wrong(("world",), "world stands in the matrix too", key=True)
+        for place, value in self.matrix.get("world", []):
+            if place[2:]:
+                self._typed(place, World, value)
+        for name, variable in self.vars.items():
+            declared = _TYPES[variable.type]
+            if name in self.settings:
+                continue
+            for place, value in self.matrix.get(name, []):
+                self._typed(place, declared, value)
+            if "default" in self.data["vars"][name]:
+                self._typed(("vars", name, "default"), declared, variable.default)
+            elif name not in self.matrix:
+                self.wrong(
+                    ("vars", name), f'variable "{name}" has no value: no default, not in the matrix', key=True
+                )
+        for key in ("vars", "matrix"):
+            self._no_references(self.data.get(key), (key,))
+
+    def _typed(self, path: DataPath, declared: Any, value: Any) -> None:
+        self.mistakes.extend(decode(self.document, declared, value, at=path)[1])
+
+    def _no_references(self, data: Any, path: DataPath) -> None:
+        for inner, value in _leaves(data, path):
+            if isinstance(value, str) and "$(" in value:
+                self.wrong(inner, "values of variables and of the matrix are written out, without $(...)")
+
+    def _cell(self, chosen: dict[str, tuple[DataPath, Any]]) -> CellData:
+        values = {key: value for key, (_, value) in chosen.items()}
+        known: dict[tuple[str, str], Any] = {("matrix", key): value for key, value in values.items()}
+        for name, variable in self.vars.items():
+            default = UNKNOWN if "default" not in self.data["vars"][name] else variable.default
+            value = values.get(name, default)
+            known["vars", name] = self._setting(name, self.settings[name]) if name in self.settings else value
+        cell = CellData(values, {}, [])
+        for key, part in self.data.items():
+            cell.data[key] = part if key in _FIXED else self._filled(part, (key,), known, cell.late)
+        if "world" in values:
+            # A wrong one has been reported where it stands.
+            cell.data["world"] = values["world"] if values["world"] == "memory" else UNKNOWN
+        return cell
+
+    def _filled(
+        self, data: Any, path: DataPath, known: dict[tuple[str, str], Any], late: list[LateReference]
+    ) -> Any:
+        if is_mapping(data):
+            return {key: self._filled(value, (*path, key), known, late) for key, value in data.items()}
+        if is_list(data):
+            values = enumerate(data)
+            return [self._filled(value, (*path, index), known, late) for index, value in values]
+        if not isinstance(data, str) or "$(" not in data:
+            return data
+        return self._text(data, path, known, late)
+
+    def _text(
+        self, text: str, path: DataPath, known: dict[tuple[str, str], Any], late: list[LateReference]
+    ) -> Any:
+        namespace = is_late(path)
+        lost = False
+
+        def look(reference: Reference) -> Any:
+            nonlocal lost
+            name = (reference.namespace, reference.name)
+            if name in known:
+                self.used.add(name)
+                lost = lost or known[name] is UNKNOWN
+                return "" if known[name] is UNKNOWN else known[name]
+            if reference.namespace == namespace:
+                late.append(LateReference(path, reference, text == f"$({'.'.join(name)})"))
+                return KEEP
+            lost = True
+            self._dangling(text, path, reference, known)
+            return ""
+
+        try:
+            found = fill(text, look, again=namespace is not None)
+        except BadReference as error:
+            part = text[error.start : error.end]
+            self.mistakes.append(self.document.mistake_in(path, part, str(error), "name"))
+            return UNKNOWN
+        return UNKNOWN if lost else found
+
+    def _dangling(
+        self, text: str, path: DataPath, reference: Reference, known: dict[tuple[str, str], Any]
+    ) -> None:
+        part = text[reference.start : reference.end]
+        namespace, name = reference.namespace, reference.name
+        kind: Any = "name"
+        if name in mapped(self.data.get(namespace)) and namespace in ("vars", "matrix"):
+            return  # there, but wrong in itself
+        if namespace in ("vars", "matrix"):
+            names = [inner for outer, inner in known if outer == namespace]
+            what = {"vars": "variable", "matrix": "matrix key"}[namespace]
+            message = f'no {what} "{name}"{did_you_mean(name, names)}'
+        elif namespace in ("saved", "agents"):
+            where = "a step's input, value and what it expects" if namespace == "saved" else "an agent's args"
+            message = f"$({namespace}.…) stands only in {where}"
+        elif namespace in _LATER:
+            message, kind = f"$({namespace}…) is not available yet", "later"
+        else:
+            spaces = ("vars", "matrix", "saved", "agents")
+            message = f'unknown namespace "{namespace}"{did_you_mean(namespace, spaces)}'
+        self.mistakes.append(self.document.mistake_in(path, part, message, kind))
+
+    def _check_used(self) -> None:
+        for key in self.matrix:
+            by_name = ("matrix", key) in self.used or key == "world"
+            if not by_name and not (key in self.vars and ("vars", key) in self.used):
+                why = f"$(vars.{key}) is not used" if key in self.vars else f"$(matrix.{key}) is not used"
+                self.wrong(("matrix", key), f'matrix key "{key}" does nothing: {why}', key=True)
+
+    def unused_variables(self) -> list[str]:
+        """Give the variables that nothing uses."""
+        return [name for name in self.vars if ("vars", name) not in self.used and name not in self.matrix]
+
+
+def _leaves(data: Any, path: DataPath) -> list[tuple[DataPath, Any]]:
+    if not (is_mapping(data) or is_list(data)):
+        return [(path, data)]
+    return [leaf for key, value in inside(data) for leaf in _leaves(value, (*path, key))]
+
+
+def fill_late(value: Any, namespace: str, known: Mapping[str, Any]) -> Any:
+    """Fill in what was left for the run: `saved` in steps, `agents` in args. Gives new data.
+
+    The names were checked when the file was read; a saved value that is not there (its step has not run)
+    raises LookupError.
+    """
+
+    def look(reference: Reference) -> Any:
+        if reference.namespace != namespace or reference.name not in known:
+            raise LookupError(f"$({reference.namespace}.{reference.name}) has no value")
+        return known[reference.name]
+
+    if is_mapping(value):
+        return {key: fill_late(inner, namespace, known) for key, inner in value.items()}
+    if is_list(value):
+        return [fill_late(inner, namespace, known) for inner in value]
+    return fill(value, look) if isinstance(value, str) else value

@@ -1,0 +1,5 @@
+"""A simulated world: virtual time, seeded chance, and a log of what happened in it."""
+
+from ._clock import VirtualClock as VirtualClock
+from ._trace import Difference as Difference, TraceLog as TraceLog, first_difference as first_difference
+from ._world import ForbiddenCall as ForbiddenCall, simulate as simulate

@@ -1,0 +1,178 @@
+"""The virtual clock: time goes on only when nothing is left to do at the present instant."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import trio
+from trio.lowlevel import Abort, current_task, reschedule, wait_task_rescheduled
+
+from lmos_actors._timers import BUDGET, TimerHeap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from lmos_actors._timers import Timer
+
+
+class VirtualClock(trio.abc.Clock, TimerHeap):
+    """A clock that starts at 0.0 and jumps to the next instant at which anything is due.
+
+    trio asks a clock how long to sleep only when no task can run: that is the moment to jump. The
+    runtime's timers live in the clock itself, so that a timer costs neither a task nor a pass of trio's
+    run loop: timers fire one after another, over many instants, until one has woken a task. At one
+    instant timers come before trio's own deadlines, and among themselves in the order of `call_at`.
+
+    `trio.testing.wait_all_tasks_blocked` does not work on this clock: `settle` takes its place. A run
+    that waits for sockets, threads or processes has to keep a `hold` open meanwhile.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events = 0
+        """How many timers have fired, deadlines been jumped to and tasks been made runnable so far."""
+        self.on_deadlock: Callable[[], None] | None = None
+        """Called whenever nothing can ever happen again: it wakes a task, or raises.
+
+        None: trio then waits for I/O, for ever if none comes.
+        """
+        self._now = 0.0
+        self._holds = 0
+        self._settling: deque[trio.lowlevel.Task] = deque()
+        self._chore: Callable[[], None] = _nothing
+        self._chore_every = 0
+        self._chore_due = math.inf
+        self._started = False
+        self._idle_since = -1
+
+    def start_clock(self) -> None:
+        """Called by trio when the run begins. A clock serves one run. Raises RuntimeError on a second."""
+        if self._started:
+            raise RuntimeError("a virtual clock serves one run only")
+        self._started = True
+        trio.lowlevel.add_instrument(_WakeWatch(self))
+
+    def current_time(self) -> float:
+        """Give the present instant, in virtual seconds since the run began."""
+        return self._now
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
+        """Have `callback` called at `when`, rounded to whole microseconds.
+
+        Rounding makes instants equal that ought to be, whatever the C library's last digit.
+        """
+        if not -math.inf < when < math.inf:
+            raise ValueError(f"a timer needs a finite instant, not {when}")
+        return super().call_at(round(when * 1e6) / 1e6, callback)
+
+    @contextmanager
+    def hold(self) -> Generator[None]:
+        """Let time stand still while the block is open, for real I/O: the run then sleeps in real time."""
+        self._holds += 1
+        try:
+            yield
+        finally:
+            self._holds -= 1
+
+    async def settle(self) -> None:
+        """Wait until nothing is left to do at the present instant: tasks blocked, timers due now fired.
+
+        Several tasks that settle are woken one by one, in order, each after the effects of the one
+        before. Time does not go on meanwhile.
+        """
+        # trio looks at tasks in wait_all_tasks_blocked only if it is about to sleep for longer than their
+        # cushion; this clock never lets it sleep but jumps, so they would wake when the world has ended.
+        task = current_task()
+
+        def abort(_: object) -> Abort:
+            self._settling.remove(task)
+            return Abort.SUCCEEDED
+
+        self._settling.append(task)
+        await wait_task_rescheduled(abort)
+
+    def every_events(self, count: int, chore: Callable[[], None]) -> None:
+        """Have `chore` called each time another `count` events have happened; it must not wake anything."""
+        self._chore = chore
+        self._chore_every = count
+        self._chore_due = self.events + count
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        """Called by trio when no task can run: make something happen, else jump to `deadline`.
+
+        trio reschedules tasks and delivers cancellations from here as from anywhere else in its run: it
+        looks at what became runnable only after this call, and 0 makes it look at once.
+        """
+        heap = self._heap
+        self.woke = False
+        for _ in range(BUDGET):
+            # `deadline` is as old as this pass: a callback that moves one sets `woke`
+            if not heap or (when := heap[0][0]) > deadline:
+                break
+            if when > self._now:
+                if self._settling or self._holds:
+                    break
+                self._now = when
+            self.events += 1
+            self._fire_first()
+            if self.woke:
+                return 0
+        else:
+            self._do_chore()
+            return 0
+        return self._pass_on(deadline)
+
+    def _pass_on(self, deadline: float) -> float:
+        """No timer is due: let the settled go on, or time, or report that neither can."""
+        self._do_chore()
+        if deadline <= self._now:
+            return 0
+        if self._settling:
+            reschedule(self._settling.popleft())
+            return 0
+        if self._holds:
+            return math.inf
+        if deadline < math.inf:
+            self.events += 1
+            self._now = deadline
+            return 0
+        if self.on_deadlock is None:
+            return math.inf
+        # trio itself waits for I/O at times, such as for `run_sync_soon`: let it look once more
+        if self._idle_since == self.events:
+            self.on_deadlock()
+        self._idle_since = self.events
+        return 0
+
+    def _do_chore(self) -> None:
+        if self.events >= self._chore_due:
+            self._chore_due = self.events + self._chore_every
+            self._chore()
+
+    def task_was_woken(self) -> None:
+        """Take note that a task has become runnable: the present instant is not over."""
+        self.woke = True
+        self.events += 1
+        if self.events >= self._chore_due:
+            self._do_chore()
+
+
+class _WakeWatch(trio.abc.Instrument):
+    """Tells the clock of every task that becomes runnable.
+
+    A turn may set an event of its own, of which the runtime knows nothing; going on to later timers then
+    would let the woken task run too late.
+    """
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._woken = clock.task_was_woken
+
+    def task_scheduled(self, task: trio.lowlevel.Task) -> None:
+        self._woken()
+
+
+def _nothing() -> None:
+    pass

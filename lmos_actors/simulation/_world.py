@@ -1,0 +1,246 @@
+"""A run in a simulated world: virtual time, seeded chance, seeded order, nothing from outside.
+
+This is the one file that knows private names of trio: `_ALLOW_DETERMINISTIC_SCHEDULING` and `_r`, which
+order the tasks of one pass of its run loop, and `Task._abort_func` and `_attempt_abort`, which reach a
+deadlocked task through a shield as Ctrl-C does.
+"""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import os
+import random
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, NoReturn, TypeVar, TypeVarTuple
+
+import trio
+from trio._core import _run as _trio_run  # pyright: ignore[reportPrivateUsage]
+
+from lmos_actors._ambient import Ambient, set_ambient
+from lmos_actors._entropy import SeededEntropy
+from lmos_actors._errors import Deadlocked, LmosActorsError
+
+from ._clock import VirtualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Generator, Iterable
+    from types import FrameType
+
+    from ._trace import TraceLog
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+COLLECT_EVERY = 200_000
+"""Events between two collections of young garbage; every eighth collects all."""
+
+_ATTEMPTS = 100
+_alone = threading.Lock()
+
+
+class ForbiddenCall(LmosActorsError):
+    """In a simulated world something was called that reaches out of it; the text names the caller."""
+
+
+def simulate(
+    main: Callable[[*Ts], Awaitable[T]],
+    *args: *Ts,
+    seed: int = 0,
+    log: TraceLog | None = None,
+) -> T:
+    """Run `await main(*args)` in a simulated world and give its result.
+
+    Time is virtual and begins at 0.0; ids, chance, the order of tasks that wake together and the time of
+    day follow from `seed`. `log`, if given, receives every record of the nodes opened inside. The same
+    seed gives the same log on the same CPython minor version, packages and C library.
+
+    Threads, processes, sockets and `time.sleep` are refused: ForbiddenCall. Raises Deadlocked if nothing
+    can ever happen again and `main` has not ended; RuntimeError inside a trio run or beside another
+    simulation of this process; and whatever `main` raises.
+    """
+    if trio.lowlevel.in_trio_run():
+        raise RuntimeError("a simulation has a trio run of its own and cannot begin inside one")
+    if not _alone.acquire(blocking=False):
+        raise RuntimeError("another simulation is running in this process")
+    with ExitStack() as stack:
+        stack.callback(_alone.release)
+        stack.enter_context(_seeded_order(seed))
+        world = _World(seed, log, stack)
+        stack.enter_context(_own_collections(world.clock))
+        return world.run(main, *args)
+
+
+class _World:
+    def __init__(self, seed: int, log: TraceLog | None, outside: ExitStack) -> None:
+        self.clock = VirtualClock()
+        self.clock.on_deadlock = self._deadlocked
+        self._ambient = Ambient(SeededEntropy(seed, self.clock), self.clock, log)
+        self._log = log
+        self._seed = seed
+        self._outside = outside
+        self._body = trio.CancelScope()
+        self._deadlock: Deadlocked | None = None
+        self._attempts = 0
+        self._main: trio.lowlevel.Task | None = None
+
+    def run(self, main: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
+        if self._log is not None:
+            self._log.begin(seed=self._seed, now=self.clock.current_time)
+        try:
+            return trio.run(self._inhabit, main, args, clock=self.clock)
+        except trio.TrioInternalError:
+            if self._deadlock is not None:
+                raise self._deadlock from None
+            raise
+        finally:
+            if self._log is not None:
+                self._log.flush()
+
+    async def _inhabit(self, main: Callable[[*Ts], Awaitable[T]], args: tuple[*Ts]) -> T:
+        set_ambient(self._ambient)
+        self._main = trio.lowlevel.current_task()
+        # entered here, as trio makes a pair of sockets when a run begins; left outside, whatever happens
+        self._outside.enter_context(_forbidden_calls())
+        try:
+            with self._body:
+                result = await main(*args)
+                if self._deadlock is None:
+                    return result
+        except (Exception, BaseExceptionGroup, _Abandoned) as error:
+            if self._deadlock is not None:
+                raise self._deadlock from error
+            raise
+        finally:
+            self._main = None
+        assert self._deadlock is not None
+        raise self._deadlock
+
+    def _deadlocked(self) -> None:
+        """First cancel the body; if shields keep it waiting, abort its tasks; if that is vain, crash trio."""
+        self._attempts += 1
+        if self._deadlock is None:
+            self._deadlock = Deadlocked(self._describe())
+            self._body.cancel(reason="deadlocked")
+        elif self._main is None or self._attempts > _ATTEMPTS or not _abandon(self._main):
+            raise self._deadlock
+
+    def _describe(self) -> str:
+        now = self.clock.current_time()
+        head = f"at {now:g} s of virtual time nothing can ever happen again: every task waits for another"
+        waiting = [text for describe in self._ambient.describe if (text := describe())]
+        return "\n".join([head, *waiting])
+
+
+class _Abandoned(BaseException):
+    """Raised in the tasks of a deadlocked body that shields keep from being cancelled."""
+
+
+def _raise_abandoned() -> NoReturn:
+    raise _Abandoned
+
+
+def _abandon(task: trio.lowlevel.Task) -> bool:
+    """Abort what a task and its children wait for, whatever shields them; tell whether any could be."""
+    tasks = [task]
+    # grows while it is walked: children after their parents
+    for parent in tasks:
+        tasks += sorted(_children(parent), key=lambda child: child.name)
+    aborted = False
+    for blocked in tasks:
+        if blocked._abort_func is not None:  # pyright: ignore[reportPrivateUsage]
+            blocked._attempt_abort(_raise_abandoned)  # pyright: ignore[reportPrivateUsage]
+            aborted = True
+    return aborted
+
+
+def _children(task: trio.lowlevel.Task) -> Iterable[trio.lowlevel.Task]:
+    return (child for nursery in task.child_nurseries for child in nursery.child_tasks)
+
+
+@contextmanager
+def _replaced(owner: object, name: str, value: object) -> Generator[None]:
+    before = vars(owner)[name]
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+@contextmanager
+def _seeded_order(seed: int) -> Generator[None]:
+    """Let trio order the tasks of a pass by age, then shuffle them by the seed."""
+    with (
+        _replaced(_trio_run, "_ALLOW_DETERMINISTIC_SCHEDULING", True),
+        _replaced(_trio_run, "_r", random.Random(seed)),
+    ):
+        yield
+
+
+@contextmanager
+def _own_collections(clock: VirtualClock) -> Generator[None]:
+    """Collect garbage after so many events, not after so many allocations, which differ from run to run."""
+    collections = 0
+
+    def collect() -> None:
+        nonlocal collections
+        collections += 1
+        gc.collect(2 if collections % 8 == 0 else 1)
+
+    clock.every_events(COLLECT_EVERY, collect)
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@contextmanager
+def _forbidden_calls() -> Generator[None]:
+    forbidden: list[tuple[object, str, str]] = [
+        (time, "sleep", "time.sleep"),
+        (threading.Thread, "start", "threading.Thread.start"),
+        (subprocess.Popen, "__init__", "subprocess.Popen"),
+        (socket.socket, "__init__", "socket.socket"),
+        (os, "fork", "os.fork"),
+        # trio keeps idle threads of earlier runs, which it need not start again
+        (trio.to_thread, "run_sync", "trio.to_thread.run_sync"),
+    ]
+    with ExitStack() as stack:
+        for owner, name, title in forbidden:
+            if name in vars(owner):
+                stack.enter_context(_replaced(owner, name, _refusal(title, vars(owner)[name])))
+        yield
+
+
+def _refusal(title: str, original: Callable[..., object]) -> Callable[..., object]:
+    home = threading.get_ident()
+
+    def refuse(*args: object, **kwargs: object) -> object:
+        if threading.get_ident() != home:
+            return original(*args, **kwargs)
+        raise ForbiddenCall(f"{title} reaches out of the simulated world, called at {_caller()}")
+
+    return refuse
+
+
+def _caller() -> str:
+    """Name the innermost place that is not in this file, the standard library or trio."""
+    frame = inspect.currentframe()
+    while frame is not None and not _is_callers(frame):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "an unknown place"
+
+
+def _is_callers(frame: FrameType) -> bool:
+    module = str(frame.f_globals.get("__name__"))
+    package = module.partition(".")[0]
+    return module != __name__ and package != "trio" and package not in sys.stdlib_module_names

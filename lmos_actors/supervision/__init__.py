@@ -1,0 +1,17 @@
+"""Who restarts whom: child specs, supervisor specs, and the supervisors that carry them out."""
+
+from ._plan import Counts as Counts
+from ._spec import (
+    AutoShutdown as AutoShutdown,
+    Backoff as Backoff,
+    ChildSpec as ChildSpec,
+    Restart as Restart,
+    Shutdown as Shutdown,
+    Strategy as Strategy,
+    SupervisorSpec as SupervisorSpec,
+)
+from ._supervisor import (
+    ChildInfo as ChildInfo,
+    Supervisor as Supervisor,
+    SupervisorStatistics as SupervisorStatistics,
+)

@@ -1,0 +1,286 @@
+"""What a supervisor does next: pure decisions over its own child objects. No trio, no clock.
+
+The facts are those of `supervisor` in OTP 25, and `tests/supervision/otp` holds what the real one did.
+A supervisor handles one message at a time, as OTP's does, and drives its plan so:
+
+- Each child's status belongs to the plan: `add`, `started`, `stopped`, `exited`, `start_failed` set it. The
+  supervisor itself may only write `starting` and `stopping` into it while it is about that.
+- To carry out a `Decision`: stop `stop` one after another, calling `stopped` after each; drop `forget` from
+  the tables of names; then start `start` one after another, calling `started` after each. The first that
+  fails ends this: `start_failed` gives the next decision. The rest of `start` waits for that attempt.
+- `again` asks for `try_again(again)` after `delay` seconds, never at once: through the supervisor's own
+  inbox, so that a request to stop gets its turn between two attempts. A newer `again` of a child replaces
+  an older one.
+- `end` asks the supervisor to stop all of `stop_order()` and to exit.
+- An exit of an incarnation that the supervisor has itself stopped or replaced is not reported to the plan.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+
+from ._spec import ChildSpec, SupervisorSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lmos_actors.actors import ExitReason
+
+Status: TypeAlias = Literal["starting", "running", "stopping", "restarting", "stopped"]
+End: TypeAlias = Literal["intensity", "auto_shutdown"]
+
+
+class Child(Protocol):
+    """What the plan needs of a supervisor's child object; hashable by identity.
+
+    `restarting` is a child between two lives whose restart is planned or under way, `stopped` one whose
+    spec is kept while nothing runs (OTP: `restarting` and `undefined`).
+    """
+
+    status: Status
+
+    @property
+    def spec(self) -> ChildSpec[Any] | SupervisorSpec: ...
+
+
+C = TypeVar("C", bound=Child)
+
+
+class Decision(NamedTuple, Generic[C]):
+    """What to do, in the order of the fields. The empty one says: nothing."""
+
+    stop: tuple[C, ...] = ()
+    """To be stopped one by one in this order, the reverse of the start order."""
+    forget: tuple[C, ...] = ()
+    """Temporary children that are gone for good once `stop` is done; the plan forgets them by itself."""
+    start: tuple[C, ...] = ()
+    """To be started one by one in this order."""
+    again: C | None = None
+    """Whose restart is to be tried by `try_again` after `delay` seconds."""
+    delay: float = 0.0
+    end: End | None = None
+    """Why the supervisor is to stop all its children and exit with `shutdown`; None: it goes on."""
+    causes: tuple[BaseException, ...] = ()
+    """With `end == "intensity"`: the exceptions of the window, oldest first."""
+
+
+class Counts(NamedTuple):
+    """OTP's `count_children`: specs, those alive, and how many of the specs are of either kind."""
+
+    specs: int
+    active: int
+    supervisors: int
+    workers: int
+
+
+class Plan(Generic[C]):
+    """The pure half of one supervisor. Times are seconds of one clock that never goes back.
+
+    `draw` gives numbers in [0, 1) for the jitter of back-offs.
+    """
+
+    __slots__ = ("_draw", "_pending", "_significant", "_streaks", "_window", "children", "spec")
+
+    def __init__(self, spec: SupervisorSpec, draw: Callable[[], float] = lambda: 0.5) -> None:
+        self.spec = spec
+        self.children: dict[C, None] = {}
+        """All children in start order, whatever their status; a restarted one keeps its place. Read only."""
+        self._draw = draw
+        self._window: deque[tuple[float, BaseException | None]] = deque()
+        # Children whose next attempt is asked for by `again`: the failure that this attempt will count,
+        # or None where it has been counted already (see _later).
+        self._pending: dict[C, tuple[BaseException | None] | None] = {}
+        # With a back-off only: attempts in a row, and when the last of them was due.
+        self._streaks: dict[C, tuple[int, float]] = {}
+        # Significant children that are not stopped.
+        self._significant: dict[C, None] = {}
+
+    # What has happened
+
+    def add(self, child: C) -> None:
+        """Take in a new child, last in start order, with the status it has."""
+        self.children[child] = None
+
+    def started(self, child: C) -> None:
+        """The child runs: it was started, or started again."""
+        child.status = "running"
+        self._pending.pop(child, None)
+        if child.spec.significant:
+            self._significant[child] = None
+
+    def stopped(self, child: C) -> bool:
+        """The supervisor has stopped the child, or given up restarting it. True: temporary, so forgotten."""
+        child.status = "stopped"
+        self._pending.pop(child, None)
+        self._significant.pop(child, None)
+        if child.spec.restart != "temporary":
+            return False
+        self.remove(child)
+        return True
+
+    def remove(self, child: C) -> None:
+        """Forget a child that does not run, with its spec."""
+        self.children.pop(child, None)
+        self._pending.pop(child, None)
+        self._streaks.pop(child, None)
+        self._significant.pop(child, None)
+
+    def exited(self, child: C, reason: ExitReason, now: float) -> Decision[C]:
+        """A child has ended by itself."""
+        if not _alive(child) or child not in self.children:
+            return Decision()
+        restart = child.spec.restart
+        if restart == "permanent" or (restart == "transient" and reason.kind == "error"):
+            return self._restart_after(child, reason.error, now)
+        significant = child.spec.significant
+        forget = (child,) if self.stopped(child) else ()
+        return Decision(forget=forget, end=self._end_after(significant))
+
+    def start_failed(self, child: C, cause: BaseException | None, now: float) -> Decision[C]:
+        """A start that a decision had asked for has failed. Those after it in `start` stay stopped.
+
+        Each attempt has an entry of its own in the window: of the attempt that comes next, entered when
+        that is made, as in OTP; with a back-off at once, so that nobody waits for a restart that cannot be.
+        """
+        if child not in self.children:
+            return Decision()
+        self._settle(child)
+        child.status = "restarting"
+        if child.spec.significant:
+            self._significant[child] = None
+        if child.spec.backoff is None:
+            self._pending[child] = (cause,)
+            return Decision(again=child)
+        if not self._within_limit(cause, now):
+            return self._give_up(child)
+        return self._later(child, now)
+
+    def try_again(self, child: C, now: float) -> Decision[C]:
+        """The time for the attempt that `again` asked for has come; nothing if it is no longer wanted."""
+        if child not in self._pending:
+            return Decision()
+        uncounted = self._pending.pop(child)
+        if uncounted is not None and not self._within_limit(uncounted[0], now):
+            return self._give_up(child)
+        return self._restart(child)
+
+    # What is asked for: answers as OTP gives them
+
+    def check_start(self, taken: C | None) -> Literal["ok", "already_started", "already_present"]:
+        """May a child start whose name `taken` has now (None: nobody)?"""
+        if taken is None:
+            return "ok"
+        return "already_started" if _alive(taken) else "already_present"
+
+    def check_terminate(self, child: C | None) -> Literal["ok", "not_found"]:
+        """May this child be stopped? Also if nothing runs: then `stopped` alone is to be called."""
+        return "not_found" if child is None else "ok"
+
+    def check_restart(self, child: C | None) -> Literal["ok", "not_found", "running", "restarting"]:
+        """May this child be started again on request? Only if it is stopped."""
+        if child is None:
+            return "not_found"
+        if child.status == "stopped":
+            return "ok"
+        return "restarting" if child.status == "restarting" else "running"
+
+    def check_delete(self, child: C | None) -> Literal["ok", "not_found", "running", "restarting"]:
+        """May this child's spec be forgotten? Only if it is stopped."""
+        return self.check_restart(child)
+
+    # What is there
+
+    def stop_order(self) -> list[C]:
+        """All children that have something to stop, last started first."""
+        return [child for child in reversed(self.children) if _alive(child)]
+
+    def which(self) -> list[tuple[C, Status]]:
+        """All children in start order with their status (OTP lists them the other way round)."""
+        return [(child, child.status) for child in self.children]
+
+    def count(self) -> Counts:
+        """How many specs there are, of which kind, and how many children are alive."""
+        supervisors = sum(isinstance(child.spec, SupervisorSpec) for child in self.children)
+        specs = len(self.children)
+        return Counts(specs, sum(map(_alive, self.children)), supervisors, specs - supervisors)
+
+    # How it is decided
+
+    def _restart_after(self, child: C, cause: BaseException | None, now: float) -> Decision[C]:
+        if not self._within_limit(cause, now):
+            return self._give_up(child)
+        child.status = "restarting"
+        return self._restart(child) if child.spec.backoff is None else self._later(child, now)
+
+    def _restart(self, child: C) -> Decision[C]:
+        if self.spec.strategy == "one_for_one":
+            return Decision(start=(child,))
+        scope = self._scope(child)
+        stop, forget = self._clear(scope, child)
+        start = tuple(one for one in reversed(scope) if one.spec.restart != "temporary")
+        return Decision(stop, forget, start)
+
+    def _later(self, child: C, now: float) -> Decision[C]:
+        """With a back-off: those who go down with the child go at once, the attempt comes after the delay."""
+        scope = [child] if self.spec.strategy == "one_for_one" else self._scope(child)
+        stop, forget = self._clear(scope, child)
+        self._pending[child] = None
+        return Decision(stop, forget, again=child, delay=self._delay(child, now))
+
+    def _scope(self, child: C) -> list[C]:
+        """Those who are restarted with the child, itself among them, last started first."""
+        scope: list[C] = []
+        for one in reversed(self.children):
+            scope.append(one)
+            if one is child and self.spec.strategy == "rest_for_one":
+                break
+        return scope
+
+    def _clear(self, scope: list[C], child: C) -> tuple[tuple[C, ...], tuple[C, ...]]:
+        """Whom to stop and whom to forget; attempts of others in the scope are no longer wanted."""
+        for one in scope:
+            if one.status == "restarting" and one is not child:
+                self.stopped(one)
+        stop = tuple(one for one in scope if _alive(one))
+        return stop, tuple(one for one in stop if one.spec.restart == "temporary")
+
+    def _settle(self, failed: C) -> None:
+        """Where another than the child whose exit began this could not start, that child is just stopped."""
+        if self.spec.strategy == "one_for_one":
+            return
+        for one in self.children:
+            if one.status == "restarting" and one is not failed and one not in self._pending:
+                self.stopped(one)
+
+    def _within_limit(self, cause: BaseException | None, now: float) -> bool:
+        window = self._window
+        window.append((now, cause))
+        while now - window[0][0] > self.spec.max_seconds:
+            window.popleft()
+        return len(window) <= self.spec.max_restarts
+
+    def _give_up(self, child: C) -> Decision[C]:
+        forget = (child,) if self.stopped(child) else ()
+        causes = tuple(cause for _, cause in self._window if cause is not None)
+        return Decision(forget=forget, end="intensity", causes=causes)
+
+    def _end_after(self, significant: bool) -> End | None:
+        auto = self.spec.auto_shutdown
+        if not significant or auto == "never" or (auto == "all_significant" and self._significant):
+            return None
+        return "auto_shutdown"
+
+    def _delay(self, child: C, now: float) -> float:
+        backoff = child.spec.backoff
+        if backoff is None:
+            return 0.0
+        attempts, due = self._streaks.get(child, (0, now))
+        attempts = 1 if now - due >= backoff.max else attempts + 1
+        delay = backoff.delay(attempts, self._draw())
+        self._streaks[child] = (attempts, now + delay)
+        return delay
+
+
+def _alive(child: Child) -> bool:
+    return child.status != "stopped" and child.status != "restarting"

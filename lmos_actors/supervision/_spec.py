@@ -1,0 +1,198 @@
+"""Child specs and supervisor specs: a tree of agents as data, checked when it is written.
+
+Words, defaults and refusals are those of OTP's `supervisor` (as of OTP 25), with Elixir's names
+`max_restarts` and `max_seconds`. Times are seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, get_args
+
+import attrs
+
+from lmos_actors._errors import ConfigError, NameTaken, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from lmos_actors.actors import MailboxOptions
+
+Restart: TypeAlias = Literal["permanent", "transient", "temporary"]
+Strategy: TypeAlias = Literal["one_for_one", "one_for_all", "rest_for_one"]
+Shutdown: TypeAlias = float | Literal["brutal", "infinity"]
+AutoShutdown: TypeAlias = Literal["never", "any_significant", "all_significant"]
+
+A_co = TypeVar("A_co", covariant=True)
+
+_RESTARTS: tuple[str, ...] = get_args(Restart)
+_STRATEGIES: tuple[str, ...] = get_args(Strategy)
+_AUTO_SHUTDOWNS: tuple[str, ...] = get_args(AutoShutdown)
+_SHUTDOWN_WORDS = ("brutal", "infinity")
+
+
+def _to_tuple(
+    children: Iterable[ChildSpec[Any] | SupervisorSpec],
+) -> tuple[ChildSpec[Any] | SupervisorSpec, ...]:
+    try:
+        return tuple(children)
+    except TypeError:
+        raise ConfigError(f"must be a sequence, not {children!r}", "SupervisorSpec.children") from None
+
+
+@attrs.frozen(kw_only=True)
+class Backoff:
+    """How long to wait before each restart attempt, in seconds; OTP has none, so it is off by default.
+
+    The first attempt waits `initial`, each further one `factor` times as long, never more than `max`,
+    spread by up to `jitter` (a fraction) to either side. A child that has stayed up for `max` seconds
+    begins again at `initial`. Raises ConfigError naming the field that is out of range.
+    """
+
+    initial: float
+    factor: float = 2.0
+    max: float = 30.0
+    jitter: float = 0.2
+
+    def __attrs_post_init__(self) -> None:
+        _check_number(self.initial, "backoff.initial", above=0)
+        _check_number(self.factor, "backoff.factor", least=1)
+        _check_number(self.max, "backoff.max", least=self.initial)
+        _check_number(self.jitter, "backoff.jitter", least=0, most=1)
+
+    def delay(self, attempt: int, draw: float) -> float:
+        """Seconds before attempt number `attempt` (from 1), with `draw` from [0, 1). Pure."""
+        base = self.max
+        with suppress(OverflowError):
+            base = min(base, self.initial * float(self.factor) ** (attempt - 1))
+        return min(self.max, base * (1 + self.jitter * (2 * draw - 1)))
+
+
+@attrs.frozen(weakref_slot=False)
+class ChildSpec(Generic[A_co]):
+    """One agent to be kept running: its name, how to make it, and what to do when it ends.
+
+    `factory` is an Agent class or a `functools.partial` of one, called anew for each incarnation.
+    `restart` is permanent (always), transient (after an error only) or temporary (never; the spec goes
+    with the child). `shutdown` is the seconds the child has to end once told to stop, `"brutal"` for none,
+    `"infinity"` for no limit. `significant` children count for the supervisor's `auto_shutdown` and must
+    be transient or temporary. `mailbox` None leaves the mailbox as the agent class has it.
+    Raises ConfigError naming the field.
+    """
+
+    name: str
+    factory: Callable[[], A_co]
+    restart: Restart = attrs.field(default="permanent", kw_only=True)
+    shutdown: Shutdown = attrs.field(default=5.0, kw_only=True)
+    significant: bool = attrs.field(default=False, kw_only=True)
+    mailbox: MailboxOptions | None = attrs.field(default=None, kw_only=True)
+    backoff: Backoff | None = attrs.field(default=None, kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        _check_common(self)
+        if not callable(self.factory):
+            raise ConfigError(
+                f"must be an Agent class or a functools.partial of one, not {self.factory!r}",
+                f"{self.name}.factory",
+            )
+
+
+@attrs.frozen(weakref_slot=False)
+class SupervisorSpec:
+    """A supervisor and its children, started in order and stopped in reverse order.
+
+    `strategy` says who is restarted with a child that ended: nobody else, everybody, or those after it.
+    More than `max_restarts` restarts within `max_seconds` end the supervisor itself. `auto_shutdown` ends
+    it when any, or the last, of its significant children has ended by itself. `restart`, `shutdown`,
+    `significant` and `backoff` speak of this supervisor as a child of another.
+    Raises ConfigError naming the field, NameTaken for two children of one name.
+    """
+
+    name: str
+    children: tuple[ChildSpec[Any] | SupervisorSpec, ...] = attrs.field(default=(), converter=_to_tuple)
+    strategy: Strategy = attrs.field(default="one_for_one", kw_only=True)
+    max_restarts: int = attrs.field(default=3, kw_only=True)
+    max_seconds: float = attrs.field(default=5.0, kw_only=True)
+    auto_shutdown: AutoShutdown = attrs.field(default="never", kw_only=True)
+    restart: Restart = attrs.field(default="permanent", kw_only=True)
+    shutdown: Shutdown = attrs.field(default="infinity", kw_only=True)
+    significant: bool = attrs.field(default=False, kw_only=True)
+    backoff: Backoff | None = attrs.field(default=None, kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        _check_common(self)
+        _check_word(self.strategy, f"{self.name}.strategy", _STRATEGIES)
+        _check_word(self.auto_shutdown, f"{self.name}.auto_shutdown", _AUTO_SHUTDOWNS)
+        _check_count(self.max_restarts, f"{self.name}.max_restarts")
+        _check_number(self.max_seconds, f"{self.name}.max_seconds", above=0)
+        seen: set[str] = set()
+        for child in self.children:
+            self.check_child(child)
+            if child.name in seen:
+                raise NameTaken(child.name, self.name)
+            seen.add(child.name)
+
+    def check_child(self, child: ChildSpec[Any] | SupervisorSpec) -> None:
+        """Raise ConfigError if this supervisor cannot have that child, whatever its name.
+
+        As in OTP a significant child needs a supervisor whose `auto_shutdown` is not `never`.
+        """
+        _check_type(child, f"{self.name}.children", ChildSpec, SupervisorSpec)
+        if child.significant and self.auto_shutdown == "never":
+            raise ConfigError(
+                f"must not be never: {child.name!r} is significant", f"{self.name}.auto_shutdown"
+            )
+
+
+def _check_common(spec: ChildSpec[Any] | SupervisorSpec) -> None:
+    name = spec.name
+    _check_name(name, f"{type(spec).__name__}.name")
+    _check_word(spec.restart, f"{name}.restart", _RESTARTS)
+    if isinstance(spec.shutdown, str):
+        _check_word(spec.shutdown, f"{name}.shutdown", _SHUTDOWN_WORDS)
+    else:
+        _check_number(spec.shutdown, f"{name}.shutdown", least=0)
+    _check_type(spec.significant, f"{name}.significant", bool)
+    _check_type(spec.backoff, f"{name}.backoff", Backoff, type(None))
+    if spec.significant and spec.restart == "permanent":
+        raise ConfigError("must be False for a permanent child", f"{name}.significant")
+
+
+def _check_type(value: object, path: str, *types: type) -> None:
+    if not isinstance(value, types):
+        names = " or ".join("None" if tp is type(None) else tp.__name__ for tp in types)
+        raise ConfigError(f"must be {names}, not {value!r}", path)
+
+
+def _check_name(name: object, path: str) -> None:
+    if not isinstance(name, str) or not name or "/" in name:
+        raise ConfigError(f"must be a non-empty str without '/', not {name!r}", path)
+
+
+def _check_word(word: object, path: str, known: tuple[str, ...]) -> None:
+    if word in known:
+        return
+    near = nearest(word, known) if isinstance(word, str) else None
+    hint = f", did you mean {near!r}?" if near else ""
+    raise ConfigError(f"must be one of {', '.join(known)}, not {word!r}{hint}", path)
+
+
+def _check_count(value: object, path: str) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ConfigError(f"must be an int of at least 0, not {value!r}", path)
+
+
+def _check_number(
+    value: object, path: str, *, least: float = -math.inf, most: float = math.inf, above: float = -math.inf
+) -> None:
+    """Check for a finite number (an int or a float, no bool) within these limits."""
+    number = float("nan")
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        with suppress(OverflowError):
+            number = float(value)
+    if math.isfinite(number) and least <= number <= most and number > above:
+        return
+    named = (("at least", least), ("above", above), ("at most", most))
+    limits = " and ".join(f"{words} {limit:g}" for words, limit in named if math.isfinite(limit))
+    raise ConfigError(f"must be a finite number {limits}, not {value!r}", path)

@@ -1,0 +1,12 @@
+"""Settings of the whole suite. pytest-trio runs every async test (`trio_mode` in pyproject.toml)."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+# No verdict may depend on how fast the machine is, so neither deadlines nor the check for slow generation.
+settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("local"), derandomize=True, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") else "local")

@@ -1,0 +1,81 @@
+"""The package as text: its modules, their syntax trees and what they import."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = "lmos_actors"
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported module, the line it stands on, and whether it is there for type checkers only."""
+
+    target: str
+    line: int
+    types_only: bool
+
+
+@dataclass(frozen=True)
+class Module:
+    """One source file: its dotted name, whether it is a package's face, and its text."""
+
+    name: str
+    is_face: bool
+    text: str
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text, self.name)
+
+    @property
+    def package(self) -> str:
+        """The package the file stands in; a face stands in its own."""
+        return self.name if self.is_face else self.name.rpartition(".")[0]
+
+    def imports(self, modules: frozenset[str] = frozenset()) -> list[Import]:
+        """Everything imported anywhere in the file, relative names made absolute.
+
+        `from p import x` imports the module `p.x` if that is one of `modules` or looks like one, else `p`.
+        """
+        found: list[Import] = []
+        unrun = {inner for node in ast.walk(self.tree) if for_types(node) for inner in ast.walk(node)}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                found += [Import(alias.name, node.lineno, node in unrun) for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                base = self._base(node)
+                for alias in node.names:
+                    deeper = f"{base}.{alias.name}"
+                    inside = alias.name.startswith("_") and not base.rpartition(".")[2].startswith("_")
+                    target = deeper if deeper in modules or inside else base
+                    found.append(Import(target, node.lineno, node in unrun))
+        return found
+
+    def _base(self, node: ast.ImportFrom) -> str:
+        if not node.level:
+            return node.module or ""
+        parts = self.package.split(".")
+        parents = parts[: len(parts) - node.level + 1]
+        return ".".join([*parents, node.module] if node.module else parents)
+
+
+def for_types(node: ast.AST) -> bool:
+    """Whether the node is an `if TYPE_CHECKING:` without an else."""
+    return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING") and not node.orelse
+
+
+def read(path: Path, root: Path = ROOT) -> Module:
+    """Read one source file below `root`."""
+    parts = list(path.relative_to(root).with_suffix("").parts)
+    is_face = parts[-1] == "__init__"
+    return Module(".".join(parts[:-1] if is_face else parts), is_face, path.read_text(encoding="utf-8"))
+
+
+def package_modules() -> list[Module]:
+    """Every module of the package, faces included, by name."""
+    return sorted((read(path) for path in (ROOT / PACKAGE).rglob("*.py")), key=lambda module: module.name)

@@ -1,0 +1,365 @@
+"""The rules of the house that a machine can check: layers, faces, order of files, sizes, names, purity."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.source import PACKAGE, Import, Module, package_modules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+# Rule 1. Top to bottom: a layer imports those below it. Rooms of one row do not know each other.
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("__main__",),
+    ("cli",),
+    ("conformance",),
+    ("scenario",),
+    ("deployment",),
+    ("testing",),
+    ("simulation",),
+    ("_node",),
+    ("observe",),
+    ("facades", "discovery"),
+    ("bindings",),
+    ("llm",),
+    ("supervision",),
+    ("persistence",),
+    ("actors",),
+    ("security",),
+    ("transport",),
+    ("protocol",),
+    ("files",),
+    ("root",),
+)
+
+# Below it is not enough for these: they may know nothing but the rooms named here.
+ONLY: dict[str, frozenset[str]] = {
+    "conformance": frozenset({"transport", "protocol", "files", "root"}),
+    "supervision": frozenset({"actors", "root"}),
+    "actors": frozenset({"protocol", "root"}),
+    "security": frozenset({"protocol", "root"}),
+    "transport": frozenset({"root"}),
+    "protocol": frozenset({"root"}),
+    "files": frozenset({"root"}),
+}
+
+# Rule 2. The files of each package in import order: a file imports only files listed above it.
+FILES: dict[str, tuple[str, ...]] = {
+    "lmos_actors": ("_errors", "_entropy", "_timers", "_instrument", "_ambient", "_services", "_node"),
+    "lmos_actors.protocol": ("lmos", "td", "omnia", "relay"),
+    "lmos_actors.protocol.td": ("_schema", "_model", "_forms"),
+    "lmos_actors.files": (
+        "_units",
+        "_references",
+        "_types",
+        "_schema",
+        "_source",
+        "_tree",
+        "_json",
+        "_toml",
+        "_yaml",
+        "_document",
+        "_decode",
+    ),
+    "lmos_actors.actors": (
+        "_monitor",
+        "_leaves",
+        "_containers",
+        "_values",
+        "_operation",
+        "_observers",
+        "_mailbox",
+        "_invocation",
+        "_affordances",
+        "_runtime",
+        "_ref",
+        "_contract",
+        "_describe",
+        "_holder",
+        "_cell",
+        "_mail",
+        "_slot",
+        "_calls",
+        "_dispatcher",
+        "_registry",
+        "_agent",
+    ),
+    "lmos_actors.supervision": ("_spec", "_plan", "_supervisor"),
+    "lmos_actors.simulation": ("_clock", "_trace", "_world"),
+    "lmos_actors.scenario": (
+        "_model",
+        "_paths",
+        "_targets",
+        "_cells",
+        "_names",
+        "_expect",
+        "_story",
+        "_resolve",
+        "_steps",
+        "_runner",
+        "_report",
+    ),
+    "lmos_actors.cli": ("_commands", "_main"),
+}
+
+# Files of one package, (lower, higher), that name each other's types: the lower imports the higher for
+# type checkers only, where a Protocol in the lower would say the same at greater length.
+NAMED_UPWARDS: frozenset[tuple[str, str]] = frozenset(
+    {
+        ("lmos_actors.actors._mailbox", "lmos_actors.actors._invocation"),
+        ("lmos_actors.actors._mailbox", "lmos_actors.actors._slot"),
+        ("lmos_actors.actors._invocation", "lmos_actors.actors._slot"),
+        ("lmos_actors.actors._affordances", "lmos_actors.actors._slot"),
+        ("lmos_actors.actors._runtime", "lmos_actors.actors._slot"),
+        ("lmos_actors.actors._holder", "lmos_actors.actors._slot"),
+    }
+)
+
+# Rule 3. Decisions and data formats: no scheduler and no clock.
+PURE = (
+    "lmos_actors.files",
+    "lmos_actors.protocol",
+    "lmos_actors.supervision._plan",
+    "lmos_actors.supervision._spec",
+    "lmos_actors.scenario._expect",
+    "lmos_actors.scenario._model",
+    "lmos_actors.simulation._links",
+)
+CLOCKS = frozenset({"trio", "trio_websocket", "time", "random", "secrets"})
+FOREIGN = frozenset({"asyncio", "anyio", "threading.Timer", "sched"})
+
+# The one file that may use trio's private names (DECISIONS X2).
+PRIVATE_TRIO = "lmos_actors.simulation._world"
+
+# Rule 12. Exceptions by name, each for a reason that its file states.
+LINES = 400
+LONG_FILES: frozenset[str] = frozenset()
+FUNCTION_LINES = 40
+LONG_FUNCTIONS: frozenset[str] = frozenset()
+NAMES_OF_NOTHING = frozenset({"utils", "util", "common", "helpers", "misc"})
+
+MODULES = package_modules()
+NAMES = frozenset(module.name for module in MODULES)
+
+
+def layer_of(name: str) -> str:
+    """The layer that a module of the package belongs to; its root files are one layer, but for `_node`."""
+    room = name.removeprefix(PACKAGE).lstrip(".").partition(".")[0]
+    layers = {layer for row in LAYERS for layer in row}
+    return room if room in layers else "root"
+
+
+def height(layer: str) -> int:
+    return next(n for n, row in enumerate(reversed(LAYERS)) if layer in row)
+
+
+def ours(module: Module) -> Iterator[Import]:
+    for found in module.imports(NAMES):
+        if found.target == PACKAGE or found.target.startswith(f"{PACKAGE}."):
+            yield found
+
+
+def wrong_directions(module: Module) -> Iterator[str]:
+    """Imports that point up, sideways, or past what `ONLY` allows; the face of the whole package is free."""
+    if module.name == PACKAGE:
+        return
+    own = layer_of(module.name)
+    for found in ours(module):
+        if found.target == PACKAGE:
+            continue  # the own face: `wrong_doors` says so
+        other = layer_of(found.target)
+        allowed = other == own or (height(other) < height(own) and other in ONLY.get(own, {other}))
+        if not allowed:
+            yield f"{module.name}:{found.line} ({own}) imports {found.target} ({other})"
+
+
+def wrong_doors(module: Module) -> Iterator[str]:
+    """Imports of another package's insides, and of the face of a package that the file stands in."""
+    for found in ours(module):
+        room, _, last = found.target.rpartition(".")
+        if not module.is_face and f"{module.package}.".startswith(f"{found.target}."):
+            yield f"{module.name}:{found.line} imports its own face {found.target}"
+        elif last.startswith("_") and room not in (module.package, PACKAGE):
+            yield f"{module.name}:{found.line} imports the inside {found.target}, not the face {room}"
+
+
+def wrong_order(module: Module) -> Iterator[str]:
+    """Imports among the files, or rooms, of one package that do not point to one listed above."""
+    for package, order in FILES.items():
+        own = below(package, module.name)
+        for found in ours(module) if own in order else ():
+            room = below(package, found.target)
+            itself = room == own and module.name == f"{package}.{own}" and not module.is_face
+            if found.types_only and (module.name, found.target) in NAMED_UPWARDS:
+                continue
+            if room in order and (itself or order.index(room) > order.index(own)):
+                yield f"{module.name}:{found.line} imports {found.target}, which is not listed above {own}"
+
+
+def below(package: str, name: str) -> str:
+    """The file or room of the package that a name leads into; empty if it leads elsewhere."""
+    return name.removeprefix(f"{package}.").partition(".")[0] if name.startswith(f"{package}.") else ""
+
+
+def unlisted(module: Module) -> Iterator[str]:
+    """Files that stand in no package's order."""
+    package, _, own = module.name.rpartition(".")
+    first_level = package == PACKAGE and layer_of(module.name) != "root"
+    if package and not first_level and own not in FILES.get(package, ()):
+        yield f"{module.name}: add it to the order of {package} in FILES"
+
+
+def impure(module: Module) -> Iterator[str]:
+    """Clocks and schedulers where only decisions are made, and other event loops anywhere."""
+    pure = any(module.name == name or module.name.startswith(f"{name}.") for name in PURE)
+    for found in module.imports():
+        top = found.target.partition(".")[0]
+        if pure and top in CLOCKS:
+            yield f"{module.name}:{found.line} is pure and imports {found.target}"
+        if top in FOREIGN:
+            yield f"{module.name}:{found.line} imports {found.target}"
+
+
+def private_trio(module: Module) -> Iterator[str]:
+    """Uses of trio's private names outside the one file that may."""
+    if module.name == PRIVATE_TRIO:
+        return
+    for found in module.imports():
+        if found.target.startswith("trio.") and "._" in found.target:
+            yield f"{module.name}:{found.line} imports {found.target}"
+    for node in ast.walk(module.tree):
+        dotted = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
+        private = dotted.startswith("trio.") and dotted.rpartition(".")[2].startswith("_")
+        if private and not dotted.endswith("__"):
+            yield f"{module.name}:{node.lineno} uses {dotted}"
+
+
+def functions(module: Module) -> Iterator[tuple[str, int, int]]:
+    """Every function: qualified name, line, and its lines without the docstring."""
+    todo: list[tuple[str, ast.AST]] = [(module.name, module.tree)]
+    while todo:
+        name, node = todo.pop()
+        for child in ast.iter_child_nodes(node):
+            inner = (
+                f"{name}.{child.name}"
+                if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+                else name
+            )
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                doc = ast.get_docstring(child, clean=False)
+                size = (child.end_lineno or child.lineno) - child.lineno + 1
+                yield inner, child.lineno, size - (doc.count("\n") + 1 if doc else 0)
+            todo.append((inner, child))
+
+
+def oversized(module: Module) -> Iterator[str]:
+    """Files and functions over their limit, and files named after nothing."""
+    lines = module.text.count("\n")
+    if lines > LINES and module.name not in LONG_FILES:
+        yield f"{module.name} has {lines} lines"
+    for name, line, size in functions(module):
+        if size > FUNCTION_LINES and name not in LONG_FUNCTIONS:
+            yield f"{module.name}:{line} {name} has {size} lines"
+    if module.name.rpartition(".")[2].strip("_") in NAMES_OF_NOTHING:
+        yield f"{module.name} is named after nothing"
+
+
+CHECKS = (wrong_directions, wrong_doors, wrong_order, unlisted, impure, private_trio, oversized)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_the_package_keeps_the_rule(check) -> None:
+    assert MODULES, "no module was read"
+    assert [complaint for module in MODULES for complaint in check(module)] == []
+
+
+def test_layers_and_orders_are_written_once() -> None:
+    layers = [layer for row in LAYERS for layer in row]
+    assert len(layers) == len(set(layers))
+    assert all(len(order) == len(set(order)) for order in FILES.values())
+    assert {*ONLY, *(name for names in ONLY.values() for name in names)} <= set(layers)
+
+
+def test_exceptions_are_still_needed() -> None:
+    """An exception that nothing needs any more would let the next one through."""
+    long_files = {module.name for module in MODULES if module.text.count("\n") > LINES}
+    long_functions = {
+        name for module in MODULES for name, _, size in functions(module) if size > FUNCTION_LINES
+    }
+    assert long_files >= LONG_FILES
+    assert long_functions >= LONG_FUNCTIONS
+    assert {(module.name, found.target) for module in MODULES for found in ours(module)} >= NAMED_UPWARDS
+
+
+def long_function(lines: int) -> str:
+    return "\n".join(["def long():", *["    x()"] * (lines - 1)])
+
+
+SAMPLES = [
+    (wrong_directions, "actors._cell", "from lmos_actors.supervision import Plan", True),
+    (wrong_directions, "actors._cell", "def f():\n    import lmos_actors._node", True),
+    (wrong_directions, "actors._cell", "if TYPE_CHECKING:\n    from ..supervision import Plan", True),
+    (wrong_directions, "actors._cell", "from lmos_actors.transport import Network", True),
+    (wrong_directions, "actors._cell", "from lmos_actors.protocol.td import schema_of", False),
+    (wrong_directions, "facades._chat", "from lmos_actors.discovery import Directory", True),
+    (wrong_directions, "conformance._kit", "from lmos_actors.actors import Ref", True),
+    (wrong_directions, "_errors", "from ._node import Node", True),
+    (wrong_directions, "_node", "from .supervision import Plan\nfrom ._errors import NotFound", False),
+    (wrong_doors, "supervision._plan", "from lmos_actors.actors._cell import Cell", True),
+    (wrong_doors, "supervision._plan", "from ..actors import _cell", True),
+    (wrong_doors, "supervision._plan", "from lmos_actors.supervision import Plan", True),
+    (wrong_doors, "protocol.td._schema", "import lmos_actors.protocol", True),
+    (wrong_doors, "supervision._plan", "from lmos_actors import Agent", True),
+    (wrong_doors, "supervision._plan", "from . import _spec", False),
+    (private_trio, "actors._cell", "from trio import _core", True),
+    (wrong_doors, "supervision._plan", "from ._spec import ChildSpec\nfrom .._errors import NotFound", False),
+    (wrong_order, "supervision._spec", "from ._plan import Plan", True),
+    (wrong_order, "supervision._plan", "from ._spec import ChildSpec", False),
+    (wrong_order, "supervision._plan", "from ._plan import Plan", True),
+    (wrong_order, "_errors", "from ._entropy import Entropy", True),
+    (wrong_order, "protocol.lmos._codec", "from lmos_actors.protocol.td import schema_of", True),
+    (wrong_order, "protocol.td._schema", "from lmos_actors.protocol.lmos import Message", False),
+    (unlisted, "supervision._new", "", True),
+    (unlisted, "_new", "", True),
+    (unlisted, "supervision._spec", "", False),
+    (unlisted, "testing", "", False),
+    (impure, "supervision._plan", "import trio", True),
+    (impure, "files._yaml", "from time import monotonic", True),
+    (impure, "actors._cell", "import trio", False),
+    (impure, "actors._cell", "import asyncio", True),
+    (private_trio, "actors._cell", "from trio._core import _run", True),
+    (private_trio, "actors._cell", "import trio\ntrio._core._run._r.shuffle()", True),
+    (private_trio, "simulation._world", "from trio._core import _run", False),
+    (private_trio, "actors._cell", "import trio\ntrio.lowlevel.current_task()", False),
+    (oversized, "actors._cell", "x = 1\n" * 401, True),
+    (oversized, "actors._cell", "x = 1\n" * 400, False),
+    (oversized, "actors._cell", long_function(41), True),
+    (oversized, "actors._cell", long_function(40), False),
+    (oversized, "actors._utils", "", True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("check", "name", "text", "wrong"), SAMPLES)
+def test_a_check_sees_what_it_is_for(check, name: str, text: str, wrong: bool) -> None:
+    assert bool(list(check(sample(name, text)))) == wrong
+
+
+def sample(name: str, text: str) -> Module:
+    return Module(f"{PACKAGE}.{name}", False, text)
+
+
+def test_what_a_file_imports_is_read_in_full() -> None:
+    text = "import a.b\nfrom . import _x, y\nfrom ..c import d\nfrom .e import f\n"
+    module = sample("room._here", text)
+    modules: Iterable[str] = {"lmos_actors.room._x"}
+    assert [found.target for found in module.imports(frozenset(modules))] == [
+        "a.b",
+        "lmos_actors.room._x",
+        "lmos_actors.room",
+        "lmos_actors.c",
+        "lmos_actors.room.e",
+    ]

@@ -1,0 +1,170 @@
+"""The public names: every one documented, every face nothing but a face."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import types
+
+import pytest
+
+from tests.source import PACKAGE, Module, package_modules
+
+FACES = [module for module in package_modules() if module.is_face]
+TOP = [face for face in FACES if face.name == PACKAGE]
+
+
+def strangers(face: Module) -> list[str]:
+    """What stands in a face beside its docstring, re-exports, `__all__` and the like."""
+    docstring, *rest = face.tree.body or [ast.Pass()]
+    odd: list[ast.stmt] = (
+        [] if isinstance(docstring, ast.Expr) and ast.get_docstring(face.tree) else [docstring]
+    )
+    odd += [statement for statement in rest if not re_exports(statement) and not says_about(statement)]
+    return [f"{face.name}: {ast.unparse(statement)}" for statement in odd]
+
+
+def re_exports(statement: ast.stmt) -> bool:
+    """`from ._x import Y as Y` or the same from a package below; the name stays the same."""
+    if not isinstance(statement, ast.ImportFrom):
+        return False
+    return statement.module == "__future__" or all(alias.asname == alias.name for alias in statement.names)
+
+
+def says_about(statement: ast.stmt) -> bool:
+    if not isinstance(statement, ast.Assign) or not isinstance(target := statement.targets[0], ast.Name):
+        return False
+    literal = all(
+        isinstance(node, ast.Constant | ast.List | ast.Tuple | ast.Load) for node in ast.walk(statement.value)
+    )
+    return target.id.startswith("__") and literal
+
+
+def exported(face: Module) -> list[str]:
+    """The names that the face re-exports, in the order in which they stand."""
+    found = [
+        node for node in face.tree.body if isinstance(node, ast.ImportFrom) and node.module != "__future__"
+    ]
+    return [alias.asname or alias.name for node in found for alias in node.names]
+
+
+def undocumented(name: str, thing: object) -> list[str]:
+    """The public name itself and, of a class of ours, its public functions that have no docstring."""
+    if isinstance(thing, types.ModuleType) or not (inspect.isclass(thing) or inspect.isroutine(thing)):
+        return []  # an instance or an alias of types: its comment stands where it is defined
+    found = [] if own_doc(thing) else [name]
+    if inspect.isclass(thing):
+        for member, value in vars(thing).items():
+            value = (
+                value.fget
+                if isinstance(value, property)
+                else inspect.unwrap(getattr(value, "__func__", value))
+            )
+            if inspect.isfunction(value) and not member.startswith("_") and not documented(thing, member):
+                found.append(f"{name}.{member}")
+    return found
+
+
+def own_doc(thing: object) -> bool:
+    """Whether the docstring is the thing's own, not one that a class inherits or attrs or typing made up."""
+    return (
+        bool(vars(thing).get("__doc__")) if inspect.isclass(thing) else bool(getattr(thing, "__doc__", None))
+    )
+
+
+def documented(owner: type, member: str) -> bool:
+    """Whether the member says its contract, or a base of its owner says it for the same name."""
+    return any(getattr(vars(base).get(member), "__doc__", None) for base in owner.__mro__)
+
+
+@pytest.mark.parametrize("face", FACES, ids=lambda face: face.name)
+def test_a_face_only_re_exports(face: Module) -> None:
+    assert strangers(face) == []
+
+
+@pytest.mark.parametrize("face", FACES, ids=lambda face: face.name)
+def test_a_face_exports_each_name_once_and_private_ones_never(face: Module) -> None:
+    names = exported(face)
+    assert len(names) == len(set(names))
+    assert [name for name in names if name.startswith("_")] == []
+
+
+@pytest.mark.parametrize("face", FACES, ids=lambda face: face.name)
+def test_all_names_what_the_face_exports(face: Module) -> None:
+    module = importlib.import_module(face.name)
+    listed = getattr(module, "__all__", None)
+    assert listed is None or sorted(listed) == sorted(exported(face))
+
+
+@pytest.mark.parametrize("face", TOP, ids=lambda face: face.name)
+def test_every_public_name_is_documented(face: Module) -> None:
+    package = importlib.import_module(face.name)
+    public = {name: getattr(package, name) for name in exported(face)}
+    assert [gap for name, thing in public.items() for gap in undocumented(name, thing)] == []
+
+
+@pytest.mark.parametrize("face", TOP, ids=lambda face: face.name)
+def test_nothing_else_looks_public(face: Module) -> None:
+    """What stands on the package beside its exports is a subpackage, or private."""
+    package = importlib.import_module(face.name)
+    more = [name for name in vars(package) if not name.startswith("_") and name not in exported(face)]
+    assert [
+        name for name in more if not isinstance(getattr(package, name), types.ModuleType | type(annotations))
+    ] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ('"""Face."""\nfrom ._x import Y as Y\n__all__ = ["Y"]', False),
+        ('"""Face."""\nfrom __future__ import annotations', False),
+        ("from ._x import Y as Y", True),
+        ('"""Face."""\nfrom ._x import Y', True),
+        ('"""Face."""\nfrom ._x import Y as Z', True),
+        ('"""Face."""\nimport os', True),
+        ('"""Face."""\nlimit = 3', True),
+        ('"""Face."""\n__all__ = sorted(x)', True),
+    ],
+)
+def test_a_face_with_more_in_it_is_seen(text: str, wrong: bool) -> None:
+    assert bool(strangers(Module("lmos_actors.room", True, text))) == wrong
+
+
+class Undocumented:
+    def bare(self) -> None: ...
+
+
+class Documented:
+    """Says it."""
+
+    def told(self) -> None:
+        """Says it."""
+
+    def _private(self) -> None: ...
+
+
+class Inherits(Documented):
+    """Says it."""
+
+    def told(self) -> None: ...
+
+
+class Silent(Documented):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("thing", "gaps"),
+    [
+        (Undocumented, ["it", "it.bare"]),
+        (Documented, []),
+        (Inherits, []),
+        (Silent, ["it"]),
+        (Undocumented.bare, ["it"]),
+        (Documented.told, []),
+        (3, []),
+    ],
+)
+def test_a_missing_docstring_is_seen(thing: object, gaps: list[str]) -> None:
+    assert undocumented("it", thing) == gaps

@@ -1,0 +1,80 @@
+"""What users write is checked as users would: mypy and pyright, strict, on the samples of tests/typing.
+
+In `accepted*.py` neither finds an error. In `rejected*.py` both find one on each line that ends in `# E`, and
+on no other line. Each checker runs once over all samples.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.source import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FOLDER = ROOT / "tests/typing"
+SAMPLES = sorted(FOLDER.glob("*.py"))
+MYPY_LINE = re.compile(r"^(?P<file>.+?\.py):(?P<line>\d+)(?::\d+)?: error: (?P<message>.*)$")
+
+Errors = dict[tuple[str, int], str]  # (file name, line) -> message
+
+pytestmark = pytest.mark.timeout(240)  # a cold cache: the checkers read trio and the package first
+
+
+@cache
+def mypy() -> Errors:
+    """What mypy says, strict as pyproject.toml has it."""
+    call = [sys.executable, "-m", "mypy", "--no-error-summary", "--no-pretty", *map(str, SAMPLES)]
+    done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    found = [match for line in done.stdout.splitlines() if (match := MYPY_LINE.match(line))]
+    assert found or done.returncode == 0, done.stdout
+    return {(Path(match["file"]).name, int(match["line"])): match["message"] for match in found}
+
+
+@cache
+def pyright() -> Errors:
+    """What pyright says, strict as pyproject.toml has it."""
+    call = [
+        sys.executable,
+        "-m",
+        "pyright",
+        "--pythonpath",
+        sys.executable,
+        "--outputjson",
+        *map(str, SAMPLES),
+    ]
+    done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    report = json.loads(done.stdout)
+    assert report["summary"]["filesAnalyzed"] == len(SAMPLES)
+    errors = [item for item in report["generalDiagnostics"] if item["severity"] == "error"]
+    return {(Path(item["file"]).name, item["range"]["start"]["line"] + 1): item["message"] for item in errors}
+
+
+def marked(path: Path) -> list[int]:
+    """The lines on which an error is wanted."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [number for number, line in enumerate(lines, 1) if line.endswith("# E")]
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
+@pytest.mark.parametrize("checker", [mypy, pyright], ids=["mypy", "pyright"])
+def test_a_checker_refuses_the_marked_lines_and_no_other(path: Path, checker: Callable[[], Errors]) -> None:
+    refused = {line: message for (name, line), message in checker().items() if name == path.name}
+    assert sorted(refused) == marked(path), refused
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
+def test_a_sample_is_named_after_what_it_shows(path: Path) -> None:
+    assert path.name.startswith(("accepted", "rejected"))
+    assert bool(marked(path)) == path.name.startswith("rejected")
