@@ -9,13 +9,10 @@ from ._affordances import (
     PropertyHandle as PropertyHandle,
     StreamAction as StreamAction,
     Turn as Turn,
-    action as action,
-    event as event,
-    every as every,
-    prop as prop,
 )
 from ._agent import Agent as Agent, Starter as Starter, current_request as current_request
 from ._calls import LocalLink as LocalLink
+from ._declare import action as action, event as event, every as every, prop as prop
 from ._dispatcher import dispatch as dispatch
 from ._invocation import Progress as Progress, Request as Request, Runners as Runners
 from ._mailbox import (

@@ -13,10 +13,8 @@ from __future__ import annotations
 from typing import (
     TYPE_CHECKING,
     Any,
-    Concatenate,
     Final,
     Generic,
-    Literal,
     ParamSpec,
     Protocol,
     TypeVar,
@@ -25,11 +23,12 @@ from typing import (
 
 import attrs
 
+from lmos_actors._errors import AgentUnavailable
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
-    from ._invocation import Progress
-    from ._slot import Slot
+    from ._box import Box
 
 V = TypeVar("V")
 V_co = TypeVar("V_co", covariant=True)
@@ -47,15 +46,18 @@ NOTHING: Final[Any] = attrs.NOTHING
 class Lives(Protocol):
     """Anything with a place in a tree: what the descriptors ask of their owner."""
 
-    _slot: Slot
+    @property
+    def _slot(self) -> Box | None: ...
 
 
 class PropertyHandle(Generic[A_contra, V]):
     """Names a property of agent class `A`: `Weather.units`."""
 
-    __slots__ = ("description", "doc", "name", "read_key", "write_key")
+    __slots__ = ("name", "read_key", "write_key")
 
     name: str
+    read_key: str
+    write_key: str
 
     def to(self, value: V, /) -> Assignment[A_contra]:
         """Pair the handle with a value, for `ref.write_many`."""
@@ -125,7 +127,7 @@ class Property(Generic[V]):
         if take is not None:
             value = take(value)
         setattr(instance, self.hidden, value)
-        slot: Slot | None = getattr(instance, "_slot", None)
+        slot = instance._slot
         if slot is not None and slot.more is not None:
             slot.property_changed(self.handle.name, value)
 
@@ -133,9 +135,10 @@ class Property(Generic[V]):
 class EventHandle(Generic[A_contra, V_co]):
     """Names an event of agent class `A`: `Weather.asked`."""
 
-    __slots__ = ("description", "key", "name")
+    __slots__ = ("key", "name")
 
     name: str
+    key: str
 
     def __repr__(self) -> str:
         return f"<event {self.name}>"
@@ -146,7 +149,7 @@ class Emitter(Generic[V]):
 
     __slots__ = ("_event", "_slot")
 
-    def __init__(self, event: Event[V], slot: Slot) -> None:
+    def __init__(self, event: Event[V], slot: Box | None) -> None:
         self._event = event
         self._slot = slot
 
@@ -156,7 +159,10 @@ class Emitter(Generic[V]):
         Raises:
             TypeError: the value is not of the event's type, which is a bug of the agent.
         """
-        self._slot.emit(self._event, value)
+        slot = self._slot
+        if slot is None:
+            raise AgentUnavailable("?", f"{self._event.handle.name} was emitted before the start or after the end")
+        slot.emit(self._event, value)
 
 
 class Event(Generic[V]):
@@ -182,71 +188,6 @@ class Event(Generic[V]):
         if instance is None:
             return self.handle
         return Emitter(self, instance._slot)
-
-
-@overload
-def prop(
-    *,
-    default: V,
-    read_only: bool = ...,
-    write_only: bool = ...,
-    observable: bool = ...,
-    name: str | None = ...,
-    doc: str = ...,
-) -> Property[V]: ...
-@overload
-def prop(
-    *,
-    factory: Callable[[], V],
-    read_only: bool = ...,
-    write_only: bool = ...,
-    observable: bool = ...,
-    name: str | None = ...,
-    doc: str = ...,
-) -> Property[V]: ...
-@overload
-def prop(
-    *,
-    read_only: bool = ...,
-    write_only: bool = ...,
-    observable: bool = ...,
-    name: str | None = ...,
-    doc: str = ...,
-) -> Property[Any]: ...
-def prop(
-    *,
-    default: Any = NOTHING,
-    factory: Callable[[], Any] | None = None,
-    read_only: bool = False,
-    write_only: bool = False,
-    observable: bool = True,
-    name: str | None = None,
-    doc: str = "",
-) -> Property[Any]:
-    """Declare a property: state that consumers read, write and observe.
-
-    Its type must be deeply immutable, since changing a value in place would tell nobody. Without
-    `default` and `factory` it is a required argument of the constructor. `read_only` and `write_only`
-    are seen from the consumer; the agent itself may always do both. `name` is the name on the wire.
-    """
-    return Property(
-        default=default,
-        factory=factory,
-        read_only=read_only,
-        write_only=write_only,
-        observable=observable,
-        name=name,
-        doc=doc,
-    )
-
-
-def event(*, init: Literal[False] = False, name: str | None = None, doc: str = "") -> Event[Any]:
-    """Declare an event: something the agent tells whoever has subscribed.
-
-    `init` is for type checkers: an event is no argument of the constructor.
-    """
-    del init
-    return Event(name=name, doc=doc)
 
 
 class ActionOptions:
@@ -316,92 +257,3 @@ class StreamAction(_ActionHandle, Generic[A_contra, P, R_co]):
         @overload
         def __get__(self, instance: Lives, owner: type[Any]) -> Callable[P, AsyncIterator[R_co]]: ...
         def __get__(self, instance: Any, owner: Any) -> Any: ...
-
-
-class _ActionDecorator(Protocol):
-    @overload
-    def __call__(
-        self, fn: Callable[Concatenate[A, Progress[G], P], Coroutine[Any, Any, R]], /
-    ) -> Action[A, P, R, G]: ...
-    @overload
-    def __call__(
-        self, fn: Callable[Concatenate[A, P], Coroutine[Any, Any, R]], /
-    ) -> Action[A, P, R, Any]: ...
-    @overload
-    def __call__(self, fn: Callable[Concatenate[A, P], AsyncIterator[R]], /) -> StreamAction[A, P, R]: ...
-    @overload
-    def __call__(self, fn: Callable[Concatenate[A, P], R], /) -> Turn[A, P, R]: ...
-    def __call__(self, fn: Any, /) -> Any: ...
-
-
-@overload
-def action(fn: Callable[Concatenate[A, Progress[G], P], Coroutine[Any, Any, R]], /) -> Action[A, P, R, G]: ...
-@overload
-def action(fn: Callable[Concatenate[A, P], Coroutine[Any, Any, R]], /) -> Action[A, P, R, Any]: ...
-@overload
-def action(fn: Callable[Concatenate[A, P], AsyncIterator[R]], /) -> StreamAction[A, P, R]: ...
-@overload
-def action(fn: Callable[Concatenate[A, P], R], /) -> Turn[A, P, R]: ...
-@overload
-def action(
-    *,
-    name: str | None = ...,
-    concurrency: int = ...,
-    on_disconnect: Literal["cancel", "finish"] = ...,
-    safe: bool = ...,
-    idempotent: bool = ...,
-) -> _ActionDecorator: ...
-def action(
-    fn: Any = None,
-    /,
-    *,
-    name: str | None = None,
-    concurrency: int = 1,
-    on_disconnect: Literal["cancel", "finish"] = "cancel",
-    safe: bool = False,
-    idempotent: bool = False,
-) -> Any:
-    """Declare an action: `def` is a turn, `async def` a run, an async generator a stream of outputs.
-
-    An `async def` may take a `Progress` first; the runtime fills it in and callers do not see it.
-    `concurrency` is how many runs of this action one incarnation may have at a time, over all
-    consumers; further ones wait in line and keep their seat in the mailbox. `on_disconnect="finish"`
-    lets a run go on when its consumer's connection breaks. `safe` and `idempotent` are told in the
-    description and allow `ref.retrying`.
-    """
-    if type(concurrency) is not int or concurrency < 1:
-        raise TypeError(f"concurrency must be a whole number of at least 1, not {concurrency!r}")
-    options = ActionOptions(
-        name=name, concurrency=concurrency, on_disconnect=on_disconnect, safe=safe, idempotent=idempotent
-    )
-    if fn is None:
-        return lambda fn: _handle_for(fn, options)
-    return _handle_for(fn, options)
-
-
-def _handle_for(fn: Any, options: ActionOptions) -> Any:
-    from inspect import isasyncgenfunction, iscoroutinefunction
-
-    if not callable(fn) or not hasattr(fn, "__code__"):
-        raise TypeError(f"@action goes on a function, not on {type(fn).__name__}")
-    if isasyncgenfunction(fn):
-        return StreamAction(fn, options)
-    if iscoroutinefunction(fn):
-        return Action(fn, options)
-    return Turn(fn, options)
-
-
-def every(seconds: float, /) -> Callable[[Callable[[A], None]], Callable[[A], None]]:
-    """Make a `def` method a turn that runs every `seconds` of the agent's life, first after one period.
-
-    The period is counted from the schedule, not from the end of the turn; a firing that is still
-    waiting is not queued twice, and missed ones are merged.
-    """
-    if not seconds > 0:
-        raise TypeError(f"@every needs a number of seconds above 0, not {seconds!r}")
-
-    def mark(fn: Callable[[A], None]) -> Callable[[A], None]:
-        vars(fn)["__lmos_every__"] = float(seconds)
-        return fn
-
-    return mark

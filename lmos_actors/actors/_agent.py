@@ -24,8 +24,9 @@ import attrs
 
 from lmos_actors._errors import AgentUnavailable
 
-from ._affordances import Action, EventHandle, Turn, event, prop
-from ._contract import Contract, collect_fields, compile_contract
+from ._contract import Contract, compile_contract
+from ._declare import event, prop
+from ._fields import collect_fields
 from ._holder import AgentNursery
 from ._invocation import CURRENT, Request
 from ._mailbox import Firing, MailboxOptions
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from lmos_actors._entropy import RandomStream
     from lmos_actors._timers import Timer
 
+    from ._affordances import Action, EventHandle, Turn
     from ._calls import LocalLink
 
 A = TypeVar("A")
@@ -65,7 +67,7 @@ class Agent:
     """
 
     __contract__: ClassVar[Contract]
-    _slot: LocalLink = None  # type: ignore[assignment]
+    _slot: LocalLink | None = None
 
     def __init_subclass__(
         cls, *, serial: bool = False, rename: str | None = None, mailbox: MailboxOptions | None = None

@@ -7,12 +7,12 @@ object and the agent's own; what few agents need (`More`) is made when it is fir
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from ._mailbox import AgentStatistics, Firing, MailboxStatistics
 
 if TYPE_CHECKING:
+    from collections import deque
     from contextvars import Context
 
     import trio
@@ -48,8 +48,9 @@ class More:
     """What an agent has once it has needed it."""
 
     __slots__ = (
-        "active", "cancelled", "dead_lettered", "drain_timer", "dropped", "errors", "follows", "handing", "holder", "log",
-        "out", "own", "parked", "pending", "random", "reason", "refused", "runs", "silent", "sinks", "timers", "waiters",
+        "active", "cancelled", "dead_lettered", "drain_timer", "dropped", "errors", "follows",
+        "handing", "holder", "log", "out", "own", "parked", "pending", "random", "reason", "refused",
+        "runs", "silent", "sinks", "timers", "waiters",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -81,8 +82,9 @@ class Cell:
     """The data of a slot; `Mail` and `Slot` add what is done with it."""
 
     __slots__ = (
-        "accepted", "agent", "begun", "ctx", "gate", "handled", "incarnation", "inline", "mailbox", "more", "name",
-        "number", "owner", "queue", "rt", "size", "spec", "state", "status", "table", "turns",
+        "accepted", "agent", "begun", "ctx", "gate", "handled", "incarnation", "inline", "mailbox",
+        "more", "name", "number", "owner", "queue", "rt", "size", "spec", "state", "status", "table",
+        "turns",
     )  # fmt: skip
 
     def __init__(

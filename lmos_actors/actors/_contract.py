@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import inspect
 import sys
-from typing import TYPE_CHECKING, Any, ClassVar, Final, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, get_args, get_origin, get_type_hints
 
-import attrs
 from trio.lowlevel import disable_ki_protection
 
 from lmos_actors._errors import InvalidInput, NotAllowed, NotFound
 
-from ._affordances import NOTHING, Action, Event, Property, StreamAction, Turn
+from ._affordances import Action, Event, Property, StreamAction, Turn
+from ._fields import MUTABLE
 from ._invocation import Progress
 from ._observers import ALL_EVENTS, event_key, property_key
 from ._operation import MISSING, RUN, STREAM, TURN, Operation, Parameter
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 _KINDS: Final = ((Turn, TURN), (Action, RUN), (StreamAction, STREAM))
 _RENAMES: Final = (None, "camel")
-_MUTABLE: Final = (list, dict, set, bytearray)
 
 
 class Contract:
     """What an agent class offers, compiled."""
 
     __slots__ = (
-        "actions", "events", "has_lifespan", "has_started", "mailbox", "periodic", "properties", "serial", "table", "title",
+        "actions", "events", "has_lifespan", "has_started", "mailbox", "periodic", "properties",
+        "serial", "table", "title",
     )  # fmt: skip
 
     def __init__(self, title: str) -> None:
@@ -56,48 +56,6 @@ class Contract:
         self.has_started = False
         self.serial = False
         self.mailbox: Any = None
-
-
-def collect_fields(cls: type, reserved: frozenset[str]) -> dict[str, Any]:
-    """Give the attrs fields of a class from its own annotations; events and class variables are none."""
-    fields: dict[str, Any] = {}
-    own: dict[str, Any] = dict(vars(cls).get("__annotations__", {}))
-    for name, hint in own.items():
-        value = vars(cls).get(name, NOTHING)
-        if name in reserved:
-            raise TypeError(f"{cls.__name__}.{name}: the name is the agent's own, choose another")
-        if _is_class_variable(hint) or isinstance(value, Event):
-            continue
-        if isinstance(value, Property):
-            made: Property[Any] = value
-            fields[name] = _property_field(made, name)
-        elif isinstance(value, _CountingAttr):
-            fields[name] = value
-        else:
-            if isinstance(value, _MUTABLE):
-                kind = type(value).__name__
-                raise TypeError(
-                    f"{cls.__name__}.{name}: a default that can be changed would be shared by all agents; "
-                    f"use attrs.field(factory={kind})"
-                )
-            fields[name] = attrs.field(default=value, alias=name)
-    return fields
-
-
-_CountingAttr: Final[Any] = type(attrs.field())
-
-
-def _is_class_variable(hint: Any) -> bool:
-    text = hint if isinstance(hint, str) else ""
-    return (
-        get_origin(hint) is ClassVar or hint is ClassVar or text.startswith(("ClassVar", "typing.ClassVar"))
-    )
-
-
-def _property_field(made: Property[Any], name: str) -> Any:
-    if made.factory is not None:
-        return attrs.field(factory=made.factory, alias=name)
-    return attrs.field(default=made.default, alias=name)
 
 
 def compile_contract(
@@ -299,7 +257,7 @@ class _Compiler:
         return Parameter(p.name, self.wire(p.name, None), shape, default, keyword_only=keyword_only)
 
     def _default(self, shape: Shape[Any], p: inspect.Parameter, where: str) -> object:
-        if isinstance(p.default, _MUTABLE):
+        if isinstance(p.default, MUTABLE):
             raise TypeError(
                 f"{where}: the default of {p.name!r} can be changed and would be shared; use None or a tuple"
             )

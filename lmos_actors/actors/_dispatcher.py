@@ -21,9 +21,9 @@ from ._monitor import ExitReason
 from ._runtime import BATCH, BUDGET
 
 if TYPE_CHECKING:
+    from ._box import Box
     from ._operation import Operation
     from ._runtime import Runtime
-    from ._slot import Slot
 
 
 @enable_ki_protection
@@ -50,7 +50,7 @@ async def dispatch(rt: Runtime) -> None:
             await checkpoint()
 
 
-def run_batch(rt: Runtime, slot: Slot) -> None:
+def run_batch(rt: Runtime, slot: Box) -> None:
     """Run up to a batch of an agent's turns."""
     turns = rt.turns
     batch = slot.queue
@@ -90,7 +90,7 @@ def run_batch(rt: Runtime, slot: Slot) -> None:
     _leave(rt, slot, batch, done)
 
 
-def _leave(rt: Runtime, slot: Slot, batch: list[Any], done: int) -> None:
+def _leave(rt: Runtime, slot: Box, batch: list[Any], done: int) -> None:
     """Put back what was not taken, and go on as the agent stands now."""
     turns = rt.turns
     left = turns.leave
@@ -111,7 +111,7 @@ def _leave(rt: Runtime, slot: Slot, batch: list[Any], done: int) -> None:
         slot.after_turn()
 
 
-def _take(slot: Slot, item: Any, run: Any) -> bool:
+def _take(slot: Box, item: Any, run: Any) -> bool:
     """Carry out one item that is no plain tell; False when it must wait for a run's first step."""
     if isinstance(item, Firing):
         fn, args = item.take()
@@ -142,7 +142,7 @@ def _take(slot: Slot, item: Any, run: Any) -> bool:
     return True
 
 
-def _begin(slot: Slot, envelope: Envelope) -> bool:
+def _begin(slot: Box, envelope: Envelope) -> bool:
     """Hand a run over; the turns after it wait for its first step."""
     slot.begin_run(envelope, hold=True)
     if slot.gate != BUSY:
@@ -150,7 +150,7 @@ def _begin(slot: Slot, envelope: Envelope) -> bool:
     return True
 
 
-def _failed(rt: Runtime, slot: Slot, exc: BaseException, batch: list[Any], done: int) -> None:
+def _failed(rt: Runtime, slot: Box, exc: BaseException, batch: list[Any], done: int) -> None:
     """A turn raised: answer its asker; end the agent unless it is a declared failure (T3)."""
     item = batch[done - 1]
     failure: Exception | None = declared_failure(exc)

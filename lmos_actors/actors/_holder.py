@@ -27,8 +27,8 @@ class Holder:
     """One incarnation's lifespan and nursery, and the task that holds them open."""
 
     __slots__ = (
-        "_backlog", "_entered", "_failure", "_finished_runs", "_parked", "_reason", "_slot", "_waiter", "ended", "nursery",
-        "scope",
+        "_backlog", "_entered", "_failure", "_finished_runs", "_parked", "_reason", "_slot", "_waiter",
+        "ended", "nursery", "scope",
     )  # fmt: skip
 
     def __init__(self, slot: Slot) -> None:

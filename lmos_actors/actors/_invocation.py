@@ -29,9 +29,9 @@ from ._mailbox import DONE, RUNNING, Envelope
 from ._operation import STREAM
 
 if TYPE_CHECKING:
+    from ._box import Box
     from ._observers import Feed
     from ._operation import Operation
-    from ._slot import Slot
 
 G = TypeVar("G")
 G_contra = TypeVar("G_contra", contravariant=True)
@@ -83,7 +83,7 @@ class Run:
         "slot",
     )  # fmt: skip
 
-    def __init__(self, slot: Slot, envelope: Envelope) -> None:
+    def __init__(self, slot: Box, envelope: Envelope) -> None:
         self.slot = slot
         self.agent = slot.agent
         self.op: Operation = envelope.op

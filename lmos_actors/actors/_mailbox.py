@@ -25,9 +25,9 @@ from lmos_actors._errors import ConfigError
 if TYPE_CHECKING:
     import trio
 
-    from ._affordances import Operation
+    from ._box import Box
     from ._invocation import Run
-    from ._slot import Slot
+    from ._operation import Operation
 
 WhenFull = Literal["wait", "reject", "drop_oldest", "drop_newest"]
 WHEN_FULL: Final = ("wait", "reject", "drop_oldest", "drop_newest")
@@ -103,7 +103,7 @@ class Envelope:
 
     __slots__ = ("args", "op", "phase", "run", "sender", "slot", "trace")
 
-    def __init__(self, slot: Slot, op: Operation, args: tuple[Any, ...], sender: Slot | None) -> None:
+    def __init__(self, slot: Box, op: Operation, args: tuple[Any, ...], sender: Box | None) -> None:
         self.slot = slot
         self.op = op
         self.args = args
@@ -132,7 +132,7 @@ class Tell(Envelope):
 
     __slots__ = ("lost", "task")
 
-    def __init__(self, slot: Slot, op: Operation, args: tuple[Any, ...], sender: Slot | None) -> None:
+    def __init__(self, slot: Box, op: Operation, args: tuple[Any, ...], sender: Box | None) -> None:
         super().__init__(slot, op, args, sender)
         self.task: trio.lowlevel.Task | None = None
         self.lost: Exception | None = None
@@ -161,7 +161,7 @@ class Held(Tell):
 
     __slots__ = ("sender_waits",)
 
-    def __init__(self, slot: Slot, op: Operation, args: tuple[Any, ...], sender: Slot | None) -> None:
+    def __init__(self, slot: Box, op: Operation, args: tuple[Any, ...], sender: Box | None) -> None:
         super().__init__(slot, op, args, sender)
         self.sender_waits = False
 
@@ -182,10 +182,10 @@ class Ask(Envelope):
 
     def __init__(
         self,
-        slot: Slot,
+        slot: Box,
         op: Operation,
         args: tuple[Any, ...],
-        sender: Slot | None,
+        sender: Box | None,
         task: trio.lowlevel.Task | None,
     ) -> None:
         self.slot = slot

@@ -49,8 +49,8 @@ class Operation:
     """A function of an agent class that a message can name; made once per class."""
 
     __slots__ = (
-        "concurrency", "fn", "give", "internal", "kind", "label", "name", "on_disconnect", "params", "progress", "result_shape",
-        "take", "verb", "whole",
+        "concurrency", "fn", "give", "internal", "kind", "label", "name", "on_disconnect", "params",
+        "progress", "result_shape", "take", "verb", "whole",
     )  # fmt: skip
 
     def __init__(

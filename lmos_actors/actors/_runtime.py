@@ -16,8 +16,6 @@ from trio.lowlevel import reschedule
 
 from lmos_actors._errors import DeadlineExceeded
 
-from ._observers import Feed
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -25,10 +23,11 @@ if TYPE_CHECKING:
     from lmos_actors._instrument import Instrument
     from lmos_actors._timers import Timers
 
+    from ._box import Box
     from ._invocation import Runners
     from ._mailbox import Ask
     from ._monitor import ExitReason
-    from ._slot import Slot
+    from ._observers import Feed
 
 BUDGET: Final = 256  # messages between two checkpoints (T6)
 BATCH: Final = 64  # messages of one agent before the next agent's turn (T6)
@@ -45,7 +44,7 @@ class Owner(Protocol):
     runners: Runners | None
     path: str
 
-    def exited(self, child: Slot, reason: ExitReason) -> None:
+    def exited(self, child: Box, reason: ExitReason) -> None:
         """An incarnation has ended and everything of it has unwound; never drops, never blocks."""
         ...
 
@@ -75,7 +74,7 @@ class Turns:
     __slots__ = ("budget", "current", "leave", "slot")
 
     def __init__(self) -> None:
-        self.slot: Slot | None = None
+        self.slot: Box | None = None
         self.current: Any = None
         self.leave = False
         self.budget = BUDGET
@@ -125,7 +124,7 @@ class Runtime:
         self.instrument = instrument
         self.real = real
         self.turns = Turns()
-        self.ready: deque[Slot] = deque()
+        self.ready: deque[Box] = deque()
         self.dispatcher: trio.lowlevel.Task | None = None
         self.deadlines = Deadlines(timers)
         self.dead_letters: deque[DeadLetter] = deque(maxlen=DEAD_LETTERS)
@@ -134,12 +133,12 @@ class Runtime:
         self.slots_made = 0
         self.fatal: Callable[[BaseException], None] | None = None
         self.wake_watchdog: Callable[[], None] | None = None
-        self.resolve: Callable[[type | None, str | None], Slot | None] = _nobody
+        self.resolve: Callable[[type | None, str | None], Box | None] = _nobody
         self.appeared: list[trio.lowlevel.Task] = []
         self.base_context = copy_context()
         self.base_context.run(RUNTIME.set, self)
 
-    def schedule(self, slot: Slot) -> None:
+    def schedule(self, slot: Box) -> None:
         """Put an agent that has mail in line for the dispatcher."""
         self.ready.append(slot)
         task = self.dispatcher
@@ -149,7 +148,7 @@ class Runtime:
             reschedule(task)
 
     def dead_letter(
-        self, reason: str, slot: Slot, sender: Slot | None, affordance: str, message: object
+        self, reason: str, slot: Box, sender: Box | None, affordance: str, message: object
     ) -> None:
         """Record a message that nobody handled and whose sender is not told."""
         text = repr(message)
@@ -168,11 +167,11 @@ class Runtime:
             fields: dict[str, object] = {"reason": reason, "affordance": affordance, "from": record.sender}
             self.instrument.record("dead_letter", slot.path, fields)
 
-    def record(self, kind: Any, slot: Slot, **fields: object) -> None:
+    def record(self, kind: Any, slot: Box, **fields: object) -> None:
         """Tell the instrument, if there is one."""
         if self.instrument is not None:
             self.instrument.record(kind, slot.path, fields)
 
 
-def _nobody(_cls: type | None, _name: str | None) -> Slot | None:
+def _nobody(_cls: type | None, _name: str | None) -> Box | None:
     return None

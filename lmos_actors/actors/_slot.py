@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule, wait_task_rescheduled
 
-from lmos_actors._errors import AgentDied, AgentError, AgentUnavailable, InvalidInput, StartFailed
+from lmos_actors._errors import AgentDied, AgentError, AgentUnavailable, StartFailed
 
 from ._cell import (
     BUSY,
@@ -32,21 +32,16 @@ from ._cell import (
 )
 from ._holder import Holder
 from ._invocation import Run, declared_failure
-from ._mail import Mail
-from ._mailbox import DONE, Firing
+from ._listeners import Listened
+from ._mailbox import DONE
 from ._monitor import NORMAL, SHUTDOWN, Down, ExitReason
-from ._observers import ALL_EVENTS, MONITORS, Occurrence, Sinks, event_key, property_key
+from ._observers import MONITORS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from lmos_actors._timers import Timer
-
-    from ._affordances import Event
     from ._operation import Operation
 
 
-class Slot(Mail):
+class Slot(Listened):
     """What refs point to: one place in the tree, and whoever lives there now."""
 
     __slots__ = ()
@@ -124,7 +119,7 @@ class Slot(Mail):
         more = self.more
         if more is not None:
             if more.sinks is not None:
-                self._show_properties(more.sinks)
+                self.show_properties(more.sinks)
             self._wake_waiters()
 
     def _first_turn(self, agent: Any, contract: Any) -> None:
@@ -143,7 +138,7 @@ class Slot(Mail):
             turns.slot, turns.current = outer
             turns.leave = False
         for seconds, name in contract.periodic:
-            self._tick(trio.current_time() + seconds, seconds, getattr(agent, name))
+            self.tick(trio.current_time() + seconds, seconds, getattr(agent, name))
 
     # ---- the end of a turn
 
@@ -408,87 +403,6 @@ class Slot(Mail):
         if more is not None and more.sinks is not None:
             more.sinks.close()
         self._wake_waiters()
-
-    # ---- timers
-
-    def after(self, seconds: float, fn: Callable[..., None], args: tuple[Any, ...]) -> Timer:
-        """Have a turn run `seconds` from now, while this incarnation lives (R6)."""
-        more = self.furnish()
-        if more.timers is None:
-            more.timers = {}
-        timers = more.timers
-
-        def fire() -> None:
-            timers.pop(timer, None)
-            if self.state < ENDING:
-                self.put(Firing(fn, args))
-
-        timer = self.rt.timers.call_at(trio.current_time() + seconds, fire)
-        timers[timer] = None
-        return timer
-
-    def _tick(self, when: float, seconds: float, fn: Callable[[], None]) -> None:
-        more = self.furnish()
-        if more.timers is None:
-            more.timers = {}
-        timers = more.timers
-        firing = Firing(fn)
-
-        def fire() -> None:
-            timers.pop(timer, None)
-            if self.state < ENDING:
-                if not any(item is firing for item in self.queue):
-                    self.put(firing)
-                now = trio.current_time()
-                missed = max(0, int((now - when) / seconds))
-                self._tick(when + (missed + 1) * seconds, seconds, fn)
-
-        timer = self.rt.timers.call_at(when, fire)
-        timers[timer] = None
-
-    # ---- listeners
-
-    def sinks(self) -> Sinks:
-        """Give the listeners of this slot."""
-        more = self.furnish()
-        if more.sinks is None:
-            more.sinks = Sinks()
-        return more.sinks
-
-    def property_changed(self, name: str, value: Any) -> None:
-        """Tell the observers of a property."""
-        more = self.more
-        if more is not None and more.sinks is not None:
-            more.sinks.push(property_key(name), value)
-
-    def _show_properties(self, sinks: Sinks) -> None:
-        """Show a new incarnation's values to those who observe (W2)."""
-        for key in tuple(sinks.by_key):
-            if key.startswith("?"):
-                op = self.table.get(key)
-                if op is not None:
-                    sinks.push(key, op.fn(self.agent))
-
-    def emit(self, event: Event[Any], value: Any) -> None:
-        """Tell the subscribers of an event."""
-        take = event.take
-        if take is not None:
-            try:
-                value = take(value)
-            except InvalidInput as exc:
-                raise TypeError(
-                    f"{self.path} emitted a {event.handle.name!r} of another type: {exc}"
-                ) from None
-        if self.rt.instrument is not None:
-            self.rt.record("event", self, event=event.handle.name, data=value)
-        more = self.more
-        if more is None or more.sinks is None:
-            return
-        name = event.handle.name
-        copy = None if event.immutable else take
-        more.sinks.push(event_key(name), value, copy)
-        for sink in tuple(more.sinks.by_key.get(ALL_EVENTS, ())):
-            sink.push(Occurrence(name, value if copy is None else copy(value)))
 
 
 def _with_errors(reason: ExitReason, errors: list[BaseException]) -> ExitReason:

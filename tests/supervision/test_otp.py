@@ -195,10 +195,9 @@ class LeavesTheFirstRestarting(Plan[Child]):
 
 class RetriesThoughTerminated(Plan[Child]):
     def stopped(self, child: Child) -> bool:
-        pending = self._pending.get(child, ())
+        pending = dict(self._pending)
         forgotten = super().stopped(child)
-        if pending != ():
-            self._pending[child] = pending
+        self._pending.update(pending)
         return forgotten
 
 

@@ -158,6 +158,16 @@ def test_an_attempt_that_is_no_longer_wanted(instead: str) -> None:
     assert plan.try_again(b, 0.0) == NOTHING
 
 
+def test_attempts_of_those_who_go_down_with_another_are_no_longer_wanted() -> None:
+    plan = running(*map(child, "abc"), strategy="rest_for_one", max_restarts=9)
+    a, b, c = plan.children
+    carry_out(plan, plan.exited(c, CRASH, 0.0), fails="c")
+    carry_out(plan, plan.exited(a, CRASH, 0.0), fails="b")
+    assert [status for _, status in plan.which()] == ["running", "restarting", "stopped"]
+    assert plan.try_again(c, 0.0) == NOTHING
+    assert plan.try_again(b, 0.0) == Decision(start=(b, c))
+
+
 # Back-off
 
 
@@ -206,6 +216,17 @@ def test_a_failed_attempt_with_a_backoff_is_counted_once() -> None:
     plan.try_again(b, 1.0)
     assert plan.start_failed(b, BOOM, 1.0) == Decision(again=b, delay=2.0)
     assert plan.try_again(b, 3.0) == Decision(start=(b,))
+
+
+def test_the_backoff_of_a_forgotten_child_is_forgotten() -> None:
+    plan = with_backoff(max_restarts=99)
+    b = named(plan, "b")
+    for _ in range(2):
+        assert plan.exited(b, CRASH, 0.0).delay == 1.0
+        plan.stopped(b)
+        plan.remove(b)
+        plan.add(b)
+        plan.started(b)
 
 
 def test_jitter_is_drawn_from_what_the_plan_was_given() -> None:
@@ -283,6 +304,20 @@ def test_a_significant_child_between_two_lives_is_not_at_its_end() -> None:
     assert plan.exited(a, NORMAL, 0.0).end is None
     carry_out(plan, plan.try_again(b, 0.0))
     assert plan.exited(b, NORMAL, 0.0).end == "auto_shutdown"
+
+
+def test_a_significant_child_that_went_down_with_another_counts_again_while_it_is_tried() -> None:
+    plan = running(
+        significant("a"),
+        child("b"),
+        significant("c", "transient"),
+        strategy="rest_for_one",
+        auto_shutdown="all_significant",
+    )
+    a, b, c = plan.children
+    carry_out(plan, plan.exited(b, CRASH, 0.0), fails="c")
+    assert c.status == "restarting"
+    assert plan.exited(a, NORMAL, 0.0).end is None
 
 
 def test_significant_children_that_were_told_to_stop_do_not_keep_the_others_up() -> None:
@@ -382,7 +417,7 @@ class Unlooked(dict[Child, None]):
     def __iter__(self) -> NoReturn:
         raise AssertionError("walked through the children")
 
-    __reversed__ = items = keys = values = __iter__  # type: ignore[assignment]
+    __reversed__ = items = keys = values = __iter__
 
 
 def test_one_for_one_never_walks_through_the_children() -> None:

@@ -20,9 +20,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from random import Random
 
-    from .stories import Step
+    from lmos_actors.supervision import AutoShutdown, Strategy
 
-STRATEGIES = ("one_for_one", "one_for_all", "rest_for_one")
+    from .stories import Reason, Request, Step
+
+STRATEGIES: tuple[Strategy, ...] = ("one_for_one", "one_for_all", "rest_for_one")
+AUTO_SHUTDOWNS: tuple[AutoShutdown, ...] = ("never", "never", "any_significant", "all_significant")
+REASONS: tuple[Reason, ...] = ("error", "error", "error", "normal", "shutdown", "shutdown_detail")
+REQUESTS: tuple[Request, ...] = ("terminate", "terminate", "restart", "delete")
+REQUESTS_TO_IDLE: tuple[Request, ...] = ("restart", "restart", "delete")
 MOST_EVENTS = 48
 
 
@@ -115,8 +121,7 @@ class Teller:
         what = random.random()
         if what < 0.6 and workers:
             number = 1 if random.random() < 0.7 else min(len(workers), random.choice((2, 2, 3)))
-            reason = random.choice(("error", "error", "error", "normal", "shutdown", "shutdown_detail"))
-            return Exit(at, sup.path, tuple(random.sample(workers, number)), reason)
+            return Exit(at, sup.path, tuple(random.sample(workers, number)), random.choice(REASONS))
         names = list(sup.names)
         if what < 0.72:
             name = random.choice([*names, "f", "g", "h", "i", "j"])
@@ -124,9 +129,8 @@ class Teller:
             return Start(at, sup.path, self._node(name, sup.path.count("/") + 1, auto))
         idle = [name for name, child in sup.names.items() if child.status != "running"]
         if idle and random.random() < 0.6:
-            return Call(at, sup.path, random.choice(("restart", "restart", "delete")), random.choice(idle))
-        request = random.choice(("terminate", "terminate", "restart", "delete"))
-        return Call(at, sup.path, request, random.choice([*names, *names, *names, "nobody"]))
+            return Call(at, sup.path, random.choice(REQUESTS_TO_IDLE), random.choice(idle))
+        return Call(at, sup.path, random.choice(REQUESTS), random.choice([*names, *names, *names, "nobody"]))
 
     def _addressee(self, world: World) -> SupLife:
         """Any supervisor, but rather one that is busy, rarely one that is gone."""
@@ -139,7 +143,7 @@ class Teller:
 
     def _sup(self, name: str, depth: int, owner_auto: str) -> Sup:
         random = self.random
-        auto = random.choice(("never", "never", "any_significant", "all_significant"))
+        auto = random.choice(AUTO_SHUTDOWNS)
         size = random.choice((0, 1, 2, 2, 3, 3, 4)) if depth else random.choice((2, 3, 3, 4, 5))
         restart, significant = self._kind(owner_auto)
         return Sup(

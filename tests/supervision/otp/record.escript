@@ -120,21 +120,21 @@ init(Init) ->
 start_node(Seer, Path, {w, #{fails := Fails}} = Node) ->
     Number = ask(Seer, {number, Path}),
     case lists:member(Number, Fails) of
-        true -> ask(Seer, {failed, Path, Number}), {error, failed};
+        true -> ask(Seer, {note, [<<"f">>, Path, Number]}), {error, failed};
         false ->
             {ok, Pid} = proc_lib:start_link(?MODULE, worker, [self(), Seer, Path, Number, Node]),
-            ask(Seer, {started, Path, Number, Pid}),
+            ask(Seer, {started, <<"s">>, <<"e">>, Path, Number, Pid}),
             {ok, Pid}
     end;
 start_node(Seer, Path, {s, Sup}) ->
-    Number = ask(Seer, {number, Path}),
+    Number = ask(Seer, {number, {s, Path}}),
     #{strategy := Strategy, intensity := Intensity, period := Period, auto_shutdown := Auto,
       children := Children} = Sup,
     Flags = #{strategy => binary_to_atom(Strategy), intensity => Intensity, period => Period,
               auto_shutdown => binary_to_atom(Auto)},
     case supervisor:start_link(?MODULE, {Flags, [child_spec(Seer, Path, Child) || Child <- Children]}) of
-        {ok, Pid} -> ask(Seer, {started, Path, Number, Pid}), {ok, Pid};
-        {error, Reason} -> ask(Seer, {failed, Path, Number}), {error, Reason}
+        {ok, Pid} -> ask(Seer, {started, <<"S">>, <<"E">>, Path, Number, Pid}), {ok, Pid};
+        {error, Reason} -> ask(Seer, {note, [<<"F">>, Path, Number]}), {error, Reason}
     end.
 
 child_spec(Seer, Path, {Kind, #{name := Name, restart := Restart, significant := Significant} = Node}) ->
@@ -189,8 +189,8 @@ see(State = #{monitors := Monitors, told := Told}) ->
             From ! {Ref, Answer},
             see(NewState);
         {'DOWN', Ref, process, Pid, Reason} when is_map_key(Ref, Monitors), not is_map_key(Pid, Told) ->
-            {Path, Number} = maps:get(Ref, Monitors),
-            see(note([<<"e">>, Path, Number, atom_to_binary(Reason)], State));
+            {Ended, Path, Number} = maps:get(Ref, Monitors),
+            see(note([Ended, Path, Number, atom_to_binary(Reason)], State));
         {'DOWN', _, process, _, _} ->
             see(State)
     end.
@@ -198,15 +198,15 @@ see(State = #{monitors := Monitors, told := Told}) ->
 seen({pid, Path}, State = #{pids := Pids}) ->
     Pid = maps:get(Path, Pids, none),
     {case is_pid(Pid) andalso is_process_alive(Pid) of true -> Pid; false -> none end, State};
-seen({number, Path}, State = #{starts := Starts}) ->
-    Number = maps:get(Path, Starts, 0) + 1,
-    {Number, State#{starts := Starts#{Path => Number}}};
-seen({failed, Path, Number}, State) ->
-    {ok, note([<<"f">>, Path, Number], State)};
-seen({started, Path, Number, Pid}, State = #{pids := Pids, monitors := Monitors}) ->
+seen({number, Key}, State = #{starts := Starts}) ->
+    Number = maps:get(Key, Starts, 0) + 1,
+    {Number, State#{starts := Starts#{Key => Number}}};
+seen({note, Words}, State) ->
+    {ok, note(Words, State)};
+seen({started, Started, Ended, Path, Number, Pid}, State = #{pids := Pids, monitors := Monitors}) ->
     Ref = monitor(process, Pid),
-    {ok, note([<<"s">>, Path, Number],
-              State#{pids := Pids#{Path => Pid}, monitors := Monitors#{Ref => {Path, Number}}})};
+    {ok, note([Started, Path, Number],
+              State#{pids := Pids#{Path => Pid}, monitors := Monitors#{Ref => {Ended, Path, Number}}})};
 seen({ended, Path, Number, Pid, Reason}, State = #{told := Told}) ->
     {ok, note([<<"e">>, Path, Number, Reason], State#{told := Told#{Pid => true}})}.
 

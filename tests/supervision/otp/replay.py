@@ -127,9 +127,9 @@ class World:
     def _tell(self) -> Process:
         """The storyteller: starts the tree, does the steps, looks, stops the tree."""
         tree = self.story.tree
-        root = SupLife(self, tree, tree.name, None, None, self.number(tree.name))
+        root = SupLife(self, tree, tree.name, None, None, self.number(tree.name + "/"))
         if not (yield from root.init()):
-            self.note("f", tree.name, root.number)
+            self.note("F", tree.name, root.number)
             return
         root.begin()
         answers = count()
@@ -196,7 +196,7 @@ class SupLife:
 
     def begin(self) -> None:
         self.world.lives[self.path] = self
-        self.world.note("s", self.path, self.number)
+        self.world.note("S", self.path, self.number)
         self.world.spawn(self._loop())
 
     def post(self, *message: Any) -> None:
@@ -206,8 +206,9 @@ class SupLife:
     def look(self) -> Iterator[Snapshot]:
         if self.busy:
             self.world.untimely.append(f"{self.path} is busy at the end")
-        which = [(child.spec.name, status) for child, status in self.plan.which()]
-        yield Snapshot(self.path, which, tuple(self.plan.count()))
+        which: list[tuple[str, str]] = [(child.spec.name, status) for child, status in self.plan.which()]
+        counts = self.plan.count()
+        yield Snapshot(self.path, which, (counts.specs, counts.active, counts.supervisors, counts.workers))
         for child in self.plan.children:
             if isinstance(child.life, SupLife):
                 yield from child.life.look()
@@ -226,7 +227,7 @@ class SupLife:
 
     def _end(self, told: bool) -> None:
         self.alive = False
-        self.world.note("e", self.path, self.number, "shutdown")
+        self.world.note("E", self.path, self.number, "shutdown")
         for kind, *content in self._inbox:
             if kind == "call":
                 self.world.answers[content[0]] = "gone"
@@ -265,18 +266,18 @@ class SupLife:
 
     def _start(self, child: Child) -> Generator[float | Flag, None, bool]:
         node, path, world = child.node, child.path, self.world
-        number = world.number(path)
         if isinstance(node, Sup):
-            life = SupLife(world, node, path, self, child, number)
+            life = SupLife(world, node, path, self, child, world.number(path + "/"))
             if not (yield from life.init()):
-                world.note("f", path, number)
+                world.note("F", path, life.number)
                 return False
             child.life = life
             life.begin()
-        elif number in node.fails:
-            world.note("f", path, number)
-            return False
         else:
+            number = world.number(path)
+            if number in node.fails:
+                world.note("f", path, number)
+                return False
             child.life = world.lives[path] = WorkerLife(self, child, number)
             world.note("s", path, number)
         self.plan.started(child)

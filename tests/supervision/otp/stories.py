@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from lmos_actors.supervision import ChildSpec, SupervisorSpec
+from lmos_actors.supervision import AutoShutdown, ChildSpec, Restart, Strategy, SupervisorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -21,13 +21,14 @@ TICKS_PER_SECOND = 2
 TABLE = Path(__file__).with_name("recorded.jsonl")
 
 Reason = Literal["error", "normal", "shutdown", "shutdown_detail"]
+Request = Literal["terminate", "restart", "delete"]
 
 
 class Worker(msgspec.Struct, tag="w", tag_field="k", frozen=True, omit_defaults=True):
     """A child without children. `hang`: it ignores being told to stop. `fails`: which starts fail, from 1."""
 
     name: str
-    restart: Literal["permanent", "transient", "temporary"] = "permanent"
+    restart: Restart = "permanent"
     shutdown: int | Literal["brutal"] = 1  # ticks
     significant: bool = False
     hang: bool = False
@@ -39,11 +40,11 @@ class Sup(msgspec.Struct, tag="s", tag_field="k", frozen=True, omit_defaults=Tru
 
     name: str
     children: tuple[Worker | Sup, ...]
-    strategy: Literal["one_for_one", "one_for_all", "rest_for_one"] = "one_for_one"
+    strategy: Strategy = "one_for_one"
     intensity: int = 1
     period: int = 5
-    auto_shutdown: Literal["never", "any_significant", "all_significant"] = "never"
-    restart: Literal["permanent", "transient", "temporary"] = "permanent"
+    auto_shutdown: AutoShutdown = "never"
+    restart: Restart = "permanent"
     significant: bool = False
 
 
@@ -61,7 +62,7 @@ class Call(msgspec.Struct, tag="call", tag_field="do", frozen=True):
 
     at: int
     sup: str
-    request: Literal["terminate", "restart", "delete"]
+    request: Request
     name: str
 
 
@@ -95,7 +96,8 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
 class Observed(msgspec.Struct, frozen=True):
     """What is seen from outside.
 
-    `events` in order, each "tick kind path number [reason]": s(tarted), f(ailed to start), e(nded).
+    `events` in order, each "tick kind path number [reason]": s(tarted), f(ailed to start), e(nded), the
+    same in capitals for a supervisor; the number says which start at this path it was, of its kind.
     `answers` to the calls and starts in the order of the steps. `final` from the root down.
     """
 

@@ -1,0 +1,342 @@
+"""A slot's mailbox from the inside: accepting, parking, dropping, handing over, withdrawing, losing.
+
+Every message that was accepted leaves by one of these doors, and each counts: so the accounts add up
+(M1). What a consumer may do with a mailbox is in `_mail.py`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from lmos_actors._errors import (
+    AgentDied,
+    AgentUnavailable,
+    InvalidInput,
+    MailboxFull,
+    NotFound,
+)
+
+from ._cell import BUSY, EMPTY, GONE, HANDING, HELD, IDLE, NO_MAIL, SERIAL, STATES, Cell
+from ._invocation import CURRENT, Run
+from ._mailbox import DONE, PARKED, PENDING, QUEUED, RUNNING, Envelope, Firing, Own
+from ._operation import TURN
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ._mailbox import Tell
+    from ._operation import Operation
+
+
+class Box(Cell):
+    """What happens to messages once they are sent."""
+
+    __slots__ = ()
+
+    # ---- accepting
+
+    def operation(self, key: str) -> Operation:
+        """Give the operation of that key. Raises `NotFound`, `AgentUnavailable`."""
+        try:
+            return self.table[key]
+        except KeyError:
+            raise self.unknown(key) from None
+
+    def unknown(self, key: str) -> Exception:
+        """Make the error for a key that is not in the table."""
+        if self.state in (EMPTY, GONE):
+            return self.closed_error()
+        known = [op.name for op in self.table.values() if not op.internal]
+        return NotFound("affordance", key.lstrip("?=!+"), where=self.path, known=known)
+
+    def bound(self, op: Operation, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Check and convert arguments; a refusal is an answer of the agent and counts as handled (M1)."""
+        try:
+            return op.bind(args, kwargs)
+        except InvalidInput:
+            if self.size > 0:
+                self.inline += 1
+            raise
+
+    def sender(self) -> Any:
+        """Give the slot of the agent whose code runs now, None outside any (T7)."""
+        run = CURRENT.get()
+        return self.turns.slot if run is None else run.slot
+
+    def full(self) -> bool:
+        """Say whether a message finds no seat now; false while closed."""
+        return 0 < self.size <= self.accepted - self.begun
+
+    def post(self, envelope: Envelope) -> None:
+        """Accept an envelope, park it, or refuse it, by the mailbox's policy.
+
+        Raises `MailboxFull`, `AgentUnavailable` or `NotFound` when it is refused.
+        """
+        if self.accepted - self.begun >= self.size and not self._make_room(envelope):
+            return
+        self.accepted += 1
+        envelope.phase = QUEUED
+        self.put(envelope)
+
+    def post_or_block(self, tell: Tell) -> None:
+        """As `post`, but raise `trio.WouldBlock` instead of parking."""
+        if self.full() and self.mailbox.when_full == "wait":
+            raise trio.WouldBlock
+        self.post(tell)
+
+    def _make_room(self, envelope: Envelope) -> bool:
+        """Say whether the envelope may go in after all; if not, it has been parked, dropped or refused."""
+        if self.size < 0:
+            self.furnish().refused += 1
+            raise self.closed_error()
+        policy = self.mailbox.when_full
+        more = self.furnish()
+        if policy == "wait":
+            envelope.phase = PARKED
+            if more.parked is None:
+                more.parked = deque()
+            more.parked.append(envelope)
+            return False
+        if policy == "reject":
+            more.refused += 1
+            self.rt.record("refused", self, affordance=envelope.op.name)
+            raise MailboxFull(self.path, self.mailbox.size)
+        if policy == "drop_oldest":
+            self._drop_oldest()
+            return True
+        self.accepted += 1
+        self._dropped(envelope.op, envelope)
+        return False
+
+    def _drop_oldest(self) -> None:
+        for op, line in self.furnish().pending.items():
+            if line:
+                self._dropped(op, line.popleft())
+                return
+        for place, item in enumerate(self.queue):
+            if not isinstance(item, Firing):
+                del self.queue[place]
+                if isinstance(item, Own):
+                    self.furnish().own -= 1
+                self._dropped(item[0] if isinstance(item, tuple) else item.op, item)  # pyright: ignore
+                return
+
+    def _dropped(self, op: Operation, item: Any) -> None:
+        self.begun += 1
+        self.furnish().dropped += 1
+        self.rt.record("dropped", self, affordance=op.name)
+        if isinstance(item, Envelope):
+            item.phase = DONE
+            item.fail(MailboxFull(self.path, self.mailbox.size))
+
+    def closed_error(self) -> AgentUnavailable | NotFound:
+        """Make the error for a message to a slot that takes none."""
+        if self.state == GONE:
+            return NotFound("agent", self.path)
+        return AgentUnavailable(self.path, STATES[self.state])
+
+    def put(self, item: Any) -> None:
+        """Queue what has been accepted, and see to it that its turn comes."""
+        if self.gate:
+            if self.queue:
+                self.queue.append(item)
+            else:
+                self.queue = [item]
+            return
+        if isinstance(item, Envelope) and item.op.kind != TURN:
+            self.begin_run(item, hold=True)
+            return
+        self.gate = BUSY
+        self.queue = [item]
+        self.rt.schedule(self)
+
+    def admit(self) -> None:
+        """Let parked senders in, as far as there are seats."""
+        more = self.more
+        if more is None or not more.parked:
+            return
+        parked = more.parked
+        while parked and self.accepted - self.begun < self.size:
+            envelope = parked.popleft()
+            self.accepted += 1
+            envelope.phase = QUEUED
+            self.put(envelope)
+            envelope.admitted()
+
+    # ---- runs
+
+    def begin_run(self, envelope: Envelope, *, hold: bool) -> None:
+        """Hand a run to a runner, or put it in line for its action's concurrency.
+
+        `hold`: no turn until the run's first step, as later messages must not overtake it (M4).
+        """
+        more = self.furnish()
+        op = envelope.op
+        active = more.active.get(op, 0)
+        if active >= op.concurrency:
+            envelope.phase = PENDING
+            more.pending.setdefault(op, deque()).append(envelope)
+            return
+        more.active[op] = active + 1
+        run = Run(self, envelope)
+        more.runs[run] = None
+        self.begun += 1
+        if hold:
+            self.gate = HANDING
+            more.handing = run
+        if self.rt.instrument is not None:
+            self.rt.record("delivered", self, affordance=op.name)
+        runners = self.owner.runners
+        if runners is not None:
+            runners.carry(run)
+
+    def run_began(self, run: Run) -> None:
+        """The handler's first step is about to run: the agent may take turns again."""
+        more = self.furnish()
+        if more.handing is run:
+            more.handing = None
+            if self.gate == HANDING:
+                if self.serial:
+                    self.gate = SERIAL
+                elif more.out:
+                    self.gate = HELD
+                else:
+                    self.resume()
+
+    @property
+    def serial(self) -> bool:
+        """One run at a time over all actions, and no turn beside it (R1)."""
+        return type(self.agent).__contract__.serial if self.agent is not None else False
+
+    def run_settled(self, account: str) -> None:
+        """Count the final answer of a run."""
+        if account == "handled":
+            self.handled += 1
+        else:
+            more = self.furnish()
+            setattr(more, account, getattr(more, account) + 1)
+
+    # ---- withdrawing
+
+    def withdraw(self, envelope: Envelope) -> bool:
+        """Its consumer is gone (R5): take it out wherever it is; say whether it was still open."""
+        phase = envelope.phase
+        if phase == DONE:
+            return False
+        if phase == RUNNING:
+            return self._withdraw_run(envelope)
+        envelope.phase = DONE
+        more = self.furnish()
+        if phase == PARKED:
+            if more.parked is not None and envelope in more.parked:
+                more.parked.remove(envelope)
+            return True
+        if phase == QUEUED:
+            self.queue.remove(envelope)
+        else:
+            line = more.pending[envelope.op]
+            line.remove(envelope)
+        self.begun += 1
+        more.cancelled += 1
+        self.rt.record("cancelled", self, affordance=envelope.op.name)
+        self.admit()
+        self.settled_down()
+        return True
+
+    def _withdraw_run(self, envelope: Envelope) -> bool:
+        run = envelope.run
+        if run is None or run.settled:
+            return False
+        run.settled = True
+        envelope.phase = DONE
+        self.furnish().cancelled += 1
+        self.rt.record("cancelled", self, affordance=envelope.op.name)
+        run.cancel()
+        return True
+
+    def lose(self, item: Any, reason: str, error: Exception | None) -> None:
+        """Count what never began as dead-lettered; tell its sender, or record it (M2).
+
+        `error` stands in the answer; None means the agent died.
+        """
+        if isinstance(item, Firing):
+            return
+        self.begun += 1
+        self.furnish().dead_lettered += 1
+        if isinstance(item, tuple):
+            op, args, sender = item  # pyright: ignore[reportUnknownVariableType]
+            if isinstance(item, Own):
+                self.furnish().own -= 1
+            self.rt.dead_letter(reason, self, sender, op.name, args)
+            return
+        envelope: Envelope = item
+        envelope.phase = DONE
+        if not envelope.waits_for_answer:
+            self.rt.dead_letter(reason, self, envelope.sender, envelope.op.name, envelope.args)
+        envelope.fail(error if error is not None else AgentDied(reason, started=False))
+
+    def out_parked(self) -> None:
+        """A message of this agent's turn waits for a seat elsewhere: no further turn until it has one."""
+        self.furnish().out += 1
+        if self.gate in (IDLE, BUSY):
+            if self.turns.slot is self:
+                self.turns.leave = True
+            self.gate = HELD
+
+    def out_admitted(self) -> None:
+        """One of them has its seat, or needs none any more."""
+        more = self.furnish()
+        more.out -= 1
+        if not more.out and self.gate == HELD:
+            self.resume()
+
+    def resume(self) -> None:
+        """Go on taking turns."""
+        if self.queue:
+            self.gate = BUSY
+            self.rt.schedule(self)
+        else:
+            self.gate = IDLE
+            self.queue = NO_MAIL
+            self.settled_down()
+
+    # ---- filled in by Slot
+
+    def inline_failed(self, exc: BaseException, op: Operation) -> BaseException:
+        """Deal with what an inline turn raised; give what its asker is to see."""
+        raise NotImplementedError
+
+    def after_turn(self) -> None:
+        """Deal with an agent that was held back, stopped or ended by its own turn."""
+        raise NotImplementedError
+
+    def settled_down(self) -> None:
+        """Nothing waits any more: a stopping agent may end."""
+        raise NotImplementedError
+
+    def turn_crashed(self, exc: BaseException) -> BaseException:
+        """End the agent for what its turn raised; give what the asker is to see."""
+        raise NotImplementedError
+
+    def run_cancelled(self, run: Run) -> None:
+        """A run's coroutine was cancelled."""
+        raise NotImplementedError
+
+    def run_crashed(self, run: Run, exc: BaseException) -> None:
+        """A run's coroutine raised what it does not declare."""
+        raise NotImplementedError
+
+    def run_ended(self, run: Run) -> None:
+        """A run's coroutine has unwound."""
+        raise NotImplementedError
+
+    def property_changed(self, name: str, value: Any) -> None:
+        """A property was assigned."""
+        raise NotImplementedError
+
+    def emit(self, event: Any, value: Any) -> None:
+        """An event was emitted."""
+        raise NotImplementedError

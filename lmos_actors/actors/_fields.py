@@ -1,0 +1,53 @@
+"""From the annotations of an agent class to the attrs fields that are its state."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Final, get_origin
+
+import attrs
+
+from ._affordances import NOTHING, Event, Property
+
+MUTABLE: Final = (list, dict, set, bytearray)
+
+
+def collect_fields(cls: type, reserved: frozenset[str]) -> dict[str, Any]:
+    """Give the attrs fields of a class from its own annotations; events and class variables are none."""
+    fields: dict[str, Any] = {}
+    own: dict[str, Any] = dict(vars(cls).get("__annotations__", {}))
+    for name, hint in own.items():
+        value = vars(cls).get(name, NOTHING)
+        if name in reserved:
+            raise TypeError(f"{cls.__name__}.{name}: the name is the agent's own, choose another")
+        if _is_class_variable(hint) or isinstance(value, Event):
+            continue
+        if isinstance(value, Property):
+            made: Property[Any] = value
+            fields[name] = _property_field(made, name)
+        elif isinstance(value, _CountingAttr):
+            fields[name] = value
+        else:
+            if isinstance(value, MUTABLE):
+                kind = type(value).__name__
+                raise TypeError(
+                    f"{cls.__name__}.{name}: a default that can be changed would be shared by all agents; "
+                    f"use attrs.field(factory={kind})"
+                )
+            fields[name] = attrs.field(default=value, alias=name)
+    return fields
+
+
+_CountingAttr: Final[Any] = type(attrs.field())
+
+
+def _is_class_variable(hint: Any) -> bool:
+    text = hint if isinstance(hint, str) else ""
+    return (
+        get_origin(hint) is ClassVar or hint is ClassVar or text.startswith(("ClassVar", "typing.ClassVar"))
+    )
+
+
+def _property_field(made: Property[Any], name: str) -> Any:
+    if made.factory is not None:
+        return attrs.field(factory=made.factory, alias=name)
+    return attrs.field(default=made.default, alias=name)
