@@ -31,6 +31,7 @@ from .actors import (
     LocalLink,
     Ref,
     Runtime,
+    TracedLink,
     dispatch,
 )
 from .supervision import ChildSpec, Supervisor, SupervisorSpec
@@ -265,6 +266,7 @@ def _runtime(services: Services, instrument: Instrument | None, opening: _Openin
         seen = instrument or ambient.instrument
         rt = Runtime(timers=ambient.timers, entropy=ambient.entropy, instrument=seen, real=False)
     rt.fatal = opening.fatal
+    rt.link = LocalLink if rt.instrument is None else TracedLink
     return rt
 
 

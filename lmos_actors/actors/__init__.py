@@ -14,15 +14,17 @@ from ._agent import Agent as Agent, Starter as Starter, current_request as curre
 from ._calls import LocalLink as LocalLink
 from ._declare import action as action, event as event, every as every, prop as prop
 from ._dispatcher import dispatch as dispatch
-from ._invocation import Progress as Progress, Request as Request, Runners as Runners
+from ._invocation import Progress as Progress, Runners as Runners
 from ._mailbox import (
     DEFAULT_MAILBOX as DEFAULT_MAILBOX,
     AgentStatistics as AgentStatistics,
     MailboxOptions as MailboxOptions,
     MailboxStatistics as MailboxStatistics,
+    Request as Request,
 )
 from ._monitor import NORMAL as NORMAL, SHUTDOWN as SHUTDOWN, Down as Down, ExitReason as ExitReason
 from ._observers import Feed as Feed, FeedStatistics as FeedStatistics, Gap as Gap, Occurrence as Occurrence
 from ._ref import Call as Call, CallStatus as CallStatus, Link as Link, Ref as Ref
 from ._registry import Finder as Finder
 from ._runtime import DeadLetter as DeadLetter, Owner as Owner, Runtime as Runtime
+from ._traced import TracedLink as TracedLink

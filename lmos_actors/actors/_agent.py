@@ -28,8 +28,8 @@ from ._contract import Contract, compile_contract
 from ._declare import event, prop
 from ._fields import collect_fields
 from ._holder import AgentNursery
-from ._invocation import CURRENT, Request
-from ._mailbox import Firing, MailboxOptions
+from ._invocation import CURRENT
+from ._mailbox import Envelope, Firing, MailboxOptions, Request
 from ._monitor import NORMAL
 from ._ref import Ref
 from ._runtime import RUNTIME
@@ -213,18 +213,17 @@ def current_request() -> Request:
     """
     run = CURRENT.get()
     if run is not None:
-        return run.request()
+        return run.envelope.request()
     rt = RUNTIME.get()
     if rt is None or rt.turns.slot is None:
         raise LookupError("no agent's turn or run is in progress here")
     item = rt.turns.current
     if isinstance(item, Firing):
         return Request(affordance="timer")
-    op, sender, trace = (
-        (item[0], item[2], None) if isinstance(item, tuple) else (item.op, item.sender, item.trace)
-    )
+    if isinstance(item, Envelope):
+        return item.request()
+    op, _, sender = item
     return Request(
         affordance=op.name if op is not None else "started",
         consumer=sender.path if sender is not None else None,
-        trace=trace,
     )

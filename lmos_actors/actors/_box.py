@@ -102,7 +102,6 @@ class Box(Cell):
             return False
         if policy == "reject":
             more.refused += 1
-            self.rt.record("refused", self, affordance=envelope.op.name)
             raise MailboxFull(self.path, self.mailbox.size)
         if policy == "drop_oldest":
             self._drop_oldest()
@@ -127,8 +126,8 @@ class Box(Cell):
     def _dropped(self, op: Operation, item: Any) -> None:
         self.begun += 1
         self.furnish().dropped += 1
-        self.rt.record("dropped", self, affordance=op.name)
         if isinstance(item, Envelope):
+            self.rt.note("dropped", item)
             item.phase = DONE
             item.fail(MailboxFull(self.path, self.mailbox.size))
 
@@ -187,8 +186,7 @@ class Box(Cell):
         if hold:
             self.gate = HANDING
             more.handing = run
-        if self.rt.instrument is not None:
-            self.rt.record("delivered", self, affordance=op.name)
+        self.rt.note("delivered", envelope)
         runners = self.owner.runners
         if runners is not None:
             runners.carry(run)
@@ -241,7 +239,7 @@ class Box(Cell):
             line.remove(envelope)
         self.begun += 1
         more.cancelled += 1
-        self.rt.record("cancelled", self, affordance=envelope.op.name)
+        self.rt.note("cancelled", envelope)
         self.admit()
         self.settled_down()
         return True
@@ -253,7 +251,7 @@ class Box(Cell):
         run.settled = True
         envelope.phase = DONE
         self.furnish().cancelled += 1
-        self.rt.record("cancelled", self, affordance=envelope.op.name)
+        self.rt.note("cancelled", envelope)
         run.cancel()
         return True
 
@@ -274,7 +272,9 @@ class Box(Cell):
             return
         envelope: Envelope = item
         envelope.phase = DONE
-        if not envelope.waits_for_answer:
+        if envelope.waits_for_answer:
+            self.rt.note("answered", envelope, error=reason)
+        else:
             self.rt.dead_letter(reason, self, envelope.sender, envelope.op.name, envelope.args)
         envelope.fail(error if error is not None else AgentDied(reason, started=False))
 

@@ -132,12 +132,17 @@ def _take(slot: Box, item: Any, run: Any) -> bool:
         return _begin(slot, envelope)
     slot.begun += 1
     envelope.phase = DONE
+    traced = envelope.trace is not None
+    if traced:
+        slot.rt.note("delivered", envelope)
     value = run(op.fn, slot.agent, *envelope.args)
     try:
         value = op.give(value)
     except InvalidInput as exc:
         raise op.wrong_result(exc) from None
     slot.handled += 1
+    if traced:
+        slot.rt.note("answered", envelope, value=value)
     envelope.answer(value)
     return True
 
@@ -165,11 +170,13 @@ def _failed(rt: Runtime, slot: Box, exc: BaseException, batch: list[Any], done: 
     if failure is None:
         reason = ExitReason("error", error=exc)
         if envelope is not None:
+            rt.note("answered", envelope, error=f"AgentDied: {reason}")
             envelope.fail(AgentDied(str(reason), started=True))
         slot.queue = batch[done:] + list(slot.queue)
         rt.turns.leave = False
         slot.turn_crashed(exc)
         return
     if envelope is not None:
+        rt.note("answered", envelope, error=f"{type(failure).__name__}: {failure}")
         envelope.fail(failure)
     _leave(rt, slot, batch, done)

@@ -19,7 +19,6 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-import attrs
 import trio
 from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule, wait_task_rescheduled
 
@@ -59,22 +58,6 @@ class Progress(Generic[G_contra]):
         self._run.report(value)
 
 
-@attrs.frozen
-class Request:
-    """What the code that runs now was asked for, and by whom.
-
-    `consumer` is the path of the asking agent, None for code outside any agent. `deadline` is in the
-    clock's seconds, None without one.
-    """
-
-    affordance: str
-    consumer: str | None = None
-    principal: str | None = None
-    deadline: float | None = None
-    trace: str | None = None
-    message_id: str | None = None
-
-
 class Run:
     """One invocation of an `async def` or stream action, from hand-over to the end of its coroutine."""
 
@@ -108,17 +91,6 @@ class Run:
         if self.progress_feed is not None and not self.settled:
             self.progress_feed.push(value)
 
-    def request(self) -> Request:
-        """What this run was asked for."""
-        envelope = self.envelope
-        sender = self.sender
-        return Request(
-            affordance=self.op.name,
-            consumer=sender.path if sender is not None else None,
-            deadline=getattr(envelope, "deadline", None),
-            trace=envelope.trace,
-        )
-
     def cancel(self) -> None:
         """Cancel the coroutine; whoever calls has settled the run already."""
         self.cancelled = True
@@ -131,6 +103,8 @@ class Run:
         if not self.settled:
             self.settled = True
             self.slot.run_settled("handled")
+            if self.envelope.trace is not None:
+                self.slot.rt.note("answered", self.envelope, value=value)
             self.envelope.phase = DONE
             self.envelope.answer(value)
 
@@ -139,6 +113,8 @@ class Run:
         if not self.settled:
             self.settled = True
             self.slot.run_settled(account)
+            if self.envelope.trace is not None:
+                self.slot.rt.note("answered", self.envelope, error=f"{type(error).__name__}: {error}")
             self.envelope.phase = DONE
             self.envelope.fail(error)
 

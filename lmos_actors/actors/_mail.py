@@ -218,7 +218,7 @@ class Mail(Box):
             except InvalidInput:
                 args = self.bound(op, args, kwargs)
         if op.kind or sender is self or self.accepted - self.begun >= self.size:
-            self._send_slowly(sender, op, args)
+            self.send_slowly(sender, op, args)
             return
         self.accepted += 1
         if self.queue:
@@ -229,7 +229,8 @@ class Mail(Box):
             self.gate = BUSY
             self.rt.schedule(self)
 
-    def _send_slowly(self, sender: Any, op: Operation, args: tuple[Any, ...]) -> None:
+    def send_slowly(self, sender: Any, op: Operation, args: tuple[Any, ...]) -> None:
+        """As `send_from`, where the message is to the sender itself, needs time, or finds no seat."""
         if sender is self and self.state <= DRAINING:
             self._send_own(op, args)
             return

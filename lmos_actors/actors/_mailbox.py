@@ -95,6 +95,22 @@ class MailboxStatistics:
     parked: int
 
 
+@attrs.frozen
+class Request:
+    """What the code that runs now was asked for, and by whom.
+
+    `consumer` is the path of the asking agent, None for code outside any agent. `deadline` is in the
+    clock's seconds, None without one.
+    """
+
+    affordance: str
+    consumer: str | None = None
+    principal: str | None = None
+    deadline: float | None = None
+    trace: str | None = None
+    message_id: str | None = None
+
+
 class Envelope:
     """One request, and where its one final answer goes.
 
@@ -110,7 +126,7 @@ class Envelope:
         self.sender = sender
         self.phase = NEW
         self.run: Run | None = None
-        self.trace: str | None = None
+        self.trace: tuple[int, int] | None = None  # its number, and that of the message it began with
 
     def admitted(self) -> None:
         """It has left the line of parked senders for a seat in the mailbox."""
@@ -120,6 +136,17 @@ class Envelope:
 
     def fail(self, error: Exception) -> None:
         """Take the error that stands in place of a value."""
+
+    def request(self) -> Request:
+        """Say what it asks for, and on whose behalf."""
+        trace = self.trace
+        return Request(
+            affordance=self.op.name,
+            consumer=self.sender.path if self.sender is not None else None,
+            deadline=getattr(self, "deadline", None),
+            trace=str(trace[1]) if trace is not None else None,
+            message_id=str(trace[0]) if trace is not None else None,
+        )
 
     @property
     def waits_for_answer(self) -> bool:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ._box import Box
     from ._invocation import Runners
-    from ._mailbox import Ask
+    from ._mailbox import Ask, Envelope
     from ._monitor import ExitReason
     from ._observers import Feed
 
@@ -131,6 +131,8 @@ class Runtime:
         self.dead_letter_count = 0
         self.dead_letter_feeds: list[Feed[DeadLetter]] = []
         self.slots_made = 0
+        self.messages = 0  # numbered where an instrument looks
+        self.link: Any = None  # the class of slots: plain, or traced where an instrument looks
         self.fatal: Callable[[BaseException], None] | None = None
         self.wake_watchdog: Callable[[], None] | None = None
         self.resolve: Callable[[type | None, str | None], Box | None] = _nobody
@@ -166,6 +168,13 @@ class Runtime:
         if self.instrument is not None:
             fields: dict[str, object] = {"reason": reason, "affordance": affordance, "from": record.sender}
             self.instrument.record("dead_letter", slot.path, fields)
+
+    def note(self, kind: Any, envelope: Envelope, **fields: object) -> None:
+        """Tell the instrument of one message, if there is one."""
+        if self.instrument is not None:
+            number = envelope.trace[0] if envelope.trace is not None else None
+            members = {"id": number, "affordance": envelope.op.name, **fields}
+            self.instrument.record(kind, envelope.slot.path, members)
 
     def record(self, kind: Any, slot: Box, **fields: object) -> None:
         """Tell the instrument, if there is one."""

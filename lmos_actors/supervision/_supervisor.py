@@ -478,7 +478,7 @@ class Supervisor:
         add, started, rt = self._plan.add, self._plan.started, self.rt
         try:
             for ordinal in range(first, first + count):
-                child = LocalLink(rt, self, spec, ordinal, mailbox)
+                child = rt.link(rt, self, spec, ordinal, mailbox)
                 child.start_now()
                 add(child)
                 started(child)
@@ -501,7 +501,7 @@ class Supervisor:
     async def _many(self, spec: ChildSpec[A], first: int, count: int) -> list[Ref[A]]:
         refs: list[Ref[A]] = []
         for ordinal in range(first, first + count):
-            child = LocalLink(self.rt, self, spec, ordinal, _mailbox(spec))
+            child = self.rt.link(self.rt, self, spec, ordinal, _mailbox(spec))
             await self._start_new(child)
             refs.append(Ref(child))
         return refs
@@ -548,7 +548,8 @@ class Supervisor:
     def _new_child(self, spec: ChildSpec[Any] | SupervisorSpec, name: str) -> Child:
         if isinstance(spec, SupervisorSpec):
             return Supervisor(self.rt, spec, self)
-        return LocalLink(self.rt, self, spec, name, _mailbox(spec))
+        slot: LocalLink = self.rt.link(self.rt, self, spec, name, _mailbox(spec))
+        return slot
 
     async def terminate_child(self, name: str) -> None:
         """Stop a child and keep its spec, unless it is temporary. Raises NotFound."""

@@ -30,6 +30,16 @@ B = Worker("b")
 A_EXITS = Exit(4, "r", ("a",), "error")
 B_EXITS = Exit(4, "r", ("b",), "error")
 
+# A supervisor told to stop while it is deaf still does first what came first.
+STOPPED_WHILE_DEAF = _story(
+    Sup("s", (Worker("a"), BUSY), intensity=5),
+    steps=(
+        Call(2, "r/s", "terminate", "busy"),
+        Exit(4, "r/s", ("a",), "error"),
+        Call(6, "r", "terminate", "s"),
+    ),
+)
+
 CORNERS = (
     # Asked about a child whose restart has failed and will be tried again.
     _while_deaf(FAILS_ONCE, steps=(A_EXITS, Call(6, "r", "terminate", "a"))),
@@ -52,15 +62,7 @@ CORNERS = (
     _story(Worker("a"), B, steps=(Exit(2, "r", ("a", "b"), "error"),), intensity=1),
     _story(Worker("a"), B, steps=(Exit(2, "r", ("a", "b"), "error"),), intensity=1, strategy="one_for_all"),
     _story(Worker("a"), B, steps=(Exit(2, "r", ("b", "a"), "error"),), intensity=1, strategy="rest_for_one"),
-    # A supervisor told to stop while it is deaf still does first what came first.
-    _story(
-        Sup("s", (Worker("a"), BUSY), intensity=5),
-        steps=(
-            Call(2, "r/s", "terminate", "busy"),
-            Exit(4, "r/s", ("a",), "error"),
-            Call(6, "r", "terminate", "s"),
-        ),
-    ),
+    STOPPED_WHILE_DEAF,
     # A supervisor over its limit is restarted by its own, with everything below it new.
     _story(
         Sup("s", (Worker("a"), Worker("t", restart="temporary")), intensity=0),

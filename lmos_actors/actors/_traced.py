@@ -1,0 +1,100 @@
+"""A slot whose messages are recorded: used instead of `LocalLink` where a node has an instrument.
+
+Nothing of this costs anything where nobody looks. Here no turn runs in the asker's step and no message
+is a bare tuple, so every message has a number, the number of the message it all began with (its trace),
+and records from `sent` to `answered`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import trio
+from trio.lowlevel import checkpoint_if_cancelled, enable_ki_protection
+
+from lmos_actors._errors import AgentError
+
+from ._calls import LocalLink
+from ._invocation import CURRENT
+from ._mailbox import Ask, Envelope, Tell
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ._operation import Operation
+
+
+class TracedLink(LocalLink):
+    """A slot that tells the node's instrument of every message."""
+
+    __slots__ = ()
+
+    @enable_ki_protection
+    async def ask(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """As `LocalLink.ask`, always through the mailbox."""
+        op = self.operation(key)
+        args = self.bound(op, args, kwargs)
+        await checkpoint_if_cancelled()
+        return await self.ask_queued(Ask(self, op, args, self.sender(), None), None)
+
+    async def ask_within(
+        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
+    ) -> Any:
+        """As `LocalLink.ask_within`, always through the mailbox."""
+        op = self.operation(key)
+        args = self.bound(op, args, kwargs)
+        await checkpoint_if_cancelled()
+        return await self.ask_queued(Ask(self, op, args, self.sender(), None), seconds)
+
+    def tell_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """As `LocalLink.tell_nowait`."""
+        op = self.operation(key)
+        args = self.bound(op, args, kwargs)
+        if self.full() and self.mailbox.when_full == "wait":
+            raise trio.WouldBlock
+        self.post(Tell(self, op, args, self.sender()))
+
+    def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """As `LocalLink.send_from`."""
+        op = self.operation(key)
+        args = self.bound(op, args, kwargs)
+        if sender is self:
+            self.rt.record("sent", self, affordance=op.name, verb="tell", **_origin(self.path, op, args))
+        self.send_slowly(sender, op, args)
+
+    def post(self, envelope: Envelope) -> None:
+        """As `LocalLink.post`, with a number, a trace and a record."""
+        rt = self.rt
+        rt.messages += 1
+        number = rt.messages
+        outer = self._outer()
+        envelope.trace = (number, outer.trace[1] if outer is not None and outer.trace else number)
+        op = envelope.op
+        verb = "tell" if isinstance(envelope, Tell) and not op.internal else op.verb
+        sender = envelope.sender
+        origin = _origin(sender.path if sender is not None else None, op, envelope.args)
+        rt.record(
+            "sent", self, id=number, trace=envelope.trace[1], affordance=op.name, verb=verb, **origin
+        )
+        try:
+            super().post(envelope)
+        except AgentError as exc:
+            rt.record("refused", self, id=number, error=type(exc).__name__)
+            raise
+
+    def _outer(self) -> Envelope | None:
+        """Give the message on behalf of which the code that runs now runs."""
+        run = CURRENT.get()
+        if run is not None:
+            return run.envelope
+        current = self.turns.current if self.turns.slot is not None else None
+        return current if isinstance(current, Envelope) else None
+
+
+def _origin(sender: str | None, op: Operation, args: tuple[Any, ...]) -> dict[str, object]:
+    shown = op.verb not in ("observe", "subscribe", "subscribe to all") and bool(args)
+    fields: dict[str, object] = {"from": sender or "user"}
+    if shown:
+        names = [p.wire_name for p in op.params]
+        fields["input"] = args[0] if op.whole or op.internal else dict(zip(names, args, strict=False))
+    return fields

@@ -1,0 +1,107 @@
+"""Names a `def` turn that holds up everybody else, and keeps the budget between checkpoints honest.
+
+A turn runs from start to end in one step, so one that blocks stops the whole node. A thread looks on
+while turns are being run, and sleeps without a time limit when they are not: an idle node costs
+nothing. Every tick it spends what is left of the budget, so that ten milliseconds of turns are followed
+by a checkpoint however few they were (T6). Real time only: a simulated world has no threads.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import traceback
+import warnings
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from ._mailbox import Envelope, Firing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ._runtime import Runtime
+
+TICK: Final = 0.01  # seconds: the longest between two checkpoints
+SLOW: Final = 0.1  # seconds a turn may take before it is named
+QUIET: Final = 100  # ticks without a turn before the thread sleeps
+
+
+class SlowTurnWarning(RuntimeWarning):
+    """A `def` turn took longer than 100 ms; nothing else could run meanwhile."""
+
+
+class Watchdog:
+    """The thread of one node, and what it has seen."""
+
+    def __init__(self, rt: Runtime, report: Callable[[str], None] | None = None) -> None:
+        self._rt = rt
+        self._report = report or _warn
+        self._awake = threading.Event()
+        self._end = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._ident = threading.get_ident()
+        self._token = trio.lowlevel.current_trio_token()
+        self.armed = False
+
+    def wake(self) -> None:
+        """Turns are about to run; from the node's own thread."""
+        if not self.armed:
+            self.armed = True
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._watch, name="lmos watchdog", daemon=True)
+                self._thread.start()
+            self._awake.set()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._end.set()
+        self._awake.set()
+
+    def _watch(self) -> None:
+        while not self._end.is_set():
+            self._awake.wait()
+            self._awake.clear()
+            self._while_awake()
+
+    def _while_awake(self) -> None:
+        turns = self._rt.turns
+        seen: Any = None
+        ticks = quiet = 0
+        while not self._end.wait(TICK):
+            slot, current = turns.slot, turns.current
+            began = turns.budget != 0
+            turns.budget = 0
+            if slot is None or began or current is not seen:
+                seen, ticks = current, 0
+            else:
+                ticks += 1
+                if ticks == round(SLOW / TICK):
+                    self._tell(slot, current)
+            quiet = 0 if began or slot is not None else quiet + 1
+            if quiet > QUIET:
+                self.armed = False
+                return
+
+    def _tell(self, slot: Any, current: Any) -> None:
+        frame = sys._current_frames().get(self._ident)
+        stack = "".join(traceback.format_stack(frame, limit=-12)[-4:]) if frame is not None else ""
+        text = f"the turn {_name(current)} of agent {slot.path!r} has held up its node for {SLOW:g} s:\n{stack}"
+        try:
+            self._token.run_sync_soon(self._report, text)
+        except trio.RunFinishedError:
+            self._report(text)
+
+
+def _name(current: Any) -> str:
+    if isinstance(current, Envelope):
+        return repr(current.op.name)
+    if isinstance(current, Firing):
+        return repr(getattr(current.fn, "__qualname__", "of a timer"))
+    op = current[0] if current else None
+    return repr(op.name) if op is not None else "started"
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, SlowTurnWarning, stacklevel=2)
