@@ -46,12 +46,14 @@ from .actors import (
     PropertyHandle as PropertyHandle,
     Ref as Ref,
     Request as Request,
+    SlowTurnWarning as SlowTurnWarning,
     StreamAction as StreamAction,
     Turn as Turn,
     action as action,
     current_request as current_request,
     event as event,
     every as every,
+    invoke_all as invoke_all,
     prop as prop,
 )
 from .simulation import TraceLog as TraceLog, simulate as simulate

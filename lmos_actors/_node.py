@@ -32,9 +32,10 @@ from .actors import (
     Ref,
     Runtime,
     TracedLink,
+    Watchdog,
     dispatch,
 )
-from .supervision import ChildSpec, Supervisor, SupervisorSpec
+from .supervision import ChildSpec, Supervisor, SupervisorSpec, agent_class
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -213,8 +214,12 @@ async def open_node(
         rt = _runtime(services, instrument, opening)
         root = Supervisor(rt, tree or SupervisorSpec("root"), None)
         root.on_end = opening.root_ended
-        rt.resolve = partial(_resolve, root)
+        rt.resolver = _Tree(root)
         services.start_soon(dispatch, rt, name="dispatcher")
+        watchdog = Watchdog(rt) if rt.real else None
+        if watchdog is not None:
+            rt.wake_watchdog = watchdog.wake
+            rt.turns.budget = 0  # so that the first turn wakes it
         threshold = _raise_gc_threshold()
         try:
             await services.start(root.main, name="root supervisor")
@@ -229,6 +234,8 @@ async def open_node(
         finally:
             gc.set_threshold(*threshold)
             services.end()
+            if watchdog is not None:
+                watchdog.close()
     _raise(opening.errors)
 
 
@@ -277,14 +284,21 @@ def _raise_gc_threshold() -> tuple[int, int, int]:
     return threshold
 
 
-def _resolve(root: Supervisor, cls: type | None, name: str | None) -> LocalLink | None:
-    if name is not None and "/" in name:
-        return _by_path(root, cls, name)
-    for supervisor in _supervisors(root):
-        for child in supervisor.children if name is None else _named(supervisor, name):
-            if isinstance(child, LocalLink) and _is_a(child, cls):
-                return child
-    return None
+class _Tree:
+    """Finds agents in the tree of one node: supervisors in start order, and children in theirs (L3)."""
+
+    def __init__(self, root: Supervisor) -> None:
+        self._root = root
+
+    def resolve(self, cls: type | None, name: str | None) -> LocalLink | None:
+        """Give the slot of an agent; see `Resolver`."""
+        if name is not None and "/" in name:
+            return _by_path(self._root, cls, name)
+        for supervisor in _supervisors(self._root):
+            for child in supervisor.children if name is None else _named(supervisor, name):
+                if isinstance(child, LocalLink) and _is_a(child, cls):
+                    return child
+        return None
 
 
 def _named(supervisor: Supervisor, name: str) -> tuple[Any, ...]:
@@ -304,6 +318,5 @@ def _by_path(root: Supervisor, cls: type | None, path: str) -> LocalLink | None:
 
 
 def _is_a(slot: LocalLink, cls: type | None) -> bool:
-    if cls is None or slot.agent is None:
-        return True
-    return isinstance(slot.agent, cls)
+    made = type(slot.agent) if slot.agent is not None else agent_class(slot.spec)
+    return cls is None or (made is not None and issubclass(made, cls))

@@ -6,6 +6,8 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+from lmos_actors.testing import virtual_clock as virtual_clock
+
 # No verdict may depend on how fast the machine is, so neither deadlines nor the check for slow generation.
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True, print_blob=True)

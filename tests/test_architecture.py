@@ -86,6 +86,7 @@ FILES: dict[str, tuple[str, ...]] = {
         "_calls",
         "_dispatcher",
         "_registry",
+        "_gather",
         "_agent",
     ),
     "lmos_actors.supervision": ("_spec", "_plan", "_supervisor"),

@@ -12,8 +12,10 @@ from ._affordances import (
 )
 from ._agent import Agent as Agent, Starter as Starter, current_request as current_request
 from ._calls import LocalLink as LocalLink
+from ._cell import OutputGate as OutputGate, StateStore as StateStore
 from ._declare import action as action, event as event, every as every, prop as prop
 from ._dispatcher import dispatch as dispatch
+from ._gather import invoke_all as invoke_all
 from ._invocation import Progress as Progress, Runners as Runners
 from ._mailbox import (
     DEFAULT_MAILBOX as DEFAULT_MAILBOX,
@@ -26,5 +28,6 @@ from ._monitor import NORMAL as NORMAL, SHUTDOWN as SHUTDOWN, Down as Down, Exit
 from ._observers import Feed as Feed, FeedStatistics as FeedStatistics, Gap as Gap, Occurrence as Occurrence
 from ._ref import Call as Call, CallStatus as CallStatus, Link as Link, Ref as Ref
 from ._registry import Finder as Finder
-from ._runtime import DeadLetter as DeadLetter, Owner as Owner, Runtime as Runtime
+from ._runtime import DeadLetter as DeadLetter, Owner as Owner, Resolver as Resolver, Runtime as Runtime
 from ._traced import TracedLink as TracedLink
+from ._watchdog import SlowTurnWarning as SlowTurnWarning, Watchdog as Watchdog

@@ -161,7 +161,9 @@ class Emitter(Generic[V]):
         """
         slot = self._slot
         if slot is None:
-            raise AgentUnavailable("?", f"{self._event.handle.name} was emitted before the start or after the end")
+            raise AgentUnavailable(
+                "?", f"{self._event.handle.name} was emitted before the start or after the end"
+            )
         slot.emit(self._event, value)
 
 

@@ -51,10 +51,10 @@ P = ParamSpec("P")
 
 
 class Starter(Protocol):
-    """What starts children of an agent; filled in by supervision."""
+    """What starts children of an agent, under a supervisor of its own; filled in by supervision."""
 
-    def start(self, factory: Callable[[], Any]) -> Any:
-        """Start a child."""
+    async def start(self, parent: LocalLink, factory: Callable[[], A]) -> Ref[A]:
+        """Start a child of `parent`, gone with it. Raises StartFailed."""
         ...
 
 

@@ -7,12 +7,13 @@ object and the agent's own; what few agents need (`More`) is made when it is fir
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ._mailbox import AgentStatistics, Firing, MailboxStatistics
 
 if TYPE_CHECKING:
     from collections import deque
+    from collections.abc import Callable
     from contextvars import Context
 
     import trio
@@ -44,11 +45,31 @@ NO_MAIL: Final[Any] = ()
 SHUT: Final = -1  # as a size: nothing is accepted
 
 
+class StateStore(Protocol):
+    """Where a persistent agent's state is kept between incarnations; filled in by persistence (S1, S2)."""
+
+    async def load(self, path: str) -> dict[str, Any] | None:
+        """Give the last state kept for the agent at `path` as plain data, None if there is none."""
+        ...
+
+    async def keep(self, path: str, state: dict[str, Any]) -> None:
+        """Keep a state; returns when it will be found again."""
+        ...
+
+
+class OutputGate(Protocol):
+    """Holds what a persistent agent's turn sends out until what it changed has been kept (S1)."""
+
+    def hold(self, output: Callable[[], None]) -> None:
+        """Take an answer, event or message, in order, to be let go after the commit of its turn."""
+        ...
+
+
 class More:
     """What an agent has once it has needed it."""
 
     __slots__ = (
-        "active", "cancelled", "dead_lettered", "drain_timer", "dropped", "errors", "follows",
+        "active", "buried", "cancelled", "dead_lettered", "drain_timer", "dropped", "errors", "follows",
         "handing", "holder", "log", "out", "own", "parked", "pending", "random", "reason", "refused",
         "runs", "silent", "sinks", "timers", "waiters",
     )  # fmt: skip
@@ -67,7 +88,8 @@ class More:
         self.timers: dict[Timer, None] | None = None
         self.follows: list[tuple[Sinks, str, Any]] | None = None
         self.holder: Holder | None = None
-        self.silent = False
+        self.silent = False  # the supervisor is not told of this end
+        self.buried = False  # the slot is to be emptied for good at this end
         self.out = 0
         self.own = 0
         self.reason: ExitReason | None = None

@@ -139,7 +139,7 @@ class Holder:
         if reason is None or exc is not reason.error:
             self._slot.die(ExitReason("error", error=exc))
         fatal = self._slot.rt.fatal
-        if fatal is not None and not isinstance(exc, Exception) and not _is_cancel(exc):
+        if fatal is not None and not isinstance(exc, Exception) and not is_cancel(exc):
             fatal(exc)
 
     def _tell_waiter(self) -> None:
@@ -205,7 +205,7 @@ def _bare(exc: BaseException) -> BaseException:
     return exc
 
 
-def _is_cancel(exc: BaseException) -> bool:
+def is_cancel(exc: BaseException) -> bool:
     return _without_cancelled(exc) is None
 
 

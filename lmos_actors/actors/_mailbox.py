@@ -225,7 +225,13 @@ class Ask(Envelope):
         self.task = task
         self.value: Any = None
         self.error: Exception | None = None
-        self.bucket: dict[Ask, float] | None = None
+        self.bucket: dict[Ask, tuple[float, float]] | None = None
+
+    @property
+    def deadline(self) -> float | None:
+        """When it fails if it is unanswered, in the clock's seconds; None without a deadline."""
+        entry = self.bucket.get(self) if self.bucket is not None else None
+        return entry[1] if entry is not None else None
 
     def answer(self, value: Any) -> None:
         self.phase = DONE

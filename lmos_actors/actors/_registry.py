@@ -49,8 +49,8 @@ class Finder:
         return found
 
     def _look(self) -> LocalLink | None:
-        slot: Any = self._rt.resolve(self._cls, self._name)
-        return slot  # type: ignore[no-any-return]
+        resolver = self._rt.resolver
+        return None if resolver is None else resolver.resolve(self._cls, self._name)
 
     @property
     def turns(self) -> Turns:

@@ -57,6 +57,14 @@ class Owner(Protocol):
         ...
 
 
+class Resolver(Protocol):
+    """Who knows where agents are; filled in by the node, later also by directories."""
+
+    def resolve(self, cls: type | None, name: str | None) -> Any:
+        """Give the link to an agent of that class, by name or the first started; None if there is none."""
+        ...
+
+
 @attrs.frozen
 class DeadLetter:
     """A message that nobody handled and whose sender is not told."""
@@ -95,20 +103,21 @@ class Deadlines:
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
-        self._buckets: dict[int, dict[Ask, float]] = {}
+        self._buckets: dict[int, dict[Ask, tuple[float, float]]] = {}
 
     def add(self, ask: Ask, seconds: float) -> None:
         """Have an ask fail with `DeadlineExceeded` if it is unanswered after `seconds`."""
-        tick = int((trio.current_time() + seconds) / DEADLINE_GRAIN) + 1
+        when = trio.current_time() + seconds
+        tick = int(when / DEADLINE_GRAIN) + 1
         bucket = self._buckets.get(tick)
         if bucket is None:
             bucket = self._buckets[tick] = {}
             self._timers.call_at(tick * DEADLINE_GRAIN, lambda: self._sweep(tick))
-        bucket[ask] = seconds
+        bucket[ask] = (seconds, when)
         ask.bucket = bucket
 
     def _sweep(self, tick: int) -> None:
-        for ask, seconds in self._buckets.pop(tick).items():
+        for ask, (seconds, _) in self._buckets.pop(tick).items():
             if ask.task is not None and ask.slot.withdraw(ask):
                 ask.fail(DeadlineExceeded(ask.slot.path, seconds))
 
@@ -135,7 +144,7 @@ class Runtime:
         self.link: Any = None  # the class of slots: plain, or traced where an instrument looks
         self.fatal: Callable[[BaseException], None] | None = None
         self.wake_watchdog: Callable[[], None] | None = None
-        self.resolve: Callable[[type | None, str | None], Box | None] = _nobody
+        self.resolver: Resolver | None = None
         self.appeared: list[trio.lowlevel.Task] = []
         self.base_context = copy_context()
         self.base_context.run(RUNTIME.set, self)
@@ -180,7 +189,3 @@ class Runtime:
         """Tell the instrument, if there is one."""
         if self.instrument is not None:
             self.instrument.record(kind, slot.path, fields)
-
-
-def _nobody(_cls: type | None, _name: str | None) -> Box | None:
-    return None

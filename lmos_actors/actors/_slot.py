@@ -53,12 +53,20 @@ class Slot(Listened):
         self.state = STARTING
         try:
             agent = self.spec.factory()
-            contract = type(agent).__contract__
-        except Exception as exc:
+            contract = getattr(type(agent), "__contract__", None)
+            if contract is None:
+                raise TypeError(f"the factory made {agent!r}, which is no agent")
+        except BaseException as exc:
             self.state = DOWN
-            raise StartFailed(self.path, str(exc) or type(exc).__name__) from exc
+            raise self._start_failed(exc) from exc
         self.table = contract.table
         return agent
+
+    def _start_failed(self, exc: BaseException) -> StartFailed:
+        """Make the error for a start that failed; what is no `Exception` ends the node too (T5)."""
+        if not isinstance(exc, Exception) and self.rt.fatal is not None:
+            self.rt.fatal(exc)
+        return StartFailed(self.path, str(exc) or type(exc).__name__)
 
     def start_now(self) -> None:
         """Start an agent whose start needs no waiting. Raises StartFailed."""
@@ -76,9 +84,9 @@ class Slot(Listened):
             await holder.enter()
         except BaseException as exc:
             self._unseat()
-            if not isinstance(exc, Exception):
+            if is_cancel(exc):
                 raise
-            raise StartFailed(self.path, str(exc) or type(exc).__name__) from exc
+            raise self._start_failed(exc) from exc
         if self.state == STARTING:
             self.open(agent)
 
@@ -129,11 +137,11 @@ class Slot(Listened):
         try:
             if contract.has_started:
                 self.context().run(agent.started)
-        except Exception as exc:
+        except BaseException as exc:
             self.incarnation -= 1
             self.furnish().silent = True
             self.die(ExitReason("error", error=exc))
-            raise StartFailed(self.path, str(exc) or type(exc).__name__) from exc
+            raise self._start_failed(exc) from exc
         finally:
             turns.slot, turns.current = outer
             turns.leave = False
@@ -357,6 +365,8 @@ class Slot(Listened):
             self.rt.record("crashed" if reason.abnormal else "stopped", self, reason=str(reason))
         if report:
             self.owner.exited(self, reason)
+        if more is not None and more.buried:
+            self.bury()
         self._wake_waiters()
 
     def _wake_waiters(self) -> None:
@@ -396,7 +406,9 @@ class Slot(Listened):
 
     def bury(self) -> None:
         """Empty the slot for good: its child spec is gone (L2)."""
-        if self.state == GONE:
+        if self.state == ENDING:  # something of it still unwinds
+            self.furnish().buried = True
+        if self.state in (ENDING, GONE):
             return
         self.state = GONE
         more = self.more

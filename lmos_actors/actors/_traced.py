@@ -73,9 +73,7 @@ class TracedLink(LocalLink):
         verb = "tell" if isinstance(envelope, Tell) and not op.internal else op.verb
         sender = envelope.sender
         origin = _origin(sender.path if sender is not None else None, op, envelope.args)
-        rt.record(
-            "sent", self, id=number, trace=envelope.trace[1], affordance=op.name, verb=verb, **origin
-        )
+        rt.record("sent", self, id=number, trace=envelope.trace[1], affordance=op.name, verb=verb, **origin)
         try:
             super().post(envelope)
         except AgentError as exc:

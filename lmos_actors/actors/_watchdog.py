@@ -37,7 +37,7 @@ class Watchdog:
 
     def __init__(self, rt: Runtime, report: Callable[[str], None] | None = None) -> None:
         self._rt = rt
-        self._report = report or _warn
+        self._report = report or self._warn
         self._awake = threading.Event()
         self._end = threading.Event()
         self._thread: threading.Thread | None = None
@@ -87,11 +87,19 @@ class Watchdog:
     def _tell(self, slot: Any, current: Any) -> None:
         frame = sys._current_frames().get(self._ident)
         stack = "".join(traceback.format_stack(frame, limit=-12)[-4:]) if frame is not None else ""
-        text = f"the turn {_name(current)} of agent {slot.path!r} has held up its node for {SLOW:g} s:\n{stack}"
+        turn = f"the turn {_name(current)} of agent {slot.path!r}"
+        text = f"{turn} has held up its node for {SLOW:g} s:\n{stack}"
         try:
             self._token.run_sync_soon(self._report, text)
         except trio.RunFinishedError:
             self._report(text)
+
+    def _warn(self, text: str) -> None:
+        try:
+            warnings.warn(text, SlowTurnWarning, stacklevel=2)
+        except SlowTurnWarning as exc:  # where warnings are errors, it is one of the node
+            if self._rt.fatal is not None:
+                self._rt.fatal(exc)
 
 
 def _name(current: Any) -> str:
@@ -101,7 +109,3 @@ def _name(current: Any) -> str:
         return repr(getattr(current.fn, "__qualname__", "of a timer"))
     op = current[0] if current else None
     return repr(op.name) if op is not None else "started"
-
-
-def _warn(text: str) -> None:
-    warnings.warn(text, SlowTurnWarning, stacklevel=2)

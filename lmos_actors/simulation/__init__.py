@@ -2,4 +2,9 @@
 
 from ._clock import VirtualClock as VirtualClock
 from ._trace import Difference as Difference, TraceLog as TraceLog, first_difference as first_difference
-from ._world import ForbiddenCall as ForbiddenCall, simulate as simulate
+from ._world import (
+    ForbiddenCall as ForbiddenCall,
+    Vigil as Vigil,
+    seeded_order as seeded_order,
+    simulate as simulate,
+)

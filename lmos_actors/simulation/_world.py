@@ -29,7 +29,7 @@ from lmos_actors._errors import Deadlocked, LmosActorsError
 from ._clock import VirtualClock
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Iterable
+    from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
     from types import FrameType
 
     from ._trace import TraceLog
@@ -70,7 +70,7 @@ def simulate(
         raise RuntimeError("another simulation is running in this process")
     with ExitStack() as stack:
         stack.callback(_alone.release)
-        stack.enter_context(_seeded_order(seed))
+        stack.enter_context(seeded_order(seed))
         world = _World(seed, log, stack)
         stack.enter_context(_own_collections(world.clock))
         return world.run(main, *args)
@@ -79,15 +79,12 @@ def simulate(
 class _World:
     def __init__(self, seed: int, log: TraceLog | None, outside: ExitStack) -> None:
         self.clock = VirtualClock()
-        self.clock.on_deadlock = self._deadlocked
         self._ambient = Ambient(SeededEntropy(seed, self.clock), self.clock, log)
+        self._vigil = Vigil(self._ambient.describe)
+        self.clock.on_deadlock = self._vigil.alarm
         self._log = log
         self._seed = seed
         self._outside = outside
-        self._body = trio.CancelScope()
-        self._deadlock: Deadlocked | None = None
-        self._attempts = 0
-        self._main: trio.lowlevel.Task | None = None
 
     def run(self, main: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
         if self._log is not None:
@@ -95,8 +92,8 @@ class _World:
         try:
             return trio.run(self._inhabit, main, args, clock=self.clock)
         except trio.TrioInternalError:
-            if self._deadlock is not None:
-                raise self._deadlock from None
+            if self._vigil.deadlock is not None:
+                raise self._vigil.deadlock from None
             raise
         finally:
             if self._log is not None:
@@ -104,37 +101,61 @@ class _World:
 
     async def _inhabit(self, main: Callable[[*Ts], Awaitable[T]], args: tuple[*Ts]) -> T:
         set_ambient(self._ambient)
-        self._main = trio.lowlevel.current_task()
         # entered here, as trio makes a pair of sockets when a run begins; left outside, whatever happens
         self._outside.enter_context(_forbidden_calls())
+        with self._vigil.over_body():
+            return await main(*args)
+        # not reached: the body returns, or the vigil raises
+        raise AssertionError
+
+
+class Vigil:
+    """Watches a body on virtual time: when nothing can ever happen again, the body ends with Deadlocked.
+
+    Whoever notices calls `alarm`, such as a clock whose `on_deadlock` it is. `describe` are functions that
+    say what is waiting for what; `title` names the body in the report.
+    """
+
+    def __init__(self, describe: Sequence[Callable[[], str]] = (), title: str = "") -> None:
+        self.deadlock: Deadlocked | None = None
+        """What the body ends with, once the alarm has been raised."""
+        self._describe = describe
+        self._title = title
+        self._body = trio.CancelScope()
+        self._attempts = 0
+        self._main: trio.lowlevel.Task | None = None
+
+    @contextmanager
+    def over_body(self) -> Generator[None]:
+        """Keep watch over the block, in the task that runs it. Raises Deadlocked out of it, once."""
+        self._main = trio.lowlevel.current_task()
         try:
             with self._body:
-                result = await main(*args)
-                if self._deadlock is None:
-                    return result
+                yield
         except (Exception, BaseExceptionGroup, _Abandoned) as error:
-            if self._deadlock is not None:
-                raise self._deadlock from error
+            if self.deadlock is not None:
+                raise self.deadlock from error
             raise
         finally:
             self._main = None
-        assert self._deadlock is not None
-        raise self._deadlock
+        if self.deadlock is not None:
+            raise self.deadlock
 
-    def _deadlocked(self) -> None:
+    def alarm(self) -> None:
         """First cancel the body; if shields keep it waiting, abort its tasks; if that is vain, crash trio."""
         self._attempts += 1
-        if self._deadlock is None:
-            self._deadlock = Deadlocked(self._describe())
+        if self.deadlock is None:
+            self.deadlock = Deadlocked(self._report())
             self._body.cancel(reason="deadlocked")
         elif self._main is None or self._attempts > _ATTEMPTS or not _abandon(self._main):
-            raise self._deadlock
+            raise self.deadlock
 
-    def _describe(self) -> str:
-        now = self.clock.current_time()
+    def _report(self) -> str:
+        now = trio.current_time()
+        title = f"{self._title}: " if self._title else ""
         head = f"at {now:g} s of virtual time nothing can ever happen again: every task waits for another"
-        waiting = [text for describe in self._ambient.describe if (text := describe())]
-        return "\n".join([head, *waiting])
+        waiting = [text for describe in self._describe if (text := describe())]
+        return "\n".join([title + head, *waiting])
 
 
 class _Abandoned(BaseException):
@@ -174,7 +195,7 @@ def _replaced(owner: object, name: str, value: object) -> Generator[None]:
 
 
 @contextmanager
-def _seeded_order(seed: int) -> Generator[None]:
+def seeded_order(seed: int) -> Generator[None]:
     """Let trio order the tasks of a pass by age, then shuffle them by the seed."""
     with (
         _replaced(_trio_run, "_ALLOW_DETERMINISTIC_SCHEDULING", True),

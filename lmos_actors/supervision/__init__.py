@@ -14,4 +14,5 @@ from ._supervisor import (
     ChildInfo as ChildInfo,
     Supervisor as Supervisor,
     SupervisorStatistics as SupervisorStatistics,
+    agent_class as agent_class,
 )

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from contextvars import Context
 
+    from lmos_actors._timers import Timer
     from lmos_actors.actors import Runtime
 
     from ._plan import Counts, Status
@@ -110,6 +111,7 @@ class Supervisor:
         self._plan: Plan[Child] = Plan(spec)
         self._names: dict[str, Child] = {}
         self._ordinals: dict[str, int] = {}
+        self._counted: dict[str, int] = {}  # of those: the last that `start_many` gave
         self._inbox: deque[Any] = deque()
         self._task: trio.lowlevel.Task | None = None
         self._nursery: trio.Nursery | None = None
@@ -118,6 +120,8 @@ class Supervisor:
         self._brutal = False
         self._alive = False
         self._ended: trio.Event = trio.Event()
+        self._ended.set()
+        self._delayed: dict[Child, Timer] = {}
         self._restarts = 0
         self._failed_starts = 0
 
@@ -187,7 +191,8 @@ class Supervisor:
                     nursery.cancel_scope.cancel("the supervisor has ended")
         except BaseExceptionGroup as exc:
             if not started and len(exc.exceptions) == 1:
-                raise exc.exceptions[0] from None
+                only = exc.exceptions[0]
+                raise only from only.__cause__
             raise
         finally:
             self._nursery = None
@@ -203,7 +208,10 @@ class Supervisor:
         self._inbox.clear()
         self._ended = trio.Event()
         self._work = trio.CancelScope()
-        kept = self._names
+        for timer in self._delayed.values():
+            timer.cancel()
+        self._delayed.clear()
+        kept = {child.label: child for child in self._plan.children}
         self._plan = Plan(self.spec, self.rt.entropy.stream(f"backoff {self.path}").random)
         self._names = {}
         for spec in self.spec.children:
@@ -312,8 +320,11 @@ class Supervisor:
                 self._inbox.append(("again", child))
                 self._wake()
 
+        earlier = self._delayed.pop(child, None)
+        if earlier is not None:
+            earlier.cancel()
         if delay:
-            self.rt.timers.call_at(trio.current_time() + delay, due)
+            self._delayed[child] = self.rt.timers.call_at(trio.current_time() + delay, due)
         else:
             due()
 
@@ -322,6 +333,7 @@ class Supervisor:
     async def stop(self, reason: ExitReason = SHUTDOWN, shutdown: float | str = "infinity") -> None:
         """Stop the children in reverse order, then end; past `shutdown` seconds, at once."""
         if not self._alive:
+            await self._ended.wait()
             return
         if self._reason is None:
             self._reason = reason
@@ -443,15 +455,11 @@ class Supervisor:
 
     async def start_child(self, spec: ChildSpec[A]) -> Ref[A]:
         """Start one more child, last in order. Raises NameTaken, StartFailed: then nothing is kept."""
-        await self._add(spec, spec.name)
-        return Ref(self._agent(spec.name))
+        return Ref(await self._add(spec, spec.name))
 
     async def start_supervisor(self, spec: SupervisorSpec) -> Supervisor:
         """Start one more supervisor as a child. Raises NameTaken, StartFailed."""
-        await self._add(spec, spec.name)
-        child = self._names[spec.name]
-        if not isinstance(child, Supervisor):
-            raise NotFound("supervisor", spec.name, where=self.path)
+        child: Supervisor = await self._add(spec, spec.name)
         return child
 
     async def start_named(self, factory: Callable[[], A], base: str) -> Ref[A]:
@@ -464,12 +472,20 @@ class Supervisor:
 
     async def start_many(self, spec: ChildSpec[A], count: int) -> list[Ref[A]]:
         """Start `count` agents of one spec, named `name-1`, `name-2`, …; all or, on StartFailed, none."""
-        first = self._ordinals.get(spec.name, 0) + 1
-        self._ordinals[spec.name] = first + count - 1
+        if count < 0:
+            raise ValueError(f"start_many() needs a count of at least 0, not {count}")
+        self.spec.check_child(spec)
+        first = self._first_free(spec.name)
+        self._ordinals[spec.name] = self._counted[spec.name] = first + count - 1
         if self.idle and not _needs_waiting(spec):
             return await self._many_now(spec, first, count)
         refs: list[Ref[A]] = await self.request(partial(self._many, spec, first, count))
         return refs
+
+    def _first_free(self, base: str) -> int:
+        """Give the first number after all that children called `base-n` have had."""
+        taken = [int(name[len(base) + 1 :]) for name in self._names if _is_numbered(name, base)]
+        return max(self._ordinals.get(base, 0), *taken, 0) + 1
 
     async def _many_now(self, spec: ChildSpec[A], first: int, count: int) -> list[Ref[A]]:
         await checkpoint_if_cancelled()
@@ -484,6 +500,7 @@ class Supervisor:
                 started(child)
                 refs.append(Ref(child))
         except StartFailed:
+            self._failed_starts += 1
             self._undo(refs)
             raise
         self._announce()
@@ -499,14 +516,22 @@ class Supervisor:
             child.bury()
 
     async def _many(self, spec: ChildSpec[A], first: int, count: int) -> list[Ref[A]]:
-        refs: list[Ref[A]] = []
-        for ordinal in range(first, first + count):
-            child = self.rt.link(self.rt, self, spec, ordinal, _mailbox(spec))
-            await self._start_new(child)
-            refs.append(Ref(child))
-        return refs
+        children: list[LocalLink] = []
+        try:
+            for ordinal in range(first, first + count):
+                child = self.rt.link(self.rt, self, spec, ordinal, _mailbox(spec))
+                await self._start_new(child)
+                children.append(child)
+        except BaseException:
+            with trio.CancelScope(shield=True):
+                for started in reversed(children):
+                    await self._stop_one(started)
+                    self._plan.remove(started)
+                    self._forget(started)
+            raise
+        return [Ref(child) for child in children]
 
-    async def _add(self, spec: ChildSpec[Any] | SupervisorSpec, name: str) -> None:
+    async def _add(self, spec: ChildSpec[Any] | SupervisorSpec, name: str) -> Any:
         if self.idle and isinstance(spec, ChildSpec) and not _needs_waiting(spec):
             await checkpoint_if_cancelled()
             child = self._claim(spec, name)
@@ -520,13 +545,13 @@ class Supervisor:
             self._plan.add(child)
             self._plan.started(child)
             self._announce()
-        else:
-            await self.request(partial(self._add_waiting, spec, name))
+            return child
+        return await self.request(partial(self._add_waiting, spec, name))
 
-    async def _add_waiting(self, spec: ChildSpec[Any] | SupervisorSpec, name: str) -> None:
+    async def _add_waiting(self, spec: ChildSpec[Any] | SupervisorSpec, name: str) -> Child:
         child: Child = self._claim(spec, name)
-        self._names[name] = child
         await self._start_new(child)
+        return child
 
     async def _start_new(self, child: Child) -> None:
         self._plan.add(child)
@@ -539,9 +564,10 @@ class Supervisor:
             raise
 
     def _claim(self, spec: ChildSpec[Any] | SupervisorSpec, name: str) -> Any:
-        if self._plan.check_start(self._names.get(name)) != "ok":
-            raise NameTaken(name, self.path)
         self.spec.check_child(spec)
+        taken = self._names.get(name) or self._numbered(name)
+        if self._plan.check_start(taken) != "ok":
+            raise NameTaken(name, self.path)
         child = self._names[name] = self._new_child(spec, name)
         return child
 
@@ -592,7 +618,7 @@ class Supervisor:
 
     def _numbered(self, name: str) -> Child | None:
         base, _, ordinal = name.rpartition("-")
-        if base not in self._ordinals or not ordinal.isdecimal():
+        if not ordinal.isdecimal() or not 0 < int(ordinal) <= self._counted.get(base, 0):
             return None
         return next((child for child in self._plan.children if child.label == name), None)
 
@@ -641,6 +667,11 @@ class Supervisor:
         return SupervisorStatistics(*counts, restarts=self._restarts, failed_starts=self._failed_starts)
 
 
+def _is_numbered(name: str, base: str) -> bool:
+    head, _, ordinal = name.rpartition("-")
+    return head == base and ordinal.isdecimal()
+
+
 def _mailbox(spec: ChildSpec[Any]) -> Any:
     if spec.mailbox is not None:
         return spec.mailbox
@@ -648,11 +679,16 @@ def _mailbox(spec: ChildSpec[Any]) -> Any:
     return (contract.mailbox if contract is not None else None) or DEFAULT_MAILBOX
 
 
-def _contract_of(spec: ChildSpec[Any]) -> Any:
+def agent_class(spec: ChildSpec[Any]) -> type | None:
+    """Give the agent class a spec makes, through partials; None when only a call would tell."""
     factory: Any = spec.factory
     while isinstance(factory, partial):
-        factory = factory.func
-    return getattr(factory, "__contract__", None)
+        factory = factory.func  # pyright: ignore[reportUnknownMemberType]
+    return factory if isinstance(factory, type) and hasattr(factory, "__contract__") else None
+
+
+def _contract_of(spec: ChildSpec[Any]) -> Any:
+    return getattr(agent_class(spec), "__contract__", None)
 
 
 def _needs_waiting(spec: ChildSpec[Any]) -> bool:

@@ -1,5 +1,6 @@
-"""The limit for `def` turns: bare agents on one dispatcher task, without anything a runtime adds.
+"""The limit for turns: bare agents on one dispatcher task, without anything a runtime adds.
 
+Handlers are `def` where agents are told or asked one at a time, else `async def` ones that never wait.
 Bounded mailboxes (64 waiting, the batch in hand apart), FIFO, 256 messages between checkpoints. No
 supervision, accounts, checked values, deadlines or contexts: a runtime can only come near.
 """
@@ -7,13 +8,15 @@ supervision, accounts, checked values, deadlines or contexts: a runtime can only
 from __future__ import annotations
 
 from collections import deque
+from inspect import iscoroutinefunction
 from time import perf_counter as clock
 from typing import Any, ClassVar
 
 import trio
+import trio.testing
 from trio.lowlevel import Abort, checkpoint, current_task, reschedule, wait_task_rescheduled
 
-from tests.benchmarks.limits_mailboxes import SEATS, Ask, AskOf, Full, Gather
+from tests.benchmarks.limits_mailboxes import ASKS, SEATS, Ask, AskOf, Full, Gather
 
 NO_MAIL: list[Any] = []
 BUDGET = 256
@@ -24,6 +27,7 @@ class Dispatcher:
     def __init__(self, nursery: trio.Nursery) -> None:
         self.ready: deque[Bare] = deque()
         self.waiting: trio.lowlevel.Task | None = None
+        self.crashes: list[tuple[Bare, Exception]] = []
         nursery.start_soon(self.run)
 
     def schedule(self, agent: Bare) -> None:
@@ -53,11 +57,26 @@ class Dispatcher:
                     agent.admit()
                 budget -= len(batch)
                 handlers = agent.handlers
-                for message in batch:
-                    if isinstance(message, Ask):
-                        message.reply(handlers[type(message.message)](agent, message.message))
-                    else:
-                        handlers[type(message)](agent, message)
+                rest = iter(batch)
+                try:
+                    for message in rest:
+                        envelope = None
+                        if type(message) in ASKS:
+                            envelope, message = message, message.message
+                        handler, is_async = handlers[type(message)]
+                        if is_async:
+                            try:
+                                handler(agent, message).send(None)
+                            except StopIteration as stop:
+                                if envelope is not None:
+                                    envelope.reply(stop.value)
+                        else:
+                            value = handler(agent, message)
+                            if envelope is not None:
+                                envelope.reply(value)
+                except Exception as exc:
+                    agent.queue = [*rest, *agent.queue]
+                    self.crashes.append((agent, exc))
                 if agent.queue:
                     ready.append(agent)
                 else:
@@ -68,13 +87,20 @@ class Dispatcher:
 
 class Bare:
     __slots__ = ("busy", "dispatcher", "parked", "queue")
-    handlers: ClassVar[dict[type, Any]] = {}
+    handlers: ClassVar[dict[type, tuple[Any, bool]]] = {}
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self.queue = NO_MAIL
         self.busy = False
         self.dispatcher = dispatcher
         self.parked: dict[trio.lowlevel.Task, Any] | None = None
+
+    def __init_subclass__(cls) -> None:
+        cls.handlers = {
+            handler.handles: (handler, iscoroutinefunction(handler))
+            for handler in vars(cls).values()
+            if hasattr(handler, "handles")
+        }
 
     def tell(self, message: Any) -> None:
         queue = self.queue
@@ -131,11 +157,12 @@ class Bare:
 
     async def ask_inline(self, message: Any) -> Any:
         """An idle agent's handler runs in the asker's step."""
-        if self.busy or self.queue:
+        handler, is_async = self.handlers[type(message)]
+        if is_async or self.busy or self.queue:
             return await self.ask(message)
         self.busy = True
         try:
-            return self.handlers[type(message)](self, message)
+            return handler(self, message)
         finally:
             if self.queue:
                 self.dispatcher.schedule(self)
@@ -143,37 +170,53 @@ class Bare:
                 self.busy = False
 
 
+def handles(kind: type) -> Any:
+    """Mark the handler of messages of one type."""
+
+    def mark(handler: Any) -> Any:
+        handler.handles = kind
+        return handler
+
+    return mark
+
+
 class BareEcho(Bare):
     __slots__ = ()
 
+    @handles(int)
     def on(self, message: int) -> int:
         return message
 
-    handlers: ClassVar = {int: on}
+
+class BareAsyncEcho(Bare):
+    __slots__ = ()
+
+    @handles(int)
+    async def on(self, message: int) -> int:
+        return message
 
 
 class BareCounter(Bare):
     __slots__ = ("count",)
 
+    @handles(int)
     def on(self, _message: int) -> None:
         self.count += 1
 
+    @handles(str)
     def get(self, _message: str) -> int:
         return self.count
-
-    handlers: ClassVar = {int: on, str: get}
 
 
 class BareHop(Bare):
     __slots__ = ("done", "next")
 
-    def on(self, message: int) -> None:
+    @handles(int)
+    async def on(self, message: int) -> None:
         if message:
             self.next.tell(message - 1)
         else:
             self.done.set()
-
-    handlers: ClassVar = {int: on}
 
 
 async def tell(dispatcher: Dispatcher, n: int) -> float:
@@ -200,7 +243,7 @@ async def ask(dispatcher: Dispatcher, n: int) -> float:
 
 
 async def fan(dispatcher: Dispatcher, n: int) -> float:
-    agents = [BareEcho(dispatcher) for _ in range(FAN)]
+    agents = [BareAsyncEcho(dispatcher) for _ in range(FAN)]
     began = clock()
     for _ in range(n):
         gather = Gather(FAN)
@@ -223,7 +266,7 @@ async def ring(dispatcher: Dispatcher, n: int) -> float:
 
 async def spawn(dispatcher: Dispatcher, n: int) -> float:
     began = clock()
-    agents = [BareEcho(dispatcher) for _ in range(n)]
+    agents = [BareAsyncEcho(dispatcher) for _ in range(n)]
     await agents[-1].ask(1)
     return n / (clock() - began)
 

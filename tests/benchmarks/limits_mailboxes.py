@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import outcome
-import trio
 from trio.lowlevel import Abort, current_task, reschedule, wait_task_rescheduled
+
+if TYPE_CHECKING:
+    import trio
 
 SEATS = 64
 
@@ -72,3 +74,6 @@ class AskOf(Ask):
         if not gather.left and gather.task is not None:
             reschedule(gather.task)
             gather.task = None
+
+
+ASKS = frozenset((Ask, AskOf))

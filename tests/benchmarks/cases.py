@@ -1,0 +1,178 @@
+"""The cases: what is measured, on how much work, against which limit, and what is wanted of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tests.benchmarks import limits_clock, limits_dispatch, limits_tasks, ours
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Program = Callable[[int], float]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One measurement: `n` is the work of a round, `tiny` that of the test that it runs at all.
+
+    With a `limit`, `target` is the least ratio of ours to it; without one it is an absolute figure, the
+    least one or, where `less_is_better`, the greatest.
+    """
+
+    name: str
+    what: str
+    ours: Program
+    n: int
+    tiny: int
+    target: float
+    limit: Program | None = None
+    unit: str = "/s"
+    less_is_better: bool = False
+
+    def met(self, limit: float | None, measured: float) -> bool:
+        """Say whether the target has been reached."""
+        value = measured if limit is None else measured / limit
+        return value <= self.target if self.less_is_better else value >= self.target
+
+
+def _bare(program: object) -> Program:
+    return partial(limits_dispatch.on_dispatcher, program)
+
+
+def _real(program: object) -> Program:
+    return partial(ours.on_node, program)  # type: ignore[arg-type]
+
+
+def _simulated(program: object) -> Program:
+    return partial(ours.on_simulated_node, program)  # type: ignore[arg-type]
+
+
+CASES = {
+    case.name: case
+    for case in (
+        Case(
+            "tell",
+            "tell to a def turn",
+            _real(ours.tell),
+            200_000,
+            200,
+            0.40,
+            _bare(limits_dispatch.tell),
+        ),
+        Case(
+            "ask",
+            "ask of a def turn, idle agent",
+            _real(ours.ask),
+            200_000,
+            600,
+            0.20,
+            _bare(limits_dispatch.ask),
+        ),
+        Case(
+            "ask-async",
+            "ask of an async def action, within() on",
+            _real(ours.ask_async),
+            40_000,
+            20,
+            0.55,
+            limits_tasks.ask,
+        ),
+        Case(
+            "fan",
+            "fan-out 1 -> 1,000 -> 1, replies",
+            _real(ours.fan),
+            200,
+            2,
+            0.55,
+            _bare(limits_dispatch.fan),
+        ),
+        Case(
+            "ring", "ring of 1,000, hops", _real(ours.ring), 300_000, 1200, 0.50, _bare(limits_dispatch.ring)
+        ),
+        Case(
+            "spawn",
+            "supervised spawn, ready to serve",
+            _real(ours.spawn),
+            100_000,
+            20,
+            0.12,
+            _bare(limits_dispatch.spawn),
+        ),
+        Case("stop", "stop, each answered", _real(ours.stop), 20_000, 5, 300_000),
+        Case("stop-all", "stop of a supervisor, children a second", _real(ours.stop_all), 50_000, 5, 300_000),
+        Case(
+            "restart", "restarts of crashing agents, another served", _real(ours.restart), 50_000, 20, 50_000
+        ),
+        Case(
+            "memory",
+            "bytes per idle agent, one spec",
+            _real(ours.memory),
+            100_000,
+            20,
+            590,
+            unit=" bytes",
+            less_is_better=True,
+        ),
+        Case(
+            "memory-specs",
+            "bytes per idle agent, a spec each",
+            _real(ours.memory_specs),
+            100_000,
+            20,
+            900,
+            unit=" bytes",
+            less_is_better=True,
+        ),
+        Case(
+            "timers",
+            "timer events, agents' own, against MockClock",
+            _simulated(ours.timers),
+            200_000,
+            2000,
+            4.0,
+            limits_clock.events,
+        ),
+        Case(
+            "sleeps",
+            "timer events, trio.sleep, against MockClock",
+            ours.simulated_sleepers,
+            40_000,
+            2000,
+            1.4,
+            limits_clock.events,
+        ),
+        Case(
+            "start-100k",
+            "100,000 agents started in a simulation",
+            _simulated(ours.many),
+            100_000,
+            20,
+            1.0,
+            unit=" s",
+            less_is_better=True,
+        ),
+        Case(
+            "start-100k-memory",
+            "100,000 agents started in a simulation",
+            _simulated(ours.many_memory),
+            100_000,
+            20,
+            100,
+            unit=" MB",
+            less_is_better=True,
+        ),
+        Case(
+            "idle",
+            "passes of trio's run loop, 10,000 agents, 10 minutes",
+            ours.idle_passes,
+            10_000,
+            20,
+            0,
+            unit=" passes",
+            less_is_better=True,
+        ),
+    )
+}

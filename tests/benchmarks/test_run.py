@@ -1,0 +1,118 @@
+"""Every benchmark case runs, and says what it should; how fast is for `python -m tests.benchmarks`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from lmos_actors import Agent, ChildSpec, every, open_node, simulate
+from tests.benchmarks import __main__ as command
+from tests.benchmarks.cases import CASES, Case
+from tests.benchmarks.one import main as measure_here
+from tests.benchmarks.ours import Echo, Passes, idle_passes, passes_in_minutes
+
+
+class Restless(Agent):
+    @every(60.0)
+    def look(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_case_runs(name: str) -> None:
+    case = CASES[name]
+    for side in ("limit", "ours") if case.limit is not None else ("ours",):
+        value = measure_here(side, name, case.tiny)
+        assert value >= 0 if case.unit == " passes" or "emory" in name else value > 0
+
+
+def test_a_limit_is_measured_only_where_there_is_one() -> None:
+    with pytest.raises(ValueError, match="stop has no limit"):
+        measure_here("limit", "stop", 1)
+
+
+def test_an_idle_node_makes_no_pass_of_the_run_loop() -> None:
+    assert idle_passes(1000) == 0
+
+
+def test_an_idle_node_in_real_time_makes_no_pass_either() -> None:
+    async def with_node() -> float:
+        async with open_node() as node:
+            refs = await node.root.start_many(ChildSpec("echo", Echo), 100)
+            for ref in refs:
+                await ref.within(1.0).invoke(Echo.slowly, 1)
+            return await passes_in_minutes()
+
+    alone = trio.run(passes_in_minutes, clock=MockClock(autojump_threshold=0))
+    assert trio.run(with_node, clock=MockClock(autojump_threshold=0)) == alone
+
+
+def test_a_pass_of_the_run_loop_is_counted() -> None:
+    async def with_one_timer() -> float:
+        async with open_node() as node:
+            await node.start(Restless)
+            return await passes_in_minutes()
+
+    assert simulate(with_one_timer) >= simulate(passes_in_minutes) + 10
+
+
+async def test_passes_are_counted_one_by_one() -> None:
+    passes = Passes()
+    trio.lowlevel.add_instrument(passes)
+    for _ in range(3):
+        await trio.lowlevel.checkpoint()
+    trio.lowlevel.remove_instrument(passes)
+    assert passes.count == 3
+
+
+def a_case(*, target: float, less: bool = False, limited: bool = False) -> Case:
+    return Case("x", "the x", float, 1, 1, target, float if limited else None, less_is_better=less)
+
+
+@pytest.mark.parametrize(
+    ("case", "limit", "ours", "met"),
+    [
+        (a_case(target=0.5, limited=True), 100.0, 50.0, True),
+        (a_case(target=0.5, limited=True), 100.0, 49.0, False),
+        (a_case(target=100), None, 100.0, True),
+        (a_case(target=100), None, 99.0, False),
+        (a_case(target=100, less=True), None, 101.0, False),
+        (a_case(target=0, less=True), None, 0.0, True),
+    ],
+)
+def test_a_target_is_met_or_not(case: Case, limit: float | None, ours: float, met: bool) -> None:
+    result = command.Result(case, limit, ours)
+    assert result.met is met
+    assert command.row(result).endswith("met" if met else "MISSED")
+    assert command.as_data(result)["ratio"] == (None if limit is None else ours / limit)
+
+
+def test_sides_take_turns_and_the_first_round_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    sides: list[str] = []
+
+    def measured(_case: Case, side: str, _n: int) -> float:
+        sides.append(side)
+        return float(len(sides))
+
+    monkeypatch.setattr(command, "measure", measured)
+    result = command.run(a_case(target=1, limited=True), 2, 1)
+    assert sides == ["ours", "limit", "limit", "ours", "ours", "limit"]
+    assert (result.limit, result.ours) == (4.5, 4.5)
+
+
+def test_the_command_measures_in_processes_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = command.main(["tell", "--rounds", "1", "--scale", "0.001", "--json"])
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["case"] == "tell"
+    assert code == (0 if found["met"] else 1)
+
+
+def test_an_unknown_case_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command.main(["tel"])
+    assert "no such case: tel" in capsys.readouterr().err
