@@ -19,7 +19,7 @@ import trio
 
 from ._ambient import Ambient, current_ambient
 from ._entropy import Entropy
-from ._errors import SupervisionError
+from ._errors import StartFailed, SupervisionError
 from ._services import Services
 from ._timers import TaskTimers
 from .actors import (
@@ -250,7 +250,10 @@ async def _stop(root: Supervisor) -> None:
 
 
 def _raise(errors: list[BaseException]) -> None:
+    """Raise what ended the node: one exception as itself, several as a group, none twice."""
     distinct = list({id(error): error for error in errors}.values())
+    alone = {id(error) for error in distinct if not isinstance(error, BaseExceptionGroup)}
+    distinct = [error for error in distinct if not _says_nothing_new(error, alone)]
     if not distinct:
         return
     try:
@@ -260,6 +263,17 @@ def _raise(errors: list[BaseException]) -> None:
     finally:
         distinct.clear()
         errors.clear()
+
+
+def _says_nothing_new(error: BaseException, alone: set[int]) -> bool:
+    return isinstance(error, BaseExceptionGroup) and all(id(leaf) in alone for leaf in _leaves(error))  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    group: BaseExceptionGroup[BaseException] = error  # pyright: ignore[reportUnknownVariableType]
+    return [leaf for part in group.exceptions for leaf in _leaves(part)]
 
 
 def _runtime(services: Services, instrument: Instrument | None, opening: _Opening) -> Runtime:

@@ -24,7 +24,6 @@ from ._ambient import Ambient, current_ambient, set_ambient
 from ._entropy import SeededEntropy
 from ._errors import ConfigError, Deadlocked
 from ._node import Node, open_node
-from ._services import Services
 from ._timers import TaskTimers
 from .simulation import Vigil, VirtualClock, seeded_order
 
@@ -62,7 +61,7 @@ async def open_test_node(
     with _telling(chosen):
         async with AsyncExitStack() as stack:
             if ambient is None:
-                await _surround(stack, _virtual(trio.lowlevel.current_clock()), chosen or 0)
+                _surround(stack, _virtual(trio.lowlevel.current_clock()), chosen or 0)
             yield await stack.enter_async_context(open_node(tree, instrument=instrument))
 
 
@@ -101,9 +100,9 @@ def _seed() -> int:
         raise ConfigError(f"must be a whole number, not {text!r}", SEED_VARIABLE) from None
 
 
-async def _surround(stack: AsyncExitStack, clock: VirtualClock | MockClock, seed: int) -> None:
+def _surround(stack: AsyncExitStack, clock: VirtualClock | MockClock, seed: int) -> None:
     """Make the present run a world of that seed until the stack is unwound, and watch over it."""
-    timers: Timers = clock if isinstance(clock, VirtualClock) else await _timers_of(stack)
+    timers: Timers = clock if isinstance(clock, VirtualClock) else _timers_of(stack)
     ambient = Ambient(SeededEntropy(seed, clock), timers)
     stack.callback(set_ambient, None)
     set_ambient(ambient)
@@ -117,11 +116,16 @@ def _title() -> str:
     return os.environ.get("PYTEST_CURRENT_TEST") or f"in {trio.lowlevel.current_task().name}"
 
 
-async def _timers_of(stack: AsyncExitStack) -> TaskTimers:
+def _timers_of(stack: AsyncExitStack) -> TaskTimers:
     timers = TaskTimers()
-    services = Services(await stack.enter_async_context(trio.open_nursery()))
-    stack.callback(services.end)
-    services.start_soon(timers.run, name="timers")
+    scope = trio.CancelScope()
+
+    async def carry() -> None:
+        with scope:
+            await timers.run()
+
+    trio.lowlevel.spawn_system_task(carry, name="timers")
+    stack.callback(scope.cancel)
     return timers
 
 
@@ -170,9 +174,24 @@ if find_spec("pytest") is not None:
         caused by Deadlocked.
         """
         clock = VirtualClock()
-        clock.on_deadlock = _stuck
+        clock.on_deadlock = _Crash().alarm
         return clock
 
 
-def _stuck() -> None:
-    raise Deadlocked(f"{_title()}: at {trio.current_time():g} s of virtual time every task waits for another")
+class _Crash:
+    """Ends a whole run that is blocked for ever, in order if its tasks can be cancelled."""
+
+    def __init__(self) -> None:
+        self._reported: Deadlocked | None = None
+
+    def alarm(self) -> None:
+        if self._reported is not None:
+            raise self._reported
+        now = trio.current_time()
+        self._reported = Deadlocked(f"{_title()}: at {now:g} s of virtual time every task waits for another")
+        # what a system task raises cancels the main task
+        trio.lowlevel.spawn_system_task(self._report)
+
+    async def _report(self) -> None:
+        assert self._reported is not None
+        raise self._reported

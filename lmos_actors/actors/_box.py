@@ -27,7 +27,7 @@ from ._operation import TURN
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ._mailbox import Tell
+    from ._mailbox import Held, Tell
     from ._operation import Operation
 
 
@@ -278,19 +278,19 @@ class Box(Cell):
             self.rt.dead_letter(reason, self, envelope.sender, envelope.op.name, envelope.args)
         envelope.fail(error if error is not None else AgentDied(reason, started=False))
 
-    def out_parked(self) -> None:
+    def out_parked(self, held: Held) -> None:
         """A message of this agent's turn waits for a seat elsewhere: no further turn until it has one."""
-        self.furnish().out += 1
+        self.furnish().out[held] = None
         if self.gate in (IDLE, BUSY):
             if self.turns.slot is self:
                 self.turns.leave = True
             self.gate = HELD
 
-    def out_admitted(self) -> None:
+    def out_admitted(self, held: Held) -> None:
         """One of them has its seat, or needs none any more."""
-        more = self.furnish()
-        more.out -= 1
-        if not more.out and self.gate == HELD:
+        out = self.furnish().out
+        out.pop(held, None)
+        if not out and self.gate == HELD:
             self.resume()
 
     def resume(self) -> None:

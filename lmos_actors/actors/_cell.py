@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ._holder import Holder
     from ._invocation import Run
-    from ._mailbox import Envelope, MailboxOptions
+    from ._mailbox import Envelope, Held, MailboxOptions
     from ._monitor import ExitReason
     from ._observers import Sinks
     from ._operation import Operation
@@ -90,7 +90,7 @@ class More:
         self.holder: Holder | None = None
         self.silent = False  # the supervisor is not told of this end
         self.buried = False  # the slot is to be emptied for good at this end
-        self.out = 0
+        self.out: dict[Held, None] = {}  # messages of its turns that wait for seats elsewhere
         self.own = 0
         self.reason: ExitReason | None = None
         self.errors: list[BaseException] = []

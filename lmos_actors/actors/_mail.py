@@ -234,7 +234,7 @@ class Mail(Box):
         if sender is self and self.state <= DRAINING:
             self._send_own(op, args)
             return
-        if self.mailbox.when_full == "wait" and sender.furnish().out >= OUT_SEATS and self.full():
+        if self.mailbox.when_full == "wait" and len(sender.furnish().out) >= OUT_SEATS and self.full():
             raise MailboxFull(self.path, self.mailbox.size)
         held = Held(self, op, args, sender)
         try:
@@ -245,8 +245,8 @@ class Mail(Box):
             self.rt.dead_letter(str(exc), self, sender, op.name, args)
             return
         if held.phase == PARKED:
-            held.sender_waits = True
-            sender.out_parked()
+            held.holds = sender
+            sender.out_parked(held)
 
     def _send_own(self, op: Operation, args: tuple[Any, ...]) -> None:
         more = self.furnish()

@@ -184,22 +184,24 @@ class Tell(Envelope):
 
 
 class Held(Tell):
-    """A message of an agent's turn that found no seat: it waits here, and its agent gets no turn."""
+    """A message of an agent's turn that found no seat: it waits here, and its agent gets no turn.
 
-    __slots__ = ("sender_waits",)
+    Once it waits, `holds` is its agent; it lets go when it has a seat, or when that incarnation ends.
+    """
+
+    __slots__ = ("holds",)
 
     def __init__(self, slot: Box, op: Operation, args: tuple[Any, ...], sender: Box | None) -> None:
         super().__init__(slot, op, args, sender)
-        self.sender_waits = False
+        self.holds: Box | None = None
 
     def admitted(self) -> None:
-        sender, self.sender_waits = self.sender, False
-        if sender is not None:
-            sender.out_admitted()
+        holds, self.holds = self.holds, None
+        if holds is not None:
+            holds.out_admitted(self)
 
     def fail(self, error: Exception) -> None:
-        if self.sender_waits:
-            self.admitted()
+        self.admitted()
 
 
 class Ask(Envelope):

@@ -30,7 +30,7 @@ from ._cell import (
     SHUT,
     STARTING,
 )
-from ._holder import Holder
+from ._holder import Holder, is_cancel
 from ._invocation import Run, declared_failure
 from ._listeners import Listened
 from ._mailbox import DONE
@@ -320,6 +320,9 @@ class Slot(Listened):
         if more.drain_timer is not None:
             more.drain_timer.cancel()
             more.drain_timer = None
+        for held in more.out:
+            held.holds = None  # still on its way, but it holds nobody back any more
+        more.out.clear()
         if more.timers is not None:
             for timer in more.timers:
                 timer.cancel()
