@@ -40,6 +40,7 @@ from .actors import (
     Feed as Feed,
     Gap as Gap,
     MailboxOptions as MailboxOptions,
+    MailboxStatistics as MailboxStatistics,
     Occurrence as Occurrence,
     Progress as Progress,
     Property as Property,

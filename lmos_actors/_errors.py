@@ -8,10 +8,21 @@ place, gave to a request; `SupervisionError` is a tree that could not start or c
 from __future__ import annotations
 
 from difflib import get_close_matches
+from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+def group_of(error: BaseException) -> BaseExceptionGroup[BaseException] | None:
+    """Give the error as a group, None if it is none."""
+    if isinstance(error, BaseExceptionGroup):
+        return error  # pyright: ignore[reportUnknownVariableType] # of what, isinstance cannot tell
+    return None
+
+
+NEAREST_OF = 1000  # known words looked at: comparing takes microseconds each
 
 
 class LmosActorsError(Exception):
@@ -20,7 +31,7 @@ class LmosActorsError(Exception):
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """Give the known word most like `word`, or None when nothing is near."""
-    near = get_close_matches(word, list(known), n=1, cutoff=0.6)
+    near = get_close_matches(word, islice(known, NEAREST_OF), n=1, cutoff=0.6)
     return near[0] if near else None
 
 

@@ -19,7 +19,7 @@ import trio
 
 from ._ambient import Ambient, current_ambient
 from ._entropy import Entropy
-from ._errors import StartFailed, SupervisionError
+from ._errors import NotFound, StartFailed, group_of
 from ._services import Services
 from ._timers import TaskTimers
 from .actors import (
@@ -38,7 +38,7 @@ from .actors import (
 from .supervision import ChildSpec, Supervisor, SupervisorSpec, agent_class
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncGenerator, Callable, Iterator
 
     from ._instrument import Instrument
 
@@ -66,6 +66,9 @@ class NodeStatistics:
     refused: int
     restarts: int
     dead_letters: int
+
+
+_NOT_SUMMED = ("agents", "supervisors", "dead_letters")
 
 
 class Node:
@@ -112,8 +115,8 @@ class Node:
             agents += 1
             numbers = attrs.asdict(slot.statistics())
             totals.update({name: value for name, value in numbers.items() if isinstance(value, int)})
-        names = {a.name for a in attrs.fields(NodeStatistics)}
-        counts = {name: totals[name] for name in names - {"agents", "supervisors", "dead_letters"}}
+        names = [a.name for a in attrs.fields(NodeStatistics)]
+        counts = {name: totals[name] for name in names if name not in _NOT_SUMMED}
         return NodeStatistics(
             agents=agents,
             supervisors=sum(1 for _ in _supervisors(self._root)),
@@ -131,7 +134,7 @@ class Node:
         return tuple(self._rt.dead_letters)
 
     @asynccontextmanager
-    async def watch_dead_letters(self, *, size: int = 64) -> AsyncIterator[Feed[DeadLetter]]:
+    async def watch_dead_letters(self, *, size: int = 64) -> AsyncGenerator[Feed[DeadLetter]]:
         """Give every dead letter from now on; past `size` waiting ones the oldest is dropped and counted."""
         feed: Feed[DeadLetter] = Feed(self._rt.timers, size=size)
         self._rt.dead_letter_feeds.append(feed)
@@ -148,14 +151,12 @@ def _name_of(factory: Any) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).strip("_<>").lower() or "agent"
 
 
-def _walk(supervisor: Supervisor) -> list[LocalLink]:
-    slots: list[LocalLink] = []
+def _walk(supervisor: Supervisor) -> Iterator[LocalLink]:
     for child in supervisor.children:
         if isinstance(child, Supervisor):
-            slots.extend(_walk(child))
+            yield from _walk(child)
         else:
-            slots.append(child)
-    return slots
+            yield child
 
 
 def _supervisors(supervisor: Supervisor) -> list[Supervisor]:
@@ -199,7 +200,7 @@ class _Opening:
 @asynccontextmanager
 async def open_node(
     tree: SupervisorSpec | None = None, *, instrument: Instrument | None = None
-) -> AsyncIterator[Node]:
+) -> AsyncGenerator[Node]:
     """Open a node: a root supervisor with the children of `tree`, and what carries their turns.
 
     Leaving the block stops the children in reverse start order, each within its `shutdown`. When the
@@ -220,10 +221,10 @@ async def open_node(
         if watchdog is not None:
             rt.wake_watchdog = watchdog.wake
             rt.turns.budget = 0  # so that the first turn wakes it
-        threshold = _raise_gc_threshold()
+        _collector.node_opened()
         try:
-            await services.start(root.main, name="root supervisor")
             try:
+                await root.begin(services.start_soon)
                 with opening.body:
                     yield Node(rt, root)
             finally:
@@ -232,7 +233,9 @@ async def open_node(
         except BaseException as exc:
             opening.errors.append(exc)
         finally:
-            gc.set_threshold(*threshold)
+            _collector.node_ended()
+            root.bury()
+            rt.end()
             services.end()
             if watchdog is not None:
                 watchdog.close()
@@ -266,13 +269,15 @@ def _raise(errors: list[BaseException]) -> None:
 
 
 def _says_nothing_new(error: BaseException, alone: set[int]) -> bool:
-    return isinstance(error, BaseExceptionGroup) and all(id(leaf) in alone for leaf in _leaves(error))  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(error, StartFailed) and id(error.__cause__) in alone:
+        return True  # what is no Exception, as SystemExit, has come by itself
+    return group_of(error) is not None and all(id(leaf) in alone for leaf in _leaves(error))
 
 
 def _leaves(error: BaseException) -> list[BaseException]:
-    if not isinstance(error, BaseExceptionGroup):
+    group = group_of(error)
+    if group is None:
         return [error]
-    group: BaseExceptionGroup[BaseException] = error  # pyright: ignore[reportUnknownVariableType]
     return [leaf for part in group.exceptions for leaf in _leaves(part)]
 
 
@@ -291,15 +296,33 @@ def _runtime(services: Services, instrument: Instrument | None, opening: _Openin
     return rt
 
 
-def _raise_gc_threshold() -> tuple[int, int, int]:
-    threshold = gc.get_threshold()
-    if 0 < threshold[0] < GC_THRESHOLD:
-        gc.set_threshold(GC_THRESHOLD, *threshold[1:])
-    return threshold
+class _Collector:
+    """The process's garbage collector, which is to run less often while any node is open."""
+
+    def __init__(self) -> None:
+        self._nodes = 0
+        self._threshold = gc.get_threshold()
+
+    def node_opened(self) -> None:
+        """Raise the threshold if this is the first node."""
+        self._nodes += 1
+        if self._nodes == 1:
+            self._threshold = gc.get_threshold()
+            if 0 < self._threshold[0] < GC_THRESHOLD:
+                gc.set_threshold(GC_THRESHOLD, *self._threshold[1:])
+
+    def node_ended(self) -> None:
+        """Restore the threshold if this was the last node."""
+        self._nodes -= 1
+        if not self._nodes:
+            gc.set_threshold(*self._threshold)
+
+
+_collector = _Collector()
 
 
 class _Tree:
-    """Finds agents in the tree of one node: supervisors in start order, and children in theirs (L3)."""
+    """Finds agents in the tree of one node, in start order (L3)."""
 
     def __init__(self, root: Supervisor) -> None:
         self._root = root
@@ -308,15 +331,10 @@ class _Tree:
         """Give the slot of an agent; see `Resolver`."""
         if name is not None and "/" in name:
             return _by_path(self._root, cls, name)
-        for supervisor in _supervisors(self._root):
-            for child in supervisor.children if name is None else _named(supervisor, name):
-                if isinstance(child, LocalLink) and _is_a(child, cls):
-                    return child
+        for slot in _walk(self._root):
+            if (name is None or slot.label == name) and _is_a(slot, cls):
+                return slot
         return None
-
-
-def _named(supervisor: Supervisor, name: str) -> tuple[Any, ...]:
-    return tuple(child for child in supervisor.children if child.label == name)
 
 
 def _by_path(root: Supervisor, cls: type | None, path: str) -> LocalLink | None:
@@ -325,12 +343,16 @@ def _by_path(root: Supervisor, cls: type | None, path: str) -> LocalLink | None:
     try:
         for step in supervisors:
             here = here.supervisor(step)
-    except SupervisionError:
+    except NotFound:
         return None
-    found = next((child for child in _named(here, name) if isinstance(child, LocalLink)), None)
-    return found if found is not None and _is_a(found, cls) else None
+    found = next((child for child in here.children if child.label == name), None)
+    return found if isinstance(found, LocalLink) and _is_a(found, cls) else None
 
 
 def _is_a(slot: LocalLink, cls: type | None) -> bool:
-    made = type(slot.agent) if slot.agent is not None else agent_class(slot.spec)
-    return cls is None or (made is not None and issubclass(made, cls))
+    if cls is None:
+        return True
+    if slot.agent is not None:
+        return isinstance(slot.agent, cls)
+    made = agent_class(slot.spec)
+    return made is not None and issubclass(made, cls)

@@ -7,7 +7,6 @@ told to, after the body.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -32,31 +31,7 @@ class Services:
             self._scopes.append(scope)
             await async_fn(*args)
 
-    async def start(self, async_fn: Callable[..., Awaitable[object]], *, name: str) -> Any:
-        """Start a service and wait until it has called `task_status.started(value)`; give the value.
-
-        Until then it is cancelled with its starter; from then on nothing but `end` reaches it.
-        """
-
-        async def shielded(task_status: trio.TaskStatus[Any]) -> None:
-            with trio.CancelScope() as scope:
-                self._scopes.append(scope)
-                await async_fn(task_status=_ShieldOnceStarted(scope, task_status))
-
-        return await self._nursery.start(shielded, name=name)
-
     def end(self) -> None:
         """Cancel all services of the stage."""
         for scope in self._scopes:
             scope.cancel("the stage has ended")
-
-
-class _ShieldOnceStarted(trio.TaskStatus[Any]):
-    def __init__(self, scope: trio.CancelScope, status: trio.TaskStatus[Any]) -> None:
-        self._scope = scope
-        self._status = status
-
-    def started(self, value: object = None) -> None:
-        self._status.started(value)
-        # when its starter has been cancelled meanwhile, trio leaves the service where it is, to end there
-        self._scope.shield = trio.current_effective_deadline() > -math.inf

@@ -74,22 +74,31 @@ FILES: dict[str, tuple[str, ...]] = {
         "_observers",
         "_mailbox",
         "_invocation",
-        "_affordances",
         "_runtime",
-        "_ref",
+        "_affordances",
+        "_declare",
+        "_fields",
+        "_hints",
         "_contract",
         "_describe",
+        "_ref",
         "_holder",
         "_cell",
+        "_box",
         "_mail",
+        "_listeners",
+        "_ending",
         "_slot",
         "_calls",
+        "_traced",
         "_dispatcher",
+        "_watchdog",
         "_registry",
+        "_thing",
         "_gather",
         "_agent",
     ),
-    "lmos_actors.supervision": ("_spec", "_plan", "_supervisor"),
+    "lmos_actors.supervision": ("_spec", "_plan", "_children", "_inbox", "_branch", "_supervisor"),
     "lmos_actors.simulation": ("_clock", "_trace", "_world"),
     "lmos_actors.scenario": (
         "_model",
@@ -112,11 +121,12 @@ FILES: dict[str, tuple[str, ...]] = {
 NAMED_UPWARDS: frozenset[tuple[str, str]] = frozenset(
     {
         ("lmos_actors.actors._mailbox", "lmos_actors.actors._invocation"),
-        ("lmos_actors.actors._mailbox", "lmos_actors.actors._slot"),
-        ("lmos_actors.actors._invocation", "lmos_actors.actors._slot"),
-        ("lmos_actors.actors._affordances", "lmos_actors.actors._slot"),
-        ("lmos_actors.actors._runtime", "lmos_actors.actors._slot"),
-        ("lmos_actors.actors._holder", "lmos_actors.actors._slot"),
+        ("lmos_actors.actors._mailbox", "lmos_actors.actors._box"),
+        ("lmos_actors.actors._invocation", "lmos_actors.actors._box"),
+        ("lmos_actors.actors._runtime", "lmos_actors.actors._box"),
+        ("lmos_actors.actors._affordances", "lmos_actors.actors._box"),
+        ("lmos_actors.actors._holder", "lmos_actors.actors._ending"),
+        ("lmos_actors.supervision._branch", "lmos_actors.supervision._supervisor"),
     }
 )
 
@@ -140,7 +150,7 @@ PRIVATE_TRIO = "lmos_actors.simulation._world"
 LINES = 400
 LONG_FILES: frozenset[str] = frozenset()
 FUNCTION_LINES = 40
-LONG_FUNCTIONS: frozenset[str] = frozenset()
+LONG_FUNCTIONS: frozenset[str] = frozenset({"lmos_actors.actors._dispatcher.run_batch"})
 NAMES_OF_NOTHING = frozenset({"utils", "util", "common", "helpers", "misc"})
 
 MODULES = package_modules()

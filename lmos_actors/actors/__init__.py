@@ -12,7 +12,7 @@ from ._affordances import (
 )
 from ._agent import Agent as Agent, Starter as Starter, current_request as current_request
 from ._calls import LocalLink as LocalLink
-from ._cell import OutputGate as OutputGate, StateStore as StateStore
+from ._cell import OutputGate as OutputGate, StateStore as StateStore, Status as Status
 from ._declare import action as action, event as event, every as every, prop as prop
 from ._dispatcher import dispatch as dispatch
 from ._gather import invoke_all as invoke_all
@@ -29,5 +29,7 @@ from ._observers import Feed as Feed, FeedStatistics as FeedStatistics, Gap as G
 from ._ref import Call as Call, CallStatus as CallStatus, Link as Link, Ref as Ref
 from ._registry import Finder as Finder
 from ._runtime import DeadLetter as DeadLetter, Owner as Owner, Resolver as Resolver, Runtime as Runtime
+from ._thing import Thing as Thing, acting_as as acting_as
 from ._traced import TracedLink as TracedLink
+from ._values import Shape as Shape, shape_of as shape_of
 from ._watchdog import SlowTurnWarning as SlowTurnWarning, Watchdog as Watchdog

@@ -127,7 +127,7 @@ class Property(Generic[V]):
         if take is not None:
             value = take(value)
         setattr(instance, self.hidden, value)
-        slot = instance._slot
+        slot = instance._slot  # pyright: ignore[reportPrivateUsage] # the place its class keeps for this
         if slot is not None and slot.more is not None:
             slot.property_changed(self.handle.name, value)
 
@@ -213,7 +213,7 @@ class _ActionHandle:
     name: str
 
     def __init__(self, fn: Callable[..., Any], options: ActionOptions) -> None:
-        self.__wrapped__ = fn
+        self.__wrapped__: Any = fn
         self.__doc__ = fn.__doc__
         self.options = options
         self.name = options.name or fn.__name__

@@ -35,7 +35,7 @@ from ._ref import Ref
 from ._runtime import RUNTIME
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncGenerator, Callable
     from datetime import datetime
 
     from lmos_actors._entropy import RandomStream
@@ -76,7 +76,7 @@ class Agent:
         base = vars(Agent)
         fields = collect_fields(cls, _RESERVED)
         attrs.define(cls, these=fields, slots=False, kw_only=True, eq=False, repr=False)
-        namespace = sys._getframe(1).f_locals
+        namespace = sys._getframe(1).f_locals  # pyright: ignore[reportPrivateUsage] # documented by CPython
         cls.__contract__ = compile_contract(
             cls, base, namespace, serial=serial, rename=rename, mailbox=mailbox
         )
@@ -94,7 +94,7 @@ class Agent:
         """The first turn of an incarnation, before its mailbox opens; what it raises is a failed start."""
 
     @asynccontextmanager
-    async def lifespan(self) -> AsyncIterator[None]:
+    async def lifespan(self) -> AsyncGenerator[None]:
         """Hold resources for the agent's life: entered before it takes messages, left after it has ended."""
         yield
 
@@ -137,7 +137,8 @@ class Agent:
         Raises MailboxFull past 1,024 such messages (64 to itself), or where the other side rejects;
         InvalidInput, NotFound. What reaches no running agent is a dead letter.
         """
-        ref._link.send_from(self._place(), handle.name, args, kwargs)
+        link = ref._link  # pyright: ignore[reportPrivateUsage] # every send passes here: no call between
+        link.send_from(self._slot or self._place(), handle.name, args, kwargs)
 
     def follow(self, ref: Ref[A], handle: EventHandle[A, V], turn: Callable[[V], None], /) -> None:
         """Have another agent's events arrive as turns of this one, for this incarnation's life.

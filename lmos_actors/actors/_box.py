@@ -7,7 +7,7 @@ Every message that was accepted leaves by one of these doors, and each counts: s
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import trio
 
@@ -16,18 +16,19 @@ from lmos_actors._errors import (
     AgentUnavailable,
     InvalidInput,
     MailboxFull,
+    NotAllowed,
     NotFound,
 )
 
-from ._cell import BUSY, EMPTY, GONE, HANDING, HELD, IDLE, NO_MAIL, SERIAL, STATES, Cell
+from ._cell import BUSY, EMPTY, GONE, HANDING, HELD, IDLE, NO_MAIL, QUIET, SERIAL, STATES, Cell
 from ._invocation import CURRENT, Run
-from ._mailbox import DONE, PARKED, PENDING, QUEUED, RUNNING, Envelope, Firing, Own
+from ._mailbox import DONE, PARKED, PENDING, QUEUED, RUNNING, Envelope, Firing, Own, Tell
 from ._operation import TURN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ._mailbox import Held, Tell
+    from ._mailbox import Held
     from ._operation import Operation
 
 
@@ -49,13 +50,26 @@ class Box(Cell):
         """Make the error for a key that is not in the table."""
         if self.state in (EMPTY, GONE):
             return self.closed_error()
-        known = [op.name for op in self.table.values() if not op.internal]
-        return NotFound("affordance", key.lstrip("?=!+"), where=self.path, known=known)
+        name = key.lstrip("?=!+")
+        for op in self.table.values():
+            if op.name == name:
+                return NotAllowed(f"{name!r} of {self.path} is no such affordance: {op.verb} it")
+        known = [op.name for op in self.table.values() if op.name != "*"]
+        return NotFound("affordance", name, where=self.path, known=known)
 
     def bound(self, op: Operation, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         """Check and convert arguments; a refusal is an answer of the agent and counts as handled (M1)."""
         try:
             return op.bind(args, kwargs)
+        except InvalidInput:
+            if self.size > 0:
+                self.inline += 1
+            raise
+
+    def spread(self, op: Operation, data: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Turn an input of plain data into arguments; a refusal counts as in `bound`."""
+        try:
+            return op.spread(data)
         except InvalidInput:
             if self.size > 0:
                 self.inline += 1
@@ -81,11 +95,11 @@ class Box(Cell):
         envelope.phase = QUEUED
         self.put(envelope)
 
-    def post_or_block(self, tell: Tell) -> None:
-        """As `post`, but raise `trio.WouldBlock` instead of parking."""
-        if self.full() and self.mailbox.when_full == "wait":
+    def post_or_block(self, op: Operation, args: tuple[Any, ...], sender: Any) -> None:
+        """Post a one-way message, but raise `trio.WouldBlock` instead of parking it."""
+        if self.mailbox.when_full == "wait" and self.full():
             raise trio.WouldBlock
-        self.post(tell)
+        self.post(Tell(self, op, args, sender))
 
     def _make_room(self, envelope: Envelope) -> bool:
         """Say whether the envelope may go in after all; if not, it has been parked, dropped or refused."""
@@ -144,6 +158,8 @@ class Box(Cell):
                 self.queue.append(item)
             else:
                 self.queue = [item]
+            if self.gate == QUIET:
+                self.resume()
             return
         if isinstance(item, Envelope) and item.op.kind != TURN:
             self.begin_run(item, hold=True)
@@ -178,6 +194,7 @@ class Box(Cell):
         if active >= op.concurrency:
             envelope.phase = PENDING
             more.pending.setdefault(op, deque()).append(envelope)
+            envelope.waits_in_line()
             return
         more.active[op] = active + 1
         run = Run(self, envelope)
@@ -207,7 +224,8 @@ class Box(Cell):
     @property
     def serial(self) -> bool:
         """One run at a time over all actions, and no turn beside it (R1)."""
-        return type(self.agent).__contract__.serial if self.agent is not None else False
+        agent = self.agent
+        return agent is not None and bool(agent.__contract__.serial)
 
     def run_settled(self, account: str) -> None:
         """Count the final answer of a run."""
@@ -265,7 +283,7 @@ class Box(Cell):
         self.begun += 1
         self.furnish().dead_lettered += 1
         if isinstance(item, tuple):
-            op, args, sender = item  # pyright: ignore[reportUnknownVariableType]
+            op, args, sender = cast("tuple[Operation, tuple[Any, ...], Box | None]", item)
             if isinstance(item, Own):
                 self.furnish().own -= 1
             self.rt.dead_letter(reason, self, sender, op.name, args)
@@ -281,7 +299,7 @@ class Box(Cell):
     def out_parked(self, held: Held) -> None:
         """A message of this agent's turn waits for a seat elsewhere: no further turn until it has one."""
         self.furnish().out[held] = None
-        if self.gate in (IDLE, BUSY):
+        if self.gate in (IDLE, BUSY, QUIET):
             if self.turns.slot is self:
                 self.turns.leave = True
             self.gate = HELD

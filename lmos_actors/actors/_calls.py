@@ -21,11 +21,11 @@ from lmos_actors._errors import ActionCancelled, DeadlineExceeded
 from ._cell import GONE
 from ._mailbox import DONE, RUNNING, Envelope
 from ._observers import MONITORS, Feed
-from ._ref import STREAM_CREDIT, CallStatus
+from ._ref import STREAM_CREDIT, CallStatus, Status
 from ._slot import Slot
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncGenerator, Mapping
 
     from lmos_actors._timers import Timer
 
@@ -37,11 +37,15 @@ if TYPE_CHECKING:
 class LocalCall(Envelope):
     """An invocation whose consumer may look at it before it ends; see `Call`."""
 
-    __slots__ = ("_done", "_error", "_timer", "_value", "_waiting", "cancelled", "deadline", "feed", "reason")
+    __slots__ = (
+        "_done", "_error", "_pending", "_timer", "_value", "_waiting", "cancelled", "deadline", "feed",
+        "reason",
+    )  # fmt: skip
 
     def __init__(self, slot: Slot, op: Operation, args: tuple[Any, ...], sender: Slot | None) -> None:
         super().__init__(slot, op, args, sender)
         self._done = False
+        self._pending = False
         self._value: Any = None
         self._error: Exception | None = None
         self._waiting: list[trio.lowlevel.Task] = []
@@ -52,6 +56,9 @@ class LocalCall(Envelope):
         self.feed: Feed[Any] = Feed(slot.rt.timers, conflate=True)
 
     # ---- the slot's side
+
+    def waits_in_line(self) -> None:
+        self._pending = True
 
     def answer(self, value: Any) -> None:
         self._value = value
@@ -74,6 +81,8 @@ class LocalCall(Envelope):
 
     def expire_in(self, seconds: float) -> None:
         """Have the call fail with `DeadlineExceeded` if it is unanswered after `seconds`."""
+        if self._done:
+            return
         self.deadline = trio.current_time() + seconds
 
         def expire() -> None:
@@ -88,6 +97,19 @@ class LocalCall(Envelope):
     def progress(self) -> Feed[Any]:
         """What the run reports."""
         return self.feed
+
+    def statuses(self) -> list[Status]:
+        """Give the statuses that its consumer has been shown so far, repeats left out.
+
+        `pending` if it had to wait for its action's concurrency, `in progress` once it has reported some.
+        """
+        reports = self.feed.statistics()
+        words: list[Status] = ["pending"] if self._pending else []
+        if reports.waiting or reports.missed:
+            words.append("in progress")
+        if self._done:
+            words.append("completed" if self._error is None else "failed")
+        return words
 
     async def result(self) -> Any:
         """Wait for the final answer and give it."""
@@ -208,7 +230,7 @@ class LocalLink(Slot):
     @asynccontextmanager
     async def begin(
         self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
-    ) -> AsyncIterator[LocalCall]:
+    ) -> AsyncGenerator[LocalCall]:
         """Invoke and hold on to the call."""
         async with self._open(LocalCall, key, args, kwargs, seconds) as call:
             yield call
@@ -216,7 +238,7 @@ class LocalLink(Slot):
     @asynccontextmanager
     async def stream(
         self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> AsyncIterator[LocalStream]:
+    ) -> AsyncGenerator[LocalStream]:
         """Invoke and receive many outputs."""
         async with self._open(LocalStream, key, args, kwargs, None) as call:
             yield call
@@ -229,21 +251,21 @@ class LocalLink(Slot):
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
         seconds: float | None,
-    ) -> AsyncIterator[Any]:
+    ) -> AsyncGenerator[Any]:
         op = self.operation(key)
         args = self.bound(op, args, kwargs)
         await checkpoint_if_cancelled()
         call = kind(self, op, args, self.sender())
-        if seconds is not None:
-            call.expire_in(seconds)
         self.post(call)
         try:
+            if seconds is not None:
+                call.expire_in(seconds)
             yield call
         finally:
             call.leave()
 
     @asynccontextmanager
-    async def listen(self, key: str, *, conflate: bool, gaps: bool, size: int) -> AsyncIterator[Feed[Any]]:
+    async def listen(self, key: str, *, conflate: bool, gaps: bool, size: int) -> AsyncGenerator[Feed[Any]]:
         """Observe a property or subscribe to events until the block is left."""
         feed: Feed[Any] = Feed(self.rt.timers, size=size, conflate=conflate, gaps=gaps)
         place = key[1:]
@@ -254,7 +276,7 @@ class LocalLink(Slot):
             self._unlisten(place, feed)
 
     @asynccontextmanager
-    async def watch(self) -> AsyncIterator[Feed[Down]]:
+    async def watch(self) -> AsyncGenerator[Feed[Down]]:
         """Monitor until the block is left."""
         await checkpoint()
         feed: Feed[Down] = Feed(self.rt.timers)

@@ -7,7 +7,7 @@ object and the agent's own; what few agents need (`More`) is made when it is fir
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 from ._mailbox import AgentStatistics, Firing, MailboxStatistics
 
@@ -33,13 +33,17 @@ if TYPE_CHECKING:
 EMPTY, STARTING, RUNNING, DRAINING, ENDING, DOWN, GONE = range(7)
 STATES: Final = ("empty", "starting", "running", "stopping", "ending", "down", "gone")
 
+# How its supervisor sees it; written by the supervisor alone.
+Status: TypeAlias = Literal["starting", "running", "stopping", "restarting", "stopped"]
+
 # What the agent is doing about its mailbox. Zero alone lets a turn begin in the asker's own step.
 IDLE: Final = 0
 BUSY: Final = 1  # in the ready queue, or its turn runs
 HANDING: Final = 2  # a run was handed over and has not begun
 HELD: Final = 3  # a message of its turn waits for a seat elsewhere
 SERIAL: Final = 4  # `serial=True` and a run is open
-CLOSED: Final = 5
+QUIET: Final = 5  # as idle, but stopping: its runs go on, and no turn begins for an asker
+CLOSED: Final = 6
 
 NO_MAIL: Final[Any] = ()
 SHUT: Final = -1  # as a size: nothing is accepted
@@ -118,20 +122,21 @@ class Cell:
         self.spec = spec
         self.name = name
         self.mailbox = mailbox
-        rt.slots_made = self.number = rt.slots_made + 1
+        self.number: int = rt.slots_made + 1
+        rt.slots_made = self.number
         self.agent: Any = None
         self.table: dict[str, Operation] = NO_TABLE
         self.ctx: Context | None = None
         self.queue: list[Any] = NO_MAIL
-        self.gate = CLOSED
-        self.size = SHUT
-        self.state = EMPTY
-        self.status: str = "starting"
-        self.incarnation = 0
-        self.accepted = 0  # taken into the mailbox
-        self.begun = 0  # of those: no longer waiting, for whatever reason
-        self.handled = 0  # of those: answered by the agent
-        self.inline = 0  # begun and ended in the asker's own step, in none of the three above
+        self.gate: int = CLOSED
+        self.size: int = SHUT
+        self.state: int = EMPTY
+        self.status: Status = "starting"
+        self.incarnation: int = 0
+        self.accepted: int = 0  # taken into the mailbox
+        self.begun: int = 0  # of those: no longer waiting, for whatever reason
+        self.handled: int = 0  # of those: answered by the agent
+        self.inline: int = 0  # begun and ended in the asker's own step, in none of the three above
         self.more: More | None = None
 
     @property

@@ -14,8 +14,9 @@ import attrs
 import msgspec
 from msgspec import inspect as types
 
-from .._errors import InvalidInput
-from ..protocol.td import is_any, type_name
+from lmos_actors._errors import InvalidInput
+from lmos_actors.protocol.td import is_any, type_name
+
 from ._leaves import KEY, SCALARS, AnyTake, Part, convert, inside, member, shown, wrong
 
 if TYPE_CHECKING:

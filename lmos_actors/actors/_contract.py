@@ -12,8 +12,7 @@ consumer. A class that was accepted has a table of operations by key:
 from __future__ import annotations
 
 import inspect
-import sys
-from typing import TYPE_CHECKING, Any, Final, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from trio.lowlevel import disable_ki_protection
 
@@ -21,7 +20,7 @@ from lmos_actors._errors import InvalidInput, NotAllowed, NotFound
 
 from ._affordances import Action, Event, Property, StreamAction, Turn
 from ._fields import MUTABLE
-from ._invocation import Progress
+from ._hints import Hints, is_progress, output_of
 from ._observers import ALL_EVENTS, event_key, property_key
 from ._operation import MISSING, RUN, STREAM, TURN, Operation, Parameter
 from ._values import check_property_type, shape_of
@@ -81,7 +80,8 @@ def compile_contract(
     contract.has_lifespan = _overrides(cls, "lifespan", bases)
     if contract.has_started and inspect.iscoroutinefunction(inspect.getattr_static(cls, "started")):
         raise TypeError(
-            f"{cls.__name__}.started must be a def, as it is the first turn; what has to wait goes into lifespan()"
+            f"{cls.__name__}.started must be a def, as it is the first turn; "
+            f"what has to wait goes into lifespan()"
         )
     return contract
 
@@ -101,7 +101,7 @@ class _Compiler:
     ) -> None:
         self.cls = cls
         self.contract = contract
-        self.namespace = dict(namespace)
+        self.hints = Hints(cls, namespace)
         self.rename = rename
         self.reserved = reserved
 
@@ -144,7 +144,7 @@ class _Compiler:
     # ---- properties
 
     def _property(self, name: str, made: Property[Any]) -> None:
-        hint = self._declared(name, Property)
+        hint = self.hints.of_field(name, Property)
         where = f"{self.cls.__name__}.{name}"
         check_property_type(hint, where)
         shape = shape_of(hint)
@@ -185,7 +185,7 @@ class _Compiler:
     # ---- events
 
     def _event(self, name: str, made: Event[Any]) -> None:
-        hint = self._declared(name, Event)
+        hint = self.hints.of_field(name, Event)
         shape = shape_of(hint)
         wire = made.handle.name = self.wire(name, made.wire_name)
         self._claim(self.contract.events, wire, name)
@@ -206,7 +206,7 @@ class _Compiler:
         wire = handle.name = self.wire(name, handle.options.name)
         self._claim(self.contract.actions, wire, name)
         kind = next(number for made, number in _KINDS if isinstance(handle, made))
-        hints = self._hints(fn, name)
+        hints = self.hints.of_function(fn, name)
         params, progress, whole = self._parameters(fn, hints, name)
         self.contract.actions[wire] = handle
         disable_ki_protection(fn)
@@ -217,7 +217,7 @@ class _Compiler:
             kind=kind,
             fn=_by_position(fn, params, with_progress=progress is not None),
             params=params,
-            result=shape_of(_output(hints.get("return", Any), kind)),
+            result=shape_of(output_of(hints.get("return", Any), kind)),
             progress=progress,
             concurrency=handle.options.concurrency,
             whole=whole,
@@ -230,10 +230,10 @@ class _Compiler:
         where = f"{self.cls.__name__}.{name}"
         _, *given = inspect.signature(fn).parameters.values()
         progress: Shape[Any] | None = None
-        if given and _is_progress(hints.get(given[0].name)):
+        if given and is_progress(hints.get(given[0].name)):
             progress = shape_of((get_args(hints[given[0].name]) or (Any,))[0])
             given = given[1:]
-        if any(_is_progress(hints.get(p.name)) for p in given):
+        if any(is_progress(hints.get(p.name)) for p in given):
             raise TypeError(f"{where}: Progress goes first, right after self")
         whole = len(given) == 1 and given[0].kind is inspect.Parameter.POSITIONAL_ONLY
         return tuple(self._parameter(p, hints, where, whole=whole) for p in given), progress, whole
@@ -323,41 +323,6 @@ class _Compiler:
             internal=True,
         )
 
-    def _hints(self, fn: Any, name: str) -> dict[str, Any]:
-        try:
-            return get_type_hints(fn, localns=self.namespace, include_extras=True)
-        except NameError as exc:
-            raise TypeError(
-                f"{self.cls.__name__}.{name}: {exc}; its types must be known when the class is made"
-            ) from None
-
-    def _declared(self, name: str, kind: type) -> Any:
-        """Give V of a field declared `name: Property[V]`, with or without quotes."""
-        for part in self.cls.__mro__:
-            hint = vars(part).get("__annotations__", {}).get(name)
-            if hint is None:
-                continue
-            if isinstance(hint, str):
-                hint = self._evaluate(hint, part, name)
-            args = get_args(hint)
-            if get_origin(hint) is kind and args:
-                return (
-                    self._evaluate(args[0].__forward_arg__, part, name) if _is_forward(args[0]) else args[0]
-                )
-        raise TypeError(f"{self.cls.__name__}.{name} needs its type: `{name}: {kind.__name__}[...] = ...`")
-
-    def _evaluate(self, text: str, part: type, name: str) -> Any:
-        globals_ = vars(sys.modules[part.__module__])
-        try:
-            return eval(text, globals_, {**self.namespace, **_KNOWN})
-        except Exception as exc:
-            raise TypeError(
-                f"{self.cls.__name__}.{name}: cannot read its type {text!r}: {exc}; it must be known when the class is made"
-            ) from None
-
-
-_KNOWN: Final[dict[str, Any]] = {}
-
 
 class _Anything:
     """A shape that passes whatever the runtime itself hands over."""
@@ -372,21 +337,6 @@ class _Anything:
 
 
 _ANYTHING: Final[Any] = Parameter("it", "it", _Anything(), MISSING, keyword_only=False)  # type: ignore[arg-type]
-
-
-def _is_forward(arg: Any) -> bool:
-    return hasattr(arg, "__forward_arg__")
-
-
-def _is_progress(hint: Any) -> bool:
-    return hint is Progress or get_origin(hint) is Progress
-
-
-def _output(hint: Any, kind: int) -> Any:
-    if kind != STREAM:
-        return hint
-    args = get_args(hint)
-    return args[0] if args else Any
 
 
 def _assigned(shape: Shape[Any], where: str) -> Callable[[Any], Any]:

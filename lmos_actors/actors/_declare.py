@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from inspect import isasyncgenfunction, iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
 
@@ -150,7 +151,11 @@ def action(
         name=name, concurrency=concurrency, on_disconnect=on_disconnect, safe=safe, idempotent=idempotent
     )
     if fn is None:
-        return lambda fn: _handle_for(fn, options)
+
+        def decorate(fn: Any) -> Any:
+            return _handle_for(fn, options)
+
+        return decorate
     return _handle_for(fn, options)
 
 
@@ -158,10 +163,10 @@ def _handle_for(fn: Any, options: ActionOptions) -> Any:
     if not callable(fn) or not hasattr(fn, "__code__"):
         raise TypeError(f"@action goes on a function, not on {type(fn).__name__}")
     if isasyncgenfunction(fn):
-        return StreamAction(fn, options)
+        return StreamAction[Any, ..., Any](fn, options)
     if iscoroutinefunction(fn):
-        return Action(fn, options)
-    return Turn(fn, options)
+        return Action[Any, ..., Any, Any](fn, options)
+    return Turn[Any, ..., Any](fn, options)
 
 
 def every(seconds: float, /) -> Callable[[Callable[[A], None]], Callable[[A], None]]:
@@ -170,8 +175,8 @@ def every(seconds: float, /) -> Callable[[Callable[[A], None]], Callable[[A], No
     The period is counted from the schedule, not from the end of the turn; a firing that is still
     waiting is not queued twice, and missed ones are merged.
     """
-    if not seconds > 0:
-        raise TypeError(f"@every needs a number of seconds above 0, not {seconds!r}")
+    if not 0 < seconds < math.inf:
+        raise TypeError(f"@every needs a finite number of seconds above 0, not {seconds!r}")
 
     def mark(fn: Callable[[A], None]) -> Callable[[A], None]:
         vars(fn)["__lmos_every__"] = float(seconds)

@@ -55,35 +55,42 @@ def run_batch(rt: Runtime, slot: Box) -> None:
     turns = rt.turns
     batch = slot.queue
     if len(batch) > BATCH:
-        batch, slot.queue = batch[:BATCH], batch[BATCH:]
+        batch = batch[:BATCH]
+        del slot.queue[:BATCH]
     else:
         slot.queue = []
     agent = slot.agent
-    run = (slot.ctx or slot.context()).run
+    ctx = slot.ctx
+    run = (slot.context() if ctx is None else ctx).run  # by `or` it would be asked for its length
     turns.slot = slot
-    done = told = 0
+    done = other = 0
     op: Operation
     args: Any
     try:
         for item in batch:
             done += 1
             turns.current = item
-            if type(item) is tuple:
+            kind = type(item)  # pyright: ignore[reportUnknownVariableType] # keeps `item` Any below
+            if kind is tuple:
                 op, args, _ = item
-                run(op.fn, agent, *args)
-                told += 1
-            elif not _take(slot, item, run):
-                done -= 1
-                break
+                if len(args) == 1:  # a star costs as much as the call
+                    run(op.fn, agent, args[0])
+                else:
+                    run(op.fn, agent, *args)
+            else:
+                _take(slot, item, run)
+                other += 1
             if turns.leave:
                 break
     except BaseException as exc:
         turns.slot = None
+        told = done - 1 - other
         slot.begun += told
         slot.handled += told
         _failed(rt, slot, exc, batch, done)
         return
     turns.slot = None
+    told = done - other
     slot.begun += told
     slot.handled += told
     turns.budget -= done
@@ -111,25 +118,27 @@ def _leave(rt: Runtime, slot: Box, batch: list[Any], done: int) -> None:
         slot.after_turn()
 
 
-def _take(slot: Box, item: Any, run: Any) -> bool:
-    """Carry out one item that is no plain tell; False when it must wait for a run's first step."""
+def _take(slot: Box, item: Any, run: Any) -> None:
+    """Carry out one item that is no plain tell."""
     if isinstance(item, Firing):
         fn, args = item.take()
         run(fn, *args)
-        return True
+        return
     if isinstance(item, Own):
         op, args, sender = item
         slot.furnish().own -= 1
         if op.kind:
-            return _begin(slot, Tell(slot, op, args, sender))
+            _begin(slot, Tell(slot, op, args, sender))
+            return
         slot.begun += 1
         run(op.fn, slot.agent, *args)
         slot.handled += 1
-        return True
+        return
     envelope: Envelope = item
     op = envelope.op
     if op.kind:
-        return _begin(slot, envelope)
+        _begin(slot, envelope)
+        return
     slot.begun += 1
     envelope.phase = DONE
     traced = envelope.trace is not None
@@ -144,15 +153,13 @@ def _take(slot: Box, item: Any, run: Any) -> bool:
     if traced:
         slot.rt.note("answered", envelope, value=value)
     envelope.answer(value)
-    return True
 
 
-def _begin(slot: Box, envelope: Envelope) -> bool:
+def _begin(slot: Box, envelope: Envelope) -> None:
     """Hand a run over; the turns after it wait for its first step."""
     slot.begin_run(envelope, hold=True)
     if slot.gate != BUSY:
         slot.turns.leave = True
-    return True
 
 
 def _failed(rt: Runtime, slot: Box, exc: BaseException, batch: list[Any], done: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final, get_origin
+from typing import Any, ClassVar, Final, cast, get_origin
 
 import attrs
 
@@ -22,13 +22,12 @@ def collect_fields(cls: type, reserved: frozenset[str]) -> dict[str, Any]:
         if _is_class_variable(hint) or isinstance(value, Event):
             continue
         if isinstance(value, Property):
-            made: Property[Any] = value
-            fields[name] = _property_field(made, name)
+            fields[name] = _property_field(value, name)  # pyright: ignore[reportUnknownArgumentType]
         elif isinstance(value, _CountingAttr):
             fields[name] = value
         else:
             if isinstance(value, MUTABLE):
-                kind = type(value).__name__
+                kind = type(cast("object", value)).__name__
                 raise TypeError(
                     f"{cls.__name__}.{name}: a default that can be changed would be shared by all agents; "
                     f"use attrs.field(factory={kind})"
@@ -37,7 +36,7 @@ def collect_fields(cls: type, reserved: frozenset[str]) -> dict[str, Any]:
     return fields
 
 
-_CountingAttr: Final[Any] = type(attrs.field())
+_CountingAttr: Final[Any] = type(cast("object", attrs.field()))
 
 
 def _is_class_variable(hint: Any) -> bool:

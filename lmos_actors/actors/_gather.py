@@ -45,7 +45,7 @@ def invoke_all(
     """
     everybody = list(refs)
     if everybody:
-        turns = everybody[0]._link.turns
+        turns = everybody[0]._link.turns  # pyright: ignore[reportPrivateUsage] # as below
         if turns.slot is not None:
             raise turns.misuse("invoke_all")
     return _Gathering(everybody, handle).outputs(args, kwargs)
@@ -112,15 +112,15 @@ class _Gathering:
         """Ask the near agents, until one fails; give the places of the far ones."""
         key, values = self._handle.name, self._values
         far: list[int] = []
-        op: Operation | None = None
+        op: Any = None
         bound, shared = args, False  # arguments that cannot change are checked once for all of a class
         for place, ref in enumerate(self._refs):
-            slot: Any = ref._link
-            if type(slot) is not LocalLink:
-                if not isinstance(slot, Finder):
-                    far.append(place)
-                    continue
+            slot: Any = ref._link  # pyright: ignore[reportPrivateUsage] # for a thousand refs, a call each
+            if isinstance(slot, Finder):
                 slot = slot.resolve()
+            if not isinstance(slot, LocalLink):
+                far.append(place)
+                continue
             if op is None or slot.table.get(key) is not op or not shared:
                 op = slot.operation(key)
                 bound = slot.bound(op, args, kwargs)
@@ -129,18 +129,19 @@ class _Gathering:
             turns.budget -= 1
             if turns.budget < 0:
                 await slot.breathe()
-                if self._error is not None:
-                    return []
-            if slot.gate or op.kind:
-                self._post(_Part(slot, op, bound, self, place), ref._seconds)
+            if self._error is not None:
+                return []
+            if slot.gate or op.kind or slot.traced:
+                seconds = ref._seconds  # pyright: ignore[reportPrivateUsage]
+                self._post(_Part(slot, op, bound, self, place), seconds)
             else:
                 values[place] = slot.run_inline(op, bound)
                 self._left -= 1
         return far
 
     def _post(self, part: _Part, seconds: float | None) -> None:
-        self._parts.append(part)
         part.slot.post(part)
+        self._parts.append(part)
         if seconds is not None and part.task is not None:
             part.slot.rt.deadlines.add(part, seconds)
 

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule, wait_task_rescheduled
 
+from lmos_actors._errors import group_of
+
 from ._monitor import ExitReason
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ._slot import Slot
+    from ._ending import Mortal
 
 CLOSED_TEXT: Final = "the agent is ending: its nursery takes no more tasks"
 
@@ -27,18 +29,21 @@ class Holder:
     """One incarnation's lifespan and nursery, and the task that holds them open."""
 
     __slots__ = (
-        "_backlog", "_entered", "_failure", "_finished_runs", "_parked", "_reason", "_slot", "_waiter",
-        "ended", "nursery", "scope",
+        "_backlog", "_crash", "_entered", "_failure", "_finished_runs", "_hurried", "_leaving",
+        "_parked", "_reason", "_slot", "_waiter", "ended", "nursery", "scope",
     )  # fmt: skip
 
-    def __init__(self, slot: Slot) -> None:
+    def __init__(self, slot: Mortal) -> None:
         self._slot = slot
         self.scope = trio.CancelScope()
         self.nursery: trio.Nursery | None = None
         self.ended = False
         self._entered = False
         self._finished_runs = False
+        self._hurried = False
+        self._leaving = False
         self._failure: BaseException | None = None
+        self._crash: BaseException | None = None
         self._reason: ExitReason | None = None
         self._backlog: list[tuple[Callable[..., Awaitable[object]], tuple[Any, ...], str | None]] = []
         self._parked: trio.lowlevel.Task | None = None
@@ -102,8 +107,10 @@ class Holder:
         self._wake()
 
     def hurry(self) -> None:
-        """Give no more time."""
-        self.scope.cancel("the agent was stopped at once")
+        """Give no time to enter or leave; what runs and tasks take to unwind, they take."""
+        self._hurried = True
+        if self._leaving or not self._entered:
+            self.scope.cancel("the agent was stopped at once")
 
     def _wake(self) -> None:
         task, self._parked = self._parked, None
@@ -120,7 +127,7 @@ class Holder:
         try:
             with self.scope:
                 agent = slot.agent
-                lifespan: Any = agent.lifespan() if type(agent).__contract__.has_lifespan else nullcontext()
+                lifespan: Any = agent.lifespan() if agent.__contract__.has_lifespan else nullcontext()
                 async with lifespan:
                     await self._live()
         except BaseException as exc:  # it arrives: at the starter, in the reason, or at the node's root
@@ -136,7 +143,7 @@ class Holder:
             self._failure = exc
             return
         reason = self._reason
-        if reason is None or exc is not reason.error:
+        if reason is None or (exc is not reason.error and exc is not self._crash):
             self._slot.die(ExitReason("error", error=exc))
         fatal = self._slot.rt.fatal
         if fatal is not None and not isinstance(exc, Exception) and not is_cancel(exc):
@@ -149,31 +156,38 @@ class Holder:
             reschedule(waiter)
 
     async def _live(self) -> None:
-        crash: BaseException | None = None
         try:
-            async with trio.open_nursery() as nursery:
-                self.nursery = nursery
-                for async_fn, args, name in self._backlog:
-                    nursery.start_soon(async_fn, *args, name=name)
-                self._backlog.clear()
-                self._entered = True
-                self._tell_waiter()
-                while self._reason is None:
-                    await self._park()
-                nursery.cancel_scope.cancel("the agent is ending")
+            await self._hold_nursery()
+            while self._reason is None:  # the agent has cancelled all of its tasks: others may follow
+                await self._hold_nursery()
         except BaseException as exc:
             crash = _without_cancelled(exc)
             if crash is None:
                 raise
-            crash = _bare(crash)
+            self._crash = crash = _bare(crash)
             self._slot.die(ExitReason("error", error=crash))
         await self._wait_runs()
+        self._leaving = True
         shutdown = self._slot.spec.shutdown
-        if self.scope.deadline > trio.current_time() and isinstance(shutdown, (int, float)):
+        if self._hurried or shutdown == "brutal":
+            self.hurry()
+        elif self.scope.deadline > trio.current_time() and isinstance(shutdown, (int, float)):
             self.scope.deadline = trio.current_time() + shutdown
-        error = crash or (self._reason.error if self._reason is not None else None)
+        error = self._crash or (self._reason.error if self._reason is not None else None)
         if error is not None:
             raise error
+
+    async def _hold_nursery(self) -> None:
+        async with trio.open_nursery() as nursery:
+            self.nursery = nursery
+            for async_fn, args, name in self._backlog:
+                nursery.start_soon(async_fn, *args, name=name)
+            self._backlog.clear()
+            self._entered = True
+            self._tell_waiter()
+            while self._reason is None:
+                await self._park()
+            nursery.cancel_scope.cancel("the agent is ending")
 
     async def _wait_runs(self) -> None:
         more = self._slot.furnish()
@@ -193,15 +207,14 @@ class Holder:
 def _without_cancelled(exc: BaseException) -> BaseException | None:
     if isinstance(exc, trio.Cancelled):
         return None
-    if isinstance(exc, BaseExceptionGroup):
-        return exc.split(trio.Cancelled)[1]
-    return exc
+    group = group_of(exc)
+    return exc if group is None else group.split(trio.Cancelled)[1]
 
 
 def _bare(exc: BaseException) -> BaseException:
     """Take a lone exception out of the nursery's group."""
-    while isinstance(exc, BaseExceptionGroup) and len(exc.exceptions) == 1:
-        exc = exc.exceptions[0]
+    while (group := group_of(exc)) is not None and len(group.exceptions) == 1:
+        exc = group.exceptions[0]
     return exc
 
 
@@ -218,7 +231,7 @@ class AgentNursery:
 
     __slots__ = ("_slot",)
 
-    def __init__(self, slot: Slot) -> None:
+    def __init__(self, slot: Mortal) -> None:
         self._slot = slot
 
     def _holder(self) -> Holder:

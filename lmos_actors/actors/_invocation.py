@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import trio
 from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule, wait_task_rescheduled
 
-from lmos_actors._errors import ActionFailed, AgentError
+from lmos_actors._errors import ActionFailed, AgentError, group_of
 
 from ._mailbox import DONE, RUNNING, Envelope
 from ._operation import STREAM
@@ -184,26 +184,19 @@ def _split(exc: BaseException) -> tuple[BaseException | None, BaseException | No
     """Part an exception into what belongs to cancel scopes and what is the handler's own."""
     if isinstance(exc, trio.Cancelled):
         return exc, None
-    if isinstance(exc, BaseExceptionGroup):
-        cancelled, rest = exc.split(trio.Cancelled)
-        return cancelled, rest
-    return None, exc
+    group = group_of(exc)
+    return (None, exc) if group is None else group.split(trio.Cancelled)
 
 
 def declared_failure(exc: BaseException) -> ActionFailed | None:
     """Give the failure an exception stands for: itself, or the first leaf of a group of failures (T3)."""
     if isinstance(exc, ActionFailed):
         return exc
-    if isinstance(exc, BaseExceptionGroup):
-        first: ActionFailed | None = None
-        group: BaseExceptionGroup[BaseException] = exc
-        for part in group.exceptions:
-            failure = declared_failure(part)
-            if failure is None:
-                return None
-            first = first or failure
-        return first
-    return None
+    group = group_of(exc)
+    if group is None:
+        return None
+    leaves = [declared_failure(part) for part in group.exceptions]
+    return leaves[0] if None not in leaves else None
 
 
 class Runner:

@@ -16,7 +16,7 @@ import attrs
 import msgspec
 from msgspec import inspect as types
 
-from .._errors import InvalidInput
+from lmos_actors._errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +25,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 NESTING = 64  # V3: more containers inside one another are refused
 NUMBER = 10**1000  # V3: from here on a number has more than a thousand digits
+LEAST = -NUMBER
 LIMITS = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length", "tz")
 WIRE_NAMES: dict[type, str] = {type(None): "null", list: "array", tuple: "array", dict: "object"}
 KEY = "key"  # stands for the path while the key of a dict is checked
@@ -105,7 +106,7 @@ def _take_bool(value: object, path: str = "$", /) -> bool:
 
 def _take_int(value: object, path: str = "$", /) -> int:
     if type(value) is int:
-        if -NUMBER < value < NUMBER:
+        if LEAST < value < NUMBER:
             return value
         raise InvalidInput("Number of more than 1,000 digits", path)
     if isinstance(value, Enum) and type(value.value) is int:
@@ -267,7 +268,7 @@ def _bytes(tree: types.Type) -> Part:
 
 def _enum(tree: types.EnumType) -> Part:
     cls: Any = tree.cls
-    sent: set[type] = {type(value.value) for value in cls}
+    sent: tuple[type, ...] = tuple(dict.fromkeys(type(value.value) for value in cls))
 
     def take(value: object, path: str = "$", /) -> Any:
         if type(value) is cls:

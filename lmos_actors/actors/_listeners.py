@@ -42,12 +42,12 @@ class Listened(Mail):
         timers[timer] = None
         return timer
 
-    def tick(self, when: float, seconds: float, fn: Callable[[], None]) -> None:
+    def tick(self, when: float, seconds: float, firing: Firing) -> None:
+        """Have a turn run at `when` and every so many seconds after it (R6)."""
         more = self.furnish()
         if more.timers is None:
             more.timers = {}
         timers = more.timers
-        firing = Firing(fn)
 
         def fire() -> None:
             timers.pop(timer, None)
@@ -56,7 +56,7 @@ class Listened(Mail):
                     self.put(firing)
                 now = trio.current_time()
                 missed = max(0, int((now - when) / seconds))
-                self.tick(when + (missed + 1) * seconds, seconds, fn)
+                self.tick(when + (missed + 1) * seconds, seconds, firing)
 
         timer = self.rt.timers.call_at(when, fire)
         timers[timer] = None

@@ -37,6 +37,9 @@ class Mail(Box):
 
     __slots__ = ()
 
+    traced = False
+    """Every message is recorded, so no turn runs in the asker's step; see `_traced.py`."""
+
     # ---- asking
 
     @enable_ki_protection
@@ -59,8 +62,8 @@ class Mail(Box):
                 args = self.bound(op, args, kwargs)
         await checkpoint_if_cancelled()
         turns = self.turns
-        turns.budget -= 1
-        if turns.budget < 0:
+        budget = turns.budget = turns.budget - 1
+        if budget < 0:
             await self.breathe()
         if self.gate or op.kind:
             return await self.ask_queued(Ask(self, op, args, self.sender(), None), None)
@@ -73,8 +76,14 @@ class Mail(Box):
         self.gate = BUSY
         turns.slot = self
         turns.current = (op, args, run.slot if run is not None else None)
+        ctx = self.ctx
+        if ctx is None:
+            ctx = self.context()
         try:
-            value = (self.ctx or self.context()).run(op.fn, self.agent, *args)
+            if len(args) == 1:  # a star costs as much as the call
+                value = ctx.run(op.fn, self.agent, args[0])
+            else:
+                value = ctx.run(op.fn, self.agent, *args)
             try:
                 value = op.give(value)
             except InvalidInput as exc:
@@ -103,10 +112,10 @@ class Mail(Box):
 
     async def ask_queued(self, ask: Ask, seconds: float | None) -> Any:
         """Post an ask and wait for its answer."""
-        ask.task = current_task()
         self.post(ask)
-        if ask.task is None:
+        if ask.phase == DONE:  # the new message was dropped
             return self._outcome(ask)
+        ask.task = current_task()
         if seconds is not None:
             self.rt.deadlines.add(ask, seconds)
 
@@ -133,6 +142,7 @@ class Mail(Box):
                 ask.error = None  # no cycle through the traceback
         return ask.value
 
+    @enable_ki_protection
     async def ask_within(
         self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
     ) -> Any:
@@ -140,9 +150,13 @@ class Mail(Box):
         op = self.operation(key)
         args = self.bound(op, args, kwargs)
         await checkpoint_if_cancelled()
-        if not self.gate and not op.kind:
-            return await self.ask(key, args, {})
-        return await self.ask_queued(Ask(self, op, args, self.sender(), None), seconds)
+        turns = self.turns
+        turns.budget -= 1
+        if turns.budget < 0:
+            await self.breathe()
+        if self.gate or op.kind:
+            return await self.ask_queued(Ask(self, op, args, self.sender(), None), seconds)
+        return self.run_inline(op, args)
 
     # ---- telling
 
@@ -162,7 +176,7 @@ class Mail(Box):
         run = CURRENT.get()
         sender = self.turns.slot if run is None else run.slot
         if self.accepted - self.begun >= self.size or op.kind:
-            self.post_or_block(Tell(self, op, args, sender))
+            self.post_or_block(op, args, sender)
             return
         self.accepted += 1
         if self.queue:
@@ -178,29 +192,33 @@ class Mail(Box):
         op = self.operation(key)
         args = self.bound(op, args, kwargs)
         await checkpoint_if_cancelled()
-        tell = Tell(self, op, args, self.sender())
-        self.post(tell)
-        if tell.phase == PARKED:
-            await self._parked(tell)
+        if self.accepted - self.begun < self.size and not op.kind:
+            self.seat(op, args, self.sender())
         else:
-            turns = self.turns
-            turns.budget -= 1
-            if turns.budget < 0:
-                await self.breathe()
+            tell = Tell(self, op, args, self.sender())
+            self.post(tell)
+            if tell.phase == PARKED:
+                await self._parked(tell)
+                return
+        turns = self.turns
+        turns.budget -= 1
+        if turns.budget < 0:
+            await self.breathe()
+
+    def seat(self, op: Operation, args: tuple[Any, ...], sender: Any) -> None:
+        """Accept a one-way message to a turn, for which there is a seat."""
+        self.accepted += 1
+        self.put((op, args, sender))
 
     async def _parked(self, tell: Tell) -> None:
         tell.task = current_task()
 
         def abort(_: object) -> Abort:
             tell.task = None
+            self.withdraw(tell)  # at once: a seat that becomes free now is the next sender's
             return Abort.SUCCEEDED
 
-        try:
-            await wait_task_rescheduled(abort)
-        except BaseException:
-            if tell.phase == PARKED:
-                self.withdraw(tell)
-            raise
+        await wait_task_rescheduled(abort)
         if tell.phase == DONE and tell.lost is not None:
             raise tell.lost
 
@@ -209,7 +227,8 @@ class Mail(Box):
         try:
             op = self.table[key]
         except KeyError:
-            raise self.unknown(key) from None
+            self._send_to_nobody(sender, key, args)
+            return
         if kwargs or len(args) != 1:
             args = self.bound(op, args, kwargs)
         else:
@@ -228,6 +247,13 @@ class Mail(Box):
         if not self.gate:
             self.gate = BUSY
             self.rt.schedule(self)
+
+    def _send_to_nobody(self, sender: Any, key: str, args: tuple[Any, ...]) -> None:
+        """There is no such key, or no agent yet: the latter is a dead letter as after a crash."""
+        error = self.unknown(key)
+        if not isinstance(error, AgentUnavailable):
+            raise error
+        self.rt.dead_letter(str(error), self, sender, key, args)
 
     def send_slowly(self, sender: Any, op: Operation, args: tuple[Any, ...]) -> None:
         """As `send_from`, where the message is to the sender itself, needs time, or finds no seat."""

@@ -131,6 +131,9 @@ class Envelope:
     def admitted(self) -> None:
         """It has left the line of parked senders for a seat in the mailbox."""
 
+    def waits_in_line(self) -> None:
+        """Its run has to wait for its action's concurrency: it is pending (D13)."""
+
     def answer(self, value: Any) -> None:
         """Take the value that the operation gave."""
 

@@ -95,8 +95,10 @@ class Operation:
         params = self.params
         if not kwargs and len(args) == len(params):
             if len(params) == 1 and not params[0].keyword_only:
-                p = params[0]
-                return (p.shape.take(args[0], "$" if self.whole else f"$.{p.wire_name}"),)
+                try:
+                    return (self.take(args[0]),)
+                except InvalidInput:  # once more, with the path that the refusal names
+                    return (self._checked(params[0], args[0]),)
             if not params:
                 return args
         return self._bind_slowly(args, dict(kwargs))
@@ -136,8 +138,16 @@ class Operation:
         Raises:
             InvalidInput: as `bind`.
         """
+        return self.bind(*self.spread(data))
+
+    def spread(self, data: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Turn such an input into the arguments of a call, not checked yet.
+
+        Raises:
+            InvalidInput: it is no object, or has a member that is no parameter.
+        """
         if self.whole:
-            return self.bind((data,), {})
+            return (data,), {}
         if data is None:
             data = {}
         if not isinstance(data, dict):
@@ -147,7 +157,7 @@ class Operation:
         for key in given:
             if key not in names:
                 raise self._unknown(str(key))
-        return self._bind_slowly((), {names[key]: value for key, value in given.items()})
+        return (), {names[key]: value for key, value in given.items()}
 
     def result(self, value: Any) -> Any:
         """Check and convert what the function gave.

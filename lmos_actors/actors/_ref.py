@@ -6,6 +6,7 @@ the slot itself, others carry the same verbs elsewhere. So near and far look the
 
 from __future__ import annotations
 
+import math
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -20,12 +21,14 @@ from typing import (
 
 import attrs
 
+from ._affordances import EventHandle, PropertyHandle
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Mapping
     from contextlib import AbstractAsyncContextManager
 
-    from ._affordances import Action, Assignment, EventHandle, PropertyHandle, StreamAction, Turn
-    from ._mailbox import AgentStatistics
+    from ._affordances import Action, Assignment, StreamAction, Turn
+    from ._mailbox import AgentStatistics, MailboxStatistics
     from ._monitor import Down
     from ._observers import Feed, Gap, Occurrence
     from ._runtime import Turns
@@ -102,6 +105,7 @@ class Link(Protocol):
     def watch(self) -> AbstractAsyncContextManager[Feed[Down]]: ...
     async def wait_running(self) -> None: ...
     def statistics(self) -> AgentStatistics: ...
+    def mailbox_statistics(self) -> MailboxStatistics: ...
 
 
 class Ref(Generic[A_co]):
@@ -145,9 +149,13 @@ class Ref(Generic[A_co]):
         link = self._link
         if link.turns.slot is not None:
             raise link.turns.misuse("invoke")
+        try:
+            key = handle.name
+        except AttributeError:
+            raise wrong_handle("invoke", "an action", handle) from None
         if self._seconds is None:
-            return link.ask(handle.name, args, kwargs)
-        return link.ask_within(handle.name, args, kwargs, self._seconds)
+            return link.ask(key, args, kwargs)
+        return link.ask_within(key, args, kwargs, self._seconds)
 
     def begin(
         self: Ref[A], handle: Action[A, P, R, G] | Turn[A, P, R], /, *args: P.args, **kwargs: P.kwargs
@@ -156,7 +164,7 @@ class Ref(Generic[A_co]):
 
         Leaving the block before the result has come cancels the run.
         """
-        return self._link.begin(handle.name, args, kwargs, self._seconds)
+        return self._link.begin(_action("begin", handle), args, kwargs, self._seconds)
 
     def stream(
         self: Ref[A], handle: StreamAction[A, P, R], /, *args: P.args, **kwargs: P.kwargs
@@ -165,7 +173,7 @@ class Ref(Generic[A_co]):
 
         The agent is at most 16 items ahead of the consumer. Leaving the block early cancels the run.
         """
-        return self._link.stream(handle.name, args, kwargs)
+        return self._link.stream(_action("stream", handle), args, kwargs)
 
     def tell(
         self: Ref[A],
@@ -181,7 +189,7 @@ class Ref(Generic[A_co]):
         link = self._link
         if link.turns.slot is not None:
             raise link.turns.misuse("tell")
-        return link.tell(handle.name, args, kwargs)
+        return link.tell(_action("tell", handle), args, kwargs)
 
     def tell_nowait(
         self: Ref[A],
@@ -191,17 +199,21 @@ class Ref(Generic[A_co]):
         **kwargs: P.kwargs,
     ) -> None:
         """As `tell`, but raise `trio.WouldBlock` where it would wait."""
-        self._link.tell_nowait(handle.name, args, kwargs)
+        try:
+            key = handle.name
+        except AttributeError:
+            raise wrong_handle("tell_nowait", "an action", handle) from None
+        self._link.tell_nowait(key, args, kwargs)
 
     # ---- properties
 
     def read(self: Ref[A], handle: PropertyHandle[A, V], /) -> Coroutine[Any, Any, V]:
         """Give the value of a property. Raises NotAllowed for a write-only one."""
-        return self._ask("read", handle.read_key, ())
+        return self._ask("read", _property("read", handle).read_key, ())
 
     def write(self: Ref[A], handle: PropertyHandle[A, V], value: V, /) -> Coroutine[Any, Any, None]:
         """Set a property. Raises InvalidInput, and NotAllowed for a read-only one."""
-        return self._ask("write", handle.write_key, (value,))
+        return self._ask("write", _property("write", handle).write_key, (value,))
 
     def write_many(self: Ref[A], /, *writes: Assignment[A]) -> Coroutine[Any, Any, None]:
         """Set several properties in one turn, all or none: `write_many(Weather.units.to("kelvin"), …)`."""
@@ -235,7 +247,8 @@ class Ref(Generic[A_co]):
         Goes on over crashes and restarts: the next incarnation's value comes first, after a `Gap` if
         `gaps` is set. Ends when the agent is gone for good.
         """
-        return self._link.listen(f"+{handle.read_key}", conflate=True, gaps=gaps, size=64)
+        key = "+" + _property("observe", handle).read_key
+        return self._link.listen(key, conflate=True, gaps=gaps, size=64)
 
     @overload
     def subscribe(
@@ -247,7 +260,7 @@ class Ref(Generic[A_co]):
     ) -> AbstractAsyncContextManager[Feed[V | Gap]]: ...
     def subscribe(self: Ref[A], handle: EventHandle[A, V], /, *, gaps: bool = False, size: int = 64) -> Any:
         """Give every event from now on; past `size` waiting ones the oldest is dropped and counted."""
-        return self._link.listen(handle.key, conflate=False, gaps=gaps, size=size)
+        return self._link.listen(_event("subscribe", handle).key, conflate=False, gaps=gaps, size=size)
 
     def subscribe_all(self, *, size: int = 64) -> AbstractAsyncContextManager[Feed[Occurrence]]:
         """Give every event of the agent, with its name."""
@@ -264,8 +277,8 @@ class Ref(Generic[A_co]):
 
         Cheaper than a cancel scope around each call; the granularity is a hundredth of a second.
         """
-        if not seconds > 0:
-            raise ValueError(f"within() needs a number of seconds above 0, not {seconds!r}")
+        if not 0 < seconds < math.inf:
+            raise ValueError(f"within() needs a finite number of seconds above 0, not {seconds!r}")
         return Ref(self._link, float(seconds))
 
     async def ready(self) -> None:
@@ -276,5 +289,34 @@ class Ref(Generic[A_co]):
         """Count messages over all incarnations of the agent."""
         return self._link.statistics()
 
+    def mailbox_statistics(self) -> MailboxStatistics:
+        """Say how full the mailbox is, and how many senders are held back."""
+        return self._link.mailbox_statistics()
+
 
 NO_KEYWORDS: Final[dict[str, Any]] = {}
+
+
+def wrong_handle(verb: str, kind: str, handle: object) -> TypeError:
+    """Make the error of a verb that was given something else than the handle it takes."""
+    return TypeError(f"ref.{verb} takes the handle of {kind}, such as Weather.forecast, not {handle!r}")
+
+
+def _action(verb: str, handle: Any) -> str:
+    try:
+        name: str = handle.name
+    except AttributeError:
+        raise wrong_handle(verb, "an action", handle) from None
+    return name
+
+
+def _property(verb: str, handle: Any) -> PropertyHandle[Any, Any]:
+    if not isinstance(handle, PropertyHandle):
+        raise wrong_handle(verb, "a property", handle)
+    return handle  # pyright: ignore[reportUnknownVariableType]
+
+
+def _event(verb: str, handle: Any) -> EventHandle[Any, Any]:
+    if not isinstance(handle, EventHandle):
+        raise wrong_handle(verb, "an event", handle)
+    return handle  # pyright: ignore[reportUnknownVariableType]

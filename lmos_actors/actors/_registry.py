@@ -14,11 +14,11 @@ from ._mailbox import Firing
 from ._observers import event_key
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncGenerator, Callable, Mapping
 
     from ._affordances import EventHandle
     from ._calls import LocalLink
-    from ._mailbox import AgentStatistics
+    from ._mailbox import AgentStatistics, MailboxStatistics
     from ._monitor import Down
     from ._observers import Feed
     from ._ref import Ref
@@ -44,9 +44,12 @@ class Finder:
         if found is None:
             found = self._found = self._look()
         if found is None:
-            title = self._cls.__name__ if self._cls is not None else "any class"
-            raise NotFound("agent", self._name or title, where="" if self._name is None else f"any {title}")
+            raise self._missing()
         return found
+
+    def _missing(self) -> NotFound:
+        title = self._cls.__name__ if self._cls is not None else "any class"
+        return NotFound("agent", self._name or title, where="" if self._name is None else f"any {title}")
 
     def _look(self) -> LocalLink | None:
         resolver = self._rt.resolver
@@ -94,34 +97,36 @@ class Finder:
     @asynccontextmanager
     async def begin(
         self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
-    ) -> AsyncIterator[Any]:
+    ) -> AsyncGenerator[Any]:
         """See `Link`."""
         async with self.resolve().begin(key, args, kwargs, seconds) as call:
             yield call
 
     @asynccontextmanager
-    async def stream(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> AsyncIterator[Any]:
+    async def stream(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> AsyncGenerator[Any]:
         """See `Link`."""
         async with self.resolve().stream(key, args, kwargs) as items:
             yield items
 
     @asynccontextmanager
-    async def listen(self, key: str, *, conflate: bool, gaps: bool, size: int) -> AsyncIterator[Feed[Any]]:
+    async def listen(self, key: str, *, conflate: bool, gaps: bool, size: int) -> AsyncGenerator[Feed[Any]]:
         """See `Link`."""
         async with self.resolve().listen(key, conflate=conflate, gaps=gaps, size=size) as feed:
             yield feed
 
     @asynccontextmanager
-    async def watch(self) -> AsyncIterator[Feed[Down]]:
+    async def watch(self) -> AsyncGenerator[Feed[Down]]:
         """See `Link`."""
         async with self.resolve().watch() as feed:
             yield feed
 
     async def wait_running(self) -> None:
-        """Wait until there is such an agent and it takes messages."""
+        """Wait until there is such an agent and it takes messages. Raises NotFound when the node has ended."""
         while self._found is None:
             self._found = self._look()
             if self._found is None:
+                if self._rt.ended:
+                    raise self._missing()
                 await self._appears()
         await self._found.wait_running()
 
@@ -139,6 +144,16 @@ class Finder:
     def statistics(self) -> AgentStatistics:
         """See `Link`."""
         return self.resolve().statistics()
+
+    def mailbox_statistics(self) -> MailboxStatistics:
+        """See `Link`."""
+        return self.resolve().mailbox_statistics()
+
+
+def slot_of(ref: Ref[Any]) -> LocalLink:
+    """Give the slot that a near ref points to. Raises NotFound when it leads nowhere yet."""
+    link: Any = ref._link  # pyright: ignore[reportPrivateUsage] # what a ref is for those inside
+    return link.resolve() if isinstance(link, Finder) else link
 
 
 class Follow(Firing):
@@ -183,8 +198,7 @@ def follow(
     follower: LocalLink, ref: Ref[Any], handle: EventHandle[Any, Any], turn: Callable[[Any], None]
 ) -> None:
     """Let an agent follow the events of another, until its incarnation ends."""
-    link: Any = ref._link
-    slot: LocalLink = link.resolve() if isinstance(link, Finder) else link
+    slot = slot_of(ref)
     slot.operation(handle.key)
     sink = Follow(follower, turn)
     key = event_key(handle.name)

@@ -42,9 +42,13 @@ class Owner(Protocol):
     """What a slot asks of the supervisor that owns it."""
 
     runners: Runners | None
-    path: str
 
-    def exited(self, child: Box, reason: ExitReason) -> None:
+    @property
+    def path(self) -> str:
+        """Its place in the tree."""
+        ...
+
+    def exited(self, child: Any, reason: ExitReason) -> None:
         """An incarnation has ended and everything of it has unwound; never drops, never blocks."""
         ...
 
@@ -146,8 +150,16 @@ class Runtime:
         self.wake_watchdog: Callable[[], None] | None = None
         self.resolver: Resolver | None = None
         self.appeared: list[trio.lowlevel.Task] = []
+        self.ended = False
         self.base_context = copy_context()
         self.base_context.run(RUNTIME.set, self)
+
+    def end(self) -> None:
+        """The node has ended: whoever waits for an agent to appear waits in vain."""
+        self.ended = True
+        for task in self.appeared:
+            reschedule(task)
+        self.appeared.clear()
 
     def schedule(self, slot: Box) -> None:
         """Put an agent that has mail in line for the dispatcher."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import trio
 from trio.lowlevel import checkpoint_if_cancelled, enable_ki_protection
 
 from lmos_actors._errors import AgentError
@@ -28,6 +27,8 @@ class TracedLink(LocalLink):
     """A slot that tells the node's instrument of every message."""
 
     __slots__ = ()
+
+    traced = True
 
     @enable_ki_protection
     async def ask(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -50,9 +51,11 @@ class TracedLink(LocalLink):
         """As `LocalLink.tell_nowait`."""
         op = self.operation(key)
         args = self.bound(op, args, kwargs)
-        if self.full() and self.mailbox.when_full == "wait":
-            raise trio.WouldBlock
-        self.post(Tell(self, op, args, self.sender()))
+        self.post_or_block(op, args, self.sender())
+
+    def seat(self, op: Operation, args: tuple[Any, ...], sender: Any) -> None:
+        """As `LocalLink.seat`, with a number, a trace and a record."""
+        self.post(Tell(self, op, args, sender))
 
     def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """As `LocalLink.send_from`."""

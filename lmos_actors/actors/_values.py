@@ -15,8 +15,9 @@ from typing import Any, Generic, TypeVar
 import attrs
 from msgspec import inspect as types
 
-from .._errors import InvalidInput
-from ..protocol.td import SchemaError, is_any, schema_of, type_name, type_tree
+from lmos_actors._errors import InvalidInput
+from lmos_actors.protocol.td import SchemaError, is_any, schema_of, type_name, type_tree
+
 from ._containers import CONTAINERS
 from ._leaves import LEAVES, NESTING, WIRE_NAMES, AnyTake, Part, Take, member, plain_data, shown, wrong
 

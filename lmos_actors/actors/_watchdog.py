@@ -85,7 +85,8 @@ class Watchdog:
                 return
 
     def _tell(self, slot: Any, current: Any) -> None:
-        frame = sys._current_frames().get(self._ident)
+        frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage] # documented by CPython
+        frame = frames.get(self._ident)
         stack = "".join(traceback.format_stack(frame, limit=-12)[-4:]) if frame is not None else ""
         turn = f"the turn {_name(current)} of agent {slot.path!r}"
         text = f"{turn} has held up its node for {SLOW:g} s:\n{stack}"

@@ -67,7 +67,7 @@ class AgentEntry(Closed, frozen=True, kw_only=True, tag_field="from", tag="agent
     use: Name
     args: Data = {}
     state: Data = {}
-    mailbox: Mailbox = Mailbox()
+    mailbox: Mailbox | UnsetType = UNSET
     restart: Restart = "permanent"
     shutdown: Shutdown = Duration(5.0)
     significant: bool = False

@@ -1,5 +1,6 @@
 """Who restarts whom: child specs, supervisor specs, and the supervisors that carry them out."""
 
+from ._children import ChildInfo as ChildInfo, agent_class as agent_class
 from ._plan import Counts as Counts
 from ._spec import (
     AutoShutdown as AutoShutdown,
@@ -10,9 +11,4 @@ from ._spec import (
     Strategy as Strategy,
     SupervisorSpec as SupervisorSpec,
 )
-from ._supervisor import (
-    ChildInfo as ChildInfo,
-    Supervisor as Supervisor,
-    SupervisorStatistics as SupervisorStatistics,
-    agent_class as agent_class,
-)
+from ._supervisor import Supervisor as Supervisor, SupervisorStatistics as SupervisorStatistics

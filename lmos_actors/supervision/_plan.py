@@ -25,9 +25,8 @@ from ._spec import ChildSpec, SupervisorSpec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lmos_actors.actors import ExitReason
+    from lmos_actors.actors import ExitReason, Status
 
-Status: TypeAlias = Literal["starting", "running", "stopping", "restarting", "stopped"]
 End: TypeAlias = Literal["intensity", "auto_shutdown"]
 
 

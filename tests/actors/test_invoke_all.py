@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+import trio.testing
 
 from lmos_actors import (
     ActionFailed,
@@ -28,7 +30,7 @@ from lmos_actors import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-pytestmark = pytest.mark.usefixtures("autojump_clock")
+    from trio.testing import MockClock
 
 
 class Worker(Agent):
@@ -104,42 +106,36 @@ class Boss(Agent):
 async def workers(node: Node, *waits: float, mailbox: MailboxOptions | None = None) -> list[Ref[Worker]]:
     return [
         await node.root.start_child(
-            ChildSpec(f"worker{place}", _made(wait), restart="temporary", mailbox=mailbox)
+            ChildSpec(f"worker{place}", partial(Worker, wait=wait), restart="temporary", mailbox=mailbox)
         )
         for place, wait in enumerate(waits)
     ]
-
-
-def _made(wait: float) -> Callable[[], Worker]:
-    from functools import partial
-
-    return partial(Worker, wait=wait)
 
 
 async def seen(refs: list[Ref[Worker]]) -> list[int]:
     return [await ref.invoke(Worker.counted) for ref in refs]
 
 
-async def test_outputs_come_in_the_order_of_the_refs() -> None:
+async def test_outputs_come_in_the_order_of_the_refs(autojump_clock: MockClock) -> None:
     async with open_node() as node:
         refs = await workers(node, 3, 1, 2)
         assert await invoke_all(refs, Worker.double, 4) == [8, 8, 8]
         assert await invoke_all(refs, Worker.later, value=10) == [13, 11, 12]
 
 
-async def test_agents_work_side_by_side() -> None:
+async def test_agents_work_side_by_side(autojump_clock: MockClock) -> None:
     async with open_node() as node:
         refs = await workers(node, 3, 1, 2)
         await invoke_all(refs, Worker.later, 0)
         assert trio.current_time() == pytest.approx(3)
 
 
-async def test_nobody_asked_gives_nothing() -> None:
+async def test_nobody_asked_gives_nothing(autojump_clock: MockClock) -> None:
     async with open_node():
         assert await invoke_all([], Worker.double, 1) == []
 
 
-async def test_any_iterable_of_refs_and_any_kind_of_near_ref_will_do() -> None:
+async def test_any_iterable_of_refs_and_any_kind_of_near_ref_will_do(autojump_clock: MockClock) -> None:
     async with open_node() as node:
         refs = await workers(node, 1, 2)
         found = node.find(Worker, "worker0")
@@ -147,7 +143,7 @@ async def test_any_iterable_of_refs_and_any_kind_of_near_ref_will_do() -> None:
         assert await invoke_all([found], Worker.double, 2) == [4]
 
 
-async def test_the_accounts_are_those_of_asks() -> None:
+async def test_the_accounts_are_those_of_asks(autojump_clock: MockClock) -> None:
     async with open_node() as node:
         refs = await workers(node, 1, 2)
         await invoke_all(refs, Worker.double, 1)
@@ -157,7 +153,9 @@ async def test_the_accounts_are_those_of_asks() -> None:
             assert (counts.accepted, counts.handled, counts.waiting, counts.running) == (2, 2, 0, 0)
 
 
-async def test_the_first_failure_of_a_turn_is_raised_and_nobody_further_is_asked() -> None:
+async def test_the_first_failure_of_a_turn_is_raised_and_nobody_further_is_asked(
+    autojump_clock: MockClock,
+) -> None:
     async with open_node() as node:
         refs = await workers(node, 1, 5, 5)
         with pytest.raises(ActionFailed, match="5 is above 3"):
@@ -165,7 +163,7 @@ async def test_the_first_failure_of_a_turn_is_raised_and_nobody_further_is_asked
         assert await seen(refs) == [1, 1, 0]
 
 
-async def test_the_first_failure_of_a_run_cancels_the_rest() -> None:
+async def test_the_first_failure_of_a_run_cancels_the_rest(autojump_clock: MockClock) -> None:
     async with open_node() as node:
         refs = await workers(node, 9, 1, 2)
         with pytest.raises(ActionFailed, match="1 is above 0"):
@@ -176,7 +174,9 @@ async def test_the_first_failure_of_a_run_cancels_the_rest() -> None:
         assert [ref.statistics().cancelled for ref in refs] == [1, 0, 1]
 
 
-async def test_a_failure_while_others_are_still_being_asked_cancels_what_is_open() -> None:
+async def test_a_failure_while_others_are_still_being_asked_cancels_what_is_open(
+    autojump_clock: MockClock,
+) -> None:
     async with open_node() as node:
         refs = await workers(node, 9, 9)
         dead = await workers_named(node, "gone", Worker)
@@ -191,7 +191,7 @@ async def workers_named(node: Node, name: str, made: Callable[[], Worker]) -> Re
     return await node.root.start_child(ChildSpec(name, made, restart="temporary"))
 
 
-async def test_a_crash_is_raised_as_the_agents_death() -> None:
+async def test_a_crash_is_raised_as_the_agents_death(autojump_clock: MockClock) -> None:
     async with open_node() as node:
         refs = await workers(node, 1, 2)
         with pytest.raises(AgentDied) as caught:
@@ -199,7 +199,7 @@ async def test_a_crash_is_raised_as_the_agents_death() -> None:
         assert caught.value.started is True
 
 
-async def test_cancelling_the_caller_cancels_all() -> None:
+async def test_cancelling_the_caller_cancels_all(autojump_clock: MockClock) -> None:
     async with open_node() as node:
         refs = await workers(node, 8, 9)
         with trio.move_on_after(1) as scope:
@@ -210,7 +210,7 @@ async def test_cancelling_the_caller_cancels_all() -> None:
         assert [ref.statistics().running for ref in refs] == [0, 0]
 
 
-async def test_a_cancelled_caller_asks_nobody() -> None:
+async def test_a_cancelled_caller_asks_nobody(autojump_clock: MockClock) -> None:
     async with open_node() as node:
         refs = await workers(node, 1)
         with trio.CancelScope() as scope:
@@ -220,7 +220,7 @@ async def test_a_cancelled_caller_asks_nobody() -> None:
         assert await seen(refs) == [0]
 
 
-async def test_refs_with_a_deadline_keep_it() -> None:
+async def test_refs_with_a_deadline_keep_it(autojump_clock: MockClock) -> None:
     async with open_node() as node:
         refs = await workers(node, 1, 9)
         with pytest.raises(DeadlineExceeded):
@@ -230,7 +230,7 @@ async def test_refs_with_a_deadline_keep_it() -> None:
         await trio.sleep(5)
 
 
-async def test_arguments_are_checked_and_shared_with_nobody() -> None:
+async def test_arguments_are_checked_and_shared_with_nobody(autojump_clock: MockClock) -> None:
     async with open_node() as node:
         refs = await workers(node, 1, 2)
         mine = [1, 2]
@@ -241,14 +241,14 @@ async def test_arguments_are_checked_and_shared_with_nobody() -> None:
         assert [ref.statistics().handled for ref in refs] == [2, 1]
 
 
-async def test_one_agent_may_be_asked_many_times() -> None:
+async def test_one_agent_may_be_asked_many_times(autojump_clock: MockClock) -> None:
     async with open_node() as node:
         (ref,) = await workers(node, 1)
         assert await invoke_all([ref] * 3, Worker.later, 0) == [1, 1, 1]
         assert trio.current_time() == pytest.approx(3)
 
 
-async def test_more_asks_than_seats_wait_for_a_seat() -> None:
+async def test_more_asks_than_seats_wait_for_a_seat(autojump_clock: MockClock) -> None:
     async with open_node() as node:
         (ref,) = await workers(node, 1, mailbox=MailboxOptions(size=2))
         assert await invoke_all([ref] * 6, Worker.later, 0) == [1] * 6
@@ -256,7 +256,7 @@ async def test_more_asks_than_seats_wait_for_a_seat() -> None:
         assert (counts.accepted, counts.handled, counts.waiting) == (6, 6, 0)
 
 
-async def test_a_mailbox_that_refuses_fails_all() -> None:
+async def test_a_mailbox_that_refuses_fails_all(autojump_clock: MockClock) -> None:
     async with open_node() as node:
         (ref,) = await workers(node, 9, mailbox=MailboxOptions(size=1, when_full="reject"))
         with pytest.raises(MailboxFull):
@@ -267,7 +267,7 @@ async def test_a_mailbox_that_refuses_fails_all() -> None:
         assert counts.refused == 1
 
 
-async def test_others_get_their_turn_while_many_idle_agents_are_asked() -> None:
+async def test_others_get_their_turn_while_many_idle_agents_are_asked(autojump_clock: MockClock) -> None:
     passes = 0
 
     async def count() -> None:
@@ -285,25 +285,21 @@ async def test_others_get_their_turn_while_many_idle_agents_are_asked() -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_the_asking_agent_is_the_sender() -> None:
+async def test_the_asking_agent_is_the_sender(autojump_clock: MockClock) -> None:
     async with open_node() as node:
         refs = await workers(node, 1, 2)
         boss = await node.start(Boss, workers=refs)
         assert await boss.invoke(Boss.ask_all) == ["boss", "boss"]
 
 
-async def test_a_def_turn_cannot_wait_for_it() -> None:
+async def test_a_def_turn_cannot_wait_for_it(autojump_clock: MockClock) -> None:
     async with open_node() as node:
         refs = await workers(node, 1)
-        boss = await node.root.start_child(ChildSpec("boss", _boss(refs), restart="temporary"))
+        boss = await node.root.start_child(
+            ChildSpec("boss", partial(Boss, workers=refs), restart="temporary")
+        )
         with pytest.raises(AgentDied, match=r"invoke_all\(\.\.\.\) has to be awaited"):
             await boss.invoke(Boss.ask_without_waiting)
-
-
-def _boss(refs: list[Ref[Worker]]) -> Callable[[], Boss]:
-    from functools import partial
-
-    return partial(Boss, workers=refs)
 
 
 class FarLink:
@@ -319,7 +315,7 @@ class FarLink:
         return await self._answer(args)
 
 
-async def test_far_agents_are_asked_beside_the_near_ones() -> None:
+async def test_far_agents_are_asked_beside_the_near_ones(autojump_clock: MockClock) -> None:
     async def slowly(args: tuple[Any, ...]) -> Any:
         await trio.sleep(2)
         return args[0] + 100
@@ -331,7 +327,7 @@ async def test_far_agents_are_asked_beside_the_near_ones() -> None:
         assert trio.current_time() == pytest.approx(2)
 
 
-async def test_a_far_failure_cancels_the_near_ones_and_the_reverse() -> None:
+async def test_a_far_failure_cancels_the_near_ones_and_the_reverse(autojump_clock: MockClock) -> None:
     cancelled = 0
 
     async def fail(_args: tuple[Any, ...]) -> Any:

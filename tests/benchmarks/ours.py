@@ -270,7 +270,7 @@ async def idle(node: Node, n: int) -> float:
 
 async def passes_in_minutes() -> float:
     """Passes that trio's run loop makes while this task sleeps for ten minutes."""
-    await trio.sleep(1)
+    await trio.sleep(5)
     passes = Passes()
     trio.lowlevel.add_instrument(passes)
     await trio.sleep(MINUTES_IDLE * 60)

@@ -7,9 +7,9 @@ from typing import Any, NoReturn
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from lmos_actors.actors import NORMAL, SHUTDOWN, ExitReason
+from lmos_actors.actors import NORMAL, SHUTDOWN, ExitReason, Status
 from lmos_actors.supervision import Backoff, ChildSpec, SupervisorSpec
-from lmos_actors.supervision._plan import Counts, Decision, Plan, Status
+from lmos_actors.supervision._plan import Counts, Decision, Plan
 
 BOOM = RuntimeError("boom")
 CRASH = ExitReason("error", error=BOOM)

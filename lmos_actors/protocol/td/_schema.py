@@ -213,8 +213,8 @@ def _enum(tree: types.EnumType) -> Schema:
 
 
 def _choice(values: list[Any]) -> Schema:
-    kinds = {WORDS[type(value)] for value in values}
-    return {**({"type": kinds.pop()} if len(kinds) == 1 else {}), "enum": values}
+    first, *others = dict.fromkeys(WORDS[type(value)] for value in values)
+    return {**({} if others else {"type": first}), "enum": values}
 
 
 def _literal(tree: types.LiteralType) -> Schema:

@@ -14,8 +14,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lmos_actors._errors import ConfigError
-from lmos_actors.actors import NORMAL, SHUTDOWN, ExitReason
-from lmos_actors.supervision._plan import Decision, Plan, Status
+from lmos_actors.actors import NORMAL, SHUTDOWN, ExitReason, Status
+from lmos_actors.supervision._plan import Decision, Plan
 
 from .stories import (
     TICKS_PER_SECOND,

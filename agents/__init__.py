@@ -1,0 +1,1 @@
+"""Example agents: those that the scenarios of this repository are about."""

@@ -1,0 +1,104 @@
+"""An agent spoken to by wire names and plain data, as files and protocols do who know no class of it."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET
+
+from lmos_actors._errors import AgentUnavailable, NotFound
+
+from ._invocation import CURRENT, Run
+from ._mailbox import Envelope
+from ._observers import event_key, property_key
+from ._operation import STREAM, TURN, Operation
+from ._registry import slot_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from contextlib import AbstractAsyncContextManager
+
+    from ._calls import LocalCall
+    from ._observers import Feed
+    from ._ref import Ref
+
+
+class Thing:
+    """A near agent by the names its consumers know. Raises NotFound when the ref leads nowhere yet.
+
+    Input is plain data; what comes out are the values that a typed consumer would get. Errors are those of
+    `Ref`.
+    """
+
+    __slots__ = ("slot",)
+
+    def __init__(self, ref: Ref[Any]) -> None:
+        self.slot = slot_of(ref)
+
+    # ---- verbs
+
+    def reading(self, name: str) -> AbstractAsyncContextManager[LocalCall]:
+        """Read a property: `async with thing.reading("units") as call`, then `await call.result()`."""
+        return self.slot.begin(self._key("property", property_key(name), name), (), {}, None)
+
+    def writing(self, name: str, value: Any) -> AbstractAsyncContextManager[LocalCall]:
+        """Set a property."""
+        return self.slot.begin(self._key("property", f"={name}", name), (value,), {}, None)
+
+    def invoking(self, name: str, data: Any = UNSET) -> AbstractAsyncContextManager[LocalCall]:
+        """Invoke an action with one object as its input; see `Ref.begin`."""
+        args, kwargs = self._input(name, data)
+        return self.slot.begin(name, args, kwargs, None)
+
+    async def tell(self, name: str, data: Any = UNSET) -> None:
+        """Send one way; see `Ref.tell`."""
+        args, kwargs = self._input(name, data)
+        await self.slot.tell(name, args, kwargs)
+
+    def observe(self, name: str) -> AbstractAsyncContextManager[Feed[Any]]:
+        """Give the present value of a property, then every change."""
+        key = self._key("property", f"+{property_key(name)}", name)
+        return self.slot.listen(key, conflate=True, gaps=False, size=64)
+
+    def subscribe(self, name: str, *, size: int = 64) -> AbstractAsyncContextManager[Feed[Any]]:
+        """Give every event from now on."""
+        key = self._key("event", f"+{event_key(name)}", name)
+        return self.slot.listen(key, conflate=False, gaps=False, size=size)
+
+    # ---- names
+
+    def _key(self, kind: str, key: str, name: str) -> str:
+        if key not in self.slot.table:
+            prefix = key[: len(key) - len(name)]
+            known = [k[len(prefix) :] for k in self.slot.table if k.startswith(prefix) and k != prefix]
+            raise self._unknown(kind, name, known)
+        return key
+
+    def _unknown(self, kind: str, name: str, known: Iterable[str]) -> Exception:
+        if not self.slot.table:
+            return self.slot.closed_error()
+        return NotFound(kind, name, where=self.slot.path, known=known)
+
+    def _input(self, name: str, data: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        op = self.slot.table.get(name)
+        if op is None or op.internal or op.kind == STREAM:
+            known = [op.name for op in self.slot.table.values() if not op.internal and op.kind != STREAM]
+            raise self._unknown("action", name, known)
+        return self.slot.spread(op, None if data is UNSET else data)
+
+
+@contextmanager
+def acting_as(ref: Ref[Any]) -> Iterator[None]:
+    """Let what is sent inside the block be sent by that agent. Raises AgentUnavailable if it does not live."""
+    slot = Thing(ref).slot
+    if slot.agent is None:
+        raise AgentUnavailable(slot.path, "it is not running, nobody can act as it")
+    token = CURRENT.set(Run(slot, Envelope(slot, _ROLE, (), None)))
+    try:
+        yield
+    finally:
+        CURRENT.reset(token)
+
+
+_ROLE = Operation(verb="act", name="as it", owner="scenario", kind=TURN, fn=lambda: None, internal=True)

@@ -1,0 +1,3 @@
+"""The command `lmos-actors`."""
+
+from ._main import main as main

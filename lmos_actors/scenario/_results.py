@@ -1,0 +1,130 @@
+"""What came of running scenarios: plain data, for people and for machines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import attrs
+
+if TYPE_CHECKING:
+    from lmos_actors.simulation import Difference
+
+Ended: TypeAlias = Literal["passed", "failed", "could not run", "time limit"]
+
+
+@attrs.frozen
+class Failure:
+    """One thing that was not as it should be. `place` is where the file asks for it, "" if nowhere."""
+
+    place: str
+    what: str
+    expected: str
+    saw: str
+
+
+@attrs.frozen(kw_only=True)
+class RunResult:
+    """One run of one cell. `virtual` and `real` are seconds; `digest` is that of the message log."""
+
+    label: str
+    seed: int
+    trial: int
+    ended: Ended
+    steps: int
+    steps_done: int
+    checks: int
+    checks_passed: int
+    failures: tuple[Failure, ...]
+    virtual: float
+    real: float
+    digest: str
+    tree: tuple[str, ...] = ()
+    log: tuple[str, ...] = attrs.field(default=(), repr=False)
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything was as it should be."""
+        return self.ended == "passed"
+
+
+@attrs.frozen
+class Repeated:
+    """What came of running a cell again in another process; both None: the logs are equal."""
+
+    label: str
+    difference: Difference | None = None
+    problem: str | None = None
+
+
+@attrs.define
+class FileResult:
+    """What came of one file."""
+
+    file: str
+    name: str
+    pass_rate: float
+    trials: int
+    cells: int
+    runs: list[RunResult] = attrs.Factory(list[RunResult])
+    repeated: list[Repeated] = attrs.Factory(list[Repeated])
+
+    @property
+    def passed(self) -> int:
+        """How many runs passed."""
+        return sum(run.ok for run in self.runs)
+
+    def exit_code(self) -> int:
+        """Give the exit code of this file alone."""
+        codes = {self._verdict(label) for label in dict.fromkeys(run.label for run in self.runs)}
+        if any(again.problem for again in self.repeated):
+            codes.add(3)
+        if any(again.difference for again in self.repeated):
+            codes.add(4)
+        return worst(codes)
+
+    def _verdict(self, label: str) -> int:
+        """Judge all trials of one cell: enough of them must pass; if some do but too few, it is flaky."""
+        runs = [run for run in self.runs if run.label == label]
+        ended = {run.ended for run in runs}
+        if "could not run" in ended:
+            return 3
+        passed = sum(run.ok for run in runs)
+        if passed and passed >= self.pass_rate * len(runs) - 1e-9:
+            return 0
+        if "time limit" in ended:
+            return 124
+        return 5 if passed else 1
+
+
+PRECEDENCE = (130, 2, 3, 124, 4, 1, 5, 0)
+"""Exit codes, the one that decides first."""
+
+
+def worst(codes: set[int]) -> int:
+    """Give the exit code that stands for several; 0 for none."""
+    return next((code for code in PRECEDENCE if code in codes), 0)
+
+
+def as_data(result: FileResult) -> dict[str, Any]:
+    """Give a file's result as plain data, for `--json`."""
+    runs = [
+        attrs.asdict(run, filter=lambda attribute, _: attribute.name not in ("log", "tree"))
+        for run in result.runs
+    ]
+    again = [
+        {
+            "label": again.label,
+            "equal": again.difference is None and again.problem is None,
+            "difference": str(again.difference) if again.difference else None,
+            "problem": again.problem,
+        }
+        for again in result.repeated
+    ]
+    return {
+        "file": result.file,
+        "name": result.name,
+        "passed": result.passed,
+        "runs": runs,
+        "determinism": again,
+        "exit_code": result.exit_code(),
+    }

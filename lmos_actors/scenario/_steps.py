@@ -1,0 +1,375 @@
+"""The steps of one run, carried out one after the other as the file tells them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import attrs
+import trio
+from msgspec import UNSET
+
+from lmos_actors._errors import AgentError
+from lmos_actors._instrument import plain
+from lmos_actors.actors import ExitReason, Thing, acting_as
+
+from ._cells import fill_late
+from ._expect import Verdict, filled, judge_error, judge_expect, waits_to_the_end
+from ._model import (
+    USER,
+    Asking,
+    Expect,
+    Inject,
+    Invoke,
+    Observe,
+    Parallel,
+    Read,
+    Repeat,
+    Subscribe,
+    Tell,
+    Wait,
+    Write,
+)
+from ._paths import pick
+from ._results import Failure
+from ._story import exception_class
+from ._watch import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from lmos_actors.actors import LocalCall, Ref
+    from lmos_actors.files import DataPath, Document
+
+    from ._model import Scenario
+
+Steps: TypeAlias = "Sequence[Any]"
+
+
+class StepFailed(Exception):
+    """A step did not end as the file asks; the failure has been noted."""
+
+
+@attrs.define
+class Asked:
+    """What a step with an id has asked for: how it stands, and what came of it."""
+
+    call: LocalCall | None = None
+    done: bool = False
+    value: Any = None
+    error: AgentError | None = None
+
+
+def count_steps(steps: Steps) -> int:
+    """Count the steps that a story will take, rounds and branches included."""
+    total = 0
+    for step in steps:
+        if isinstance(step, Repeat):
+            total += step.times * count_steps(step.steps)
+        elif isinstance(step, Parallel):
+            total += sum(count_steps(branch) for branch in step.branches)
+        else:
+            total += 1
+    return total
+
+
+def describe(step: Any) -> str:
+    """Name a step for people: `invoke concierge.getWeather`."""
+    words: list[str] = [type(step).__name__.lower()]
+    if isinstance(step, Asking):
+        name = getattr(step, "action", None) or getattr(step, "property", None) or getattr(step, "event", "")
+        words.append(f"{step.target}.{name}")
+        words += [f"as {step.as_}"] if step.as_ != USER else []
+    elif isinstance(step, Inject):
+        words.append(f"crash {step.fault.target} with {step.fault.with_}")
+    elif isinstance(step, Wait) and step.until is not None:
+        words.append(f"until {step.until.agent} is {step.until.is_}")
+    elif isinstance(step, Wait):
+        words.append(f"for {step.for_}")
+    elif isinstance(step, Expect):
+        words.append(f"{step.that} of {step.target}.{step.event}" if step.event else f"{step.that} {step.of}")
+    return " ".join(words) + (f" ({step.id})" if step.id else "")
+
+
+class Story:
+    """Carries out the steps of one run against agents that are there. One per run."""
+
+    def __init__(
+        self, scenario: Scenario, document: Document, watch: Watch, progress: Callable[[int, str], None]
+    ) -> None:
+        self.scenario = scenario
+        self.document = document
+        self.watch = watch
+        self.refs: Mapping[str, Ref[Any]] = {}
+        self.things: Mapping[str, Thing] = {}
+        self.failures: list[Failure] = []
+        self.done = 0
+        self.at: str = ""
+        self.latencies: dict[str, list[float]] = {}
+        self._progress = progress
+        self._saved: dict[str, Any] = {}
+        self._asked: dict[str, Asked] = {}
+        self._readings: dict[str, list[Any]] = {}
+        self._events: dict[tuple[str, str], list[Any]] = {}
+        self._listening: trio.Nursery | None = None
+        self._open: trio.Nursery | None = None
+
+    async def tell(self) -> bool:
+        """Carry out all steps; say whether all ended as they should. What failed is in `failures`."""
+        told = True
+        try:
+            async with trio.open_nursery() as self._listening:
+                async with trio.open_nursery() as self._open:
+                    await self._all(self.scenario.steps, ("steps",))
+                self._listening.cancel_scope.cancel("the story has been told")
+        except* StepFailed:
+            told = False
+        return told
+
+    async def _all(self, steps: Steps, path: DataPath) -> None:
+        for index, step in enumerate(steps):
+            await self._one(step, (*path, index))
+
+    async def _one(self, step: Any, path: DataPath) -> None:
+        if isinstance(step, Repeat):
+            await self._repeat(step, path)
+        elif isinstance(step, Parallel):
+            async with trio.open_nursery() as branches:
+                for index, branch in enumerate(step.branches):
+                    branches.start_soon(self._all, branch, (*path, "branches", index))
+        else:
+            await self._step(step, path)
+
+    async def _repeat(self, step: Repeat, path: DataPath) -> None:
+        begin = trio.current_time()
+        for number in range(step.times):
+            if step.every is not None:
+                await trio.sleep_until(begin + number * step.every)
+            await self._all(step.steps, (*path, "steps"))
+
+    async def _step(self, step: Any, path: DataPath) -> None:
+        text = describe(step)
+        self.at = f"{self.document.place(path)} {text}"
+        if isinstance(step, Expect):
+            await self._expect(step, path)
+        else:
+            seconds = math.inf if isinstance(step, Wait) else self._within(step)
+            with trio.move_on_after(seconds) as scope:
+                await self._carry_out(step, path)
+            if scope.cancelled_caught:
+                raise self.fail(step, path, f"an end within {self._within(step)}", "none by then")
+        self.done += 1
+        self._progress(self.done, text)
+
+    def _within(self, step: Any) -> float:
+        return step.within if step.within is not None else self.scenario.timeout
+
+    def fail(self, step: Any, path: DataPath, expected: str, saw: str) -> StepFailed:
+        """Note that a step failed, and give what to raise."""
+        self.failures.append(Failure(self.document.place(path), describe(step), expected, saw))
+        return StepFailed()
+
+    async def _carry_out(self, step: Any, path: DataPath) -> None:
+        if isinstance(step, (Read, Write, Invoke)):
+            assert self._open is not None
+            if step.wait:
+                await self._ask(step, path)
+            else:
+                await self._open.start(self._ask_in_time, step, path)
+        elif isinstance(step, (Observe, Subscribe)):
+            await self._listen(step, path)
+        elif isinstance(step, Tell):
+            await self._ending(step, path, self._tell(step, path))
+        elif isinstance(step, Inject):
+            await self._inject(step, path)
+        elif isinstance(step, Wait):
+            await self._wait(step, path)
+
+    # ---- asking
+
+    async def _ask_in_time(
+        self, step: Any, path: DataPath, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        with trio.move_on_after(self._within(step)) as scope:
+            await self._ask(step, path, task_status)
+        if scope.cancelled_caught:
+            raise self.fail(step, path, f"an answer within {self._within(step)}", "none by then")
+
+    async def _ask(
+        self, step: Any, path: DataPath, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        asked = Asked()
+        begin = trio.current_time()
+        if step.id is not None:
+            self._asked[step.id] = asked
+        await self._ending(step, path, self._answer(step, path, asked, task_status), asked)
+        if asked.call is None:  # else whoever waits for the start goes on already
+            task_status.started()
+        asked.done = True
+        self.watch.notify()
+        if step.id is not None:
+            self.latencies.setdefault(step.id, []).append(trio.current_time() - begin)
+        if isinstance(step, (Read, Invoke)) and asked.error is None:
+            self._save(step, path, asked.value)
+
+    async def _answer(self, step: Any, path: DataPath, asked: Asked, status: trio.TaskStatus[None]) -> None:
+        thing = self.things[step.target]
+        if isinstance(step, Read):
+            opening = thing.reading(step.property)
+        elif isinstance(step, Write):
+            opening = thing.writing(step.property, self._late(step, path, step.value))
+        else:
+            opening = thing.invoking(step.action, self._late(step, path, step.input))
+        async with opening as call:
+            asked.call = call
+            if not step.wait:
+                status.started()
+            asked.value = plain(await call.result())
+
+    async def _ending(self, step: Any, path: DataPath, doing: Any, asked: Asked | None = None) -> None:
+        """Do what a step asks for as whom it names, and judge its error, or that it has none."""
+        error: AgentError | None = None
+        try:
+            if step.as_ == USER:
+                await doing
+            else:
+                with acting_as(self.refs[step.as_]):
+                    await doing
+        except AgentError as caught:
+            error = caught
+        finally:
+            doing.close()
+        if asked is not None:
+            asked.error = error
+        if step.error is not None:
+            verdict = judge_error(step.error, error)
+            if not verdict.ok:
+                raise self.fail(step, path, verdict.expected, verdict.saw)
+        elif error is not None:
+            raise self.fail(step, path, "an answer", f"{type(error).__name__}: {error}")
+
+    async def _tell(self, step: Tell, path: DataPath) -> None:
+        await self.things[step.target].tell(step.action, self._late(step, path, step.input))
+
+    def _late(self, step: Any, path: DataPath, value: Any) -> Any:
+        try:
+            return value if value is UNSET else fill_late(value, "saved", self._saved)
+        except LookupError as error:
+            raise self.fail(step, path, "saved values", str(error)) from None
+
+    def _save(self, step: Read | Invoke, path: DataPath, value: Any) -> None:
+        answer = {"value": value} if isinstance(step, Read) else {"output": value}
+        for name, where in step.save.items():
+            try:
+                self._saved[name] = pick(where, answer)
+            except LookupError as error:
+                raise self.fail(step, path, f"one value at {where} to save", str(error)) from None
+
+    # ---- listening
+
+    async def _listen(self, step: Observe | Subscribe, path: DataPath) -> None:
+        assert self._listening is not None
+        if isinstance(step, Observe):
+            seen = self._readings.setdefault(step.id or "", [])
+        else:
+            seen = self._events.setdefault((step.as_, step.event), [])
+        await self._ending(step, path, self._start_listening(step, seen))
+
+    async def _start_listening(self, step: Observe | Subscribe, seen: list[Any]) -> None:
+        assert self._listening is not None
+        # what a task raises before it has started is raised here, as it is
+        await self._listening.start(self._collect, step, seen)
+
+    async def _collect(
+        self, step: Observe | Subscribe, seen: list[Any], task_status: trio.TaskStatus[None]
+    ) -> None:
+        thing = self.things[step.target]
+        opening = (
+            thing.observe(step.property)
+            if isinstance(step, Observe)
+            else thing.subscribe(step.event, size=EVENTS)
+        )
+        async with opening as feed:
+            task_status.started()
+            async for value in feed:
+                seen.append(plain(value))
+                self.watch.notify()
+
+    # ---- faults and waiting
+
+    async def _inject(self, step: Inject, path: DataPath) -> None:
+        slot = self.things[step.fault.target].slot
+        if slot.agent is None:
+            saw = f"it is {slot.statistics().state}"
+            raise self.fail(step, path, f"a running {step.fault.target} to crash", saw)
+        made = exception_class(step.fault.with_)
+        assert made is not None
+        self.watch.record("fault", slot.path, {"fault": "crash", "with": step.fault.with_})
+        async with self.refs[step.fault.target].monitor() as downs:
+            slot.die(ExitReason("error", error=made("injected by the scenario")))
+            if step.wait:
+                await downs.receive()
+                supervisor: Any = slot.owner
+                await supervisor.settled()
+
+    async def _wait(self, step: Wait, path: DataPath) -> None:
+        until = step.until
+        if until is None:
+            await trio.sleep(step.for_ or 0)
+            return
+        slot = self.things[until.agent].slot
+        deadline = trio.current_time() + self._within(step)
+        if not await self.watch.until(lambda: state_of(slot) == until.is_, deadline):
+            expected = f"{until.agent} {until.is_} within {self._within(step)}"
+            raise self.fail(step, path, expected, f"it is {state_of(slot)}")
+
+    # ---- expecting
+
+    async def _expect(self, step: Expect, path: DataPath) -> None:
+        try:
+            expect = filled(step, self._saved)
+        except LookupError as error:
+            raise self.fail(step, path, "saved values", str(error)) from None
+        counting = waits_to_the_end(step)
+        patience = step.within if step.within is not None else 0.0 if counting else self.scenario.timeout
+        deadline = trio.current_time() + patience
+        if counting:
+            await trio.sleep_until(deadline)
+        if expect.that == "value":
+            deadline = trio.current_time()
+        await self.watch.until(lambda: all(v.ok for v in self._verdicts(expect)), deadline)
+        bad = [verdict for verdict in self._verdicts(expect) if not verdict.ok]
+        if bad:
+            raise self.fail(step, path, bad[0].expected, bad[0].saw)
+
+    def _verdicts(self, expect: Expect) -> list[Verdict]:
+        if expect.that == "value":
+            return judge_expect(expect, expect.of)
+        if expect.that == "reading":
+            return judge_expect(expect, self._readings.get(str(expect.of), []))
+        if expect.that == "event":
+            return judge_expect(expect, self._events.get((str(expect.target), str(expect.event)), []))
+        asked = self._asked.get(str(expect.of), Asked())
+        if expect.that == "status":
+            return judge_expect(expect, asked.call.statuses() if asked.call is not None else [])
+        if not asked.done or asked.error is not None:
+            return [unanswered(asked)]
+        return judge_expect(expect, asked.value)
+
+
+EVENTS = 1 << 20
+"""How many events may wait to be looked at; none is to be missed."""
+
+
+def unanswered(asked: Asked) -> Verdict:
+    """Give the verdict on the output of a step that has none."""
+    saw = "no answer yet" if asked.error is None else f"{type(asked.error).__name__}: {asked.error}"
+    return Verdict(False, "an output", saw)
+
+
+def state_of(slot: Any) -> str:
+    """Say how an agent stands, in the words of `wait until`."""
+    state: str = slot.statistics().state
+    if state == "running" or slot.status == "restarting":
+        return state if state == "running" else "restarting"
+    return "stopped" if slot.status == "stopped" or state == "gone" else state

@@ -1,0 +1,351 @@
+"""A supervisor's life: children started in order, restarted as planned, stopped in reverse.
+
+A supervisor is one task. It handles one message at a time, as OTP's does: the end of a child, a restart
+that is due, a request. What decides is `_plan.py`; what happens to the agents is theirs. The tasks of its
+children (runners, holders, supervisors below) are children of its nursery.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import trio
+from trio.lowlevel import checkpoint, enable_ki_protection, reschedule
+
+from lmos_actors._errors import RestartIntensityExceeded, StartFailed
+from lmos_actors.actors import NORMAL, SHUTDOWN, ExitReason, LocalLink, Runners
+
+from ._children import Names, mailbox_of
+from ._inbox import Inbox, Request
+from ._plan import Decision, Plan
+from ._spec import ChildSpec, SupervisorSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextvars import Context
+
+    from lmos_actors._timers import Timer
+    from lmos_actors.actors import Runtime, Status
+
+    from ._supervisor import Supervisor
+
+Child: TypeAlias = "LocalLink | Supervisor"
+
+BUDGET = 64  # messages between checkpoints
+
+
+class Branch:
+    """One supervisor of a running tree and what hangs from it, over all its incarnations."""
+
+    def __init__(self, rt: Runtime, spec: SupervisorSpec, parent: Branch | None) -> None:
+        self.rt = rt
+        self.spec = spec
+        self.parent = parent
+        self.status: Status = "starting"
+        self.incarnation: int = 0
+        self.runners: Runners | None = None
+        self.on_end: Callable[[ExitReason], None] | None = None
+        self._plan: Plan[Child] = Plan(spec)
+        self._names: Names[Child] = Names()
+        self._inbox = Inbox(rt.timers)
+        self._nursery: trio.Nursery | None = None
+        self._work = trio.CancelScope()
+        self._reason: ExitReason | None = None
+        self._brutal = False
+        self._alive = False
+        self._ended: trio.Event = trio.Event()
+        self._ended.set()
+        self._begun: trio.Event = trio.Event()
+        self._failure: StartFailed | None = None
+        self._delayed: dict[Child, Timer] = {}
+        self._restarts: int = 0
+        self._failed_starts: int = 0
+
+    # ---- where it is
+
+    @property
+    def path(self) -> str:
+        """Its place in the tree; `root` for the root."""
+        return "root" if self.parent is None else self.parent.child_path(self.spec.name)
+
+    @property
+    def label(self) -> str:
+        """Its name as a child."""
+        return self.spec.name
+
+    def child_path(self, name: str) -> str:
+        """Give the path of a child of that name: the root's children have their names alone."""
+        return name if self.parent is None else f"{self.path}/{name}"
+
+    # ---- what children ask of it
+
+    def exited(self, child: Any, reason: ExitReason) -> None:
+        """A child has ended and unwound; unless the supervisor itself is stopping it, that is news."""
+        if child.status != "stopping" and self._alive:
+            self._inbox.put((child, child.incarnation, reason))
+
+    def start_task(self, async_fn: Callable[..., Any], *args: Any, name: str, context: Context) -> None:
+        """Start a task in the supervisor's nursery, in the given context."""
+        nursery = self._nursery
+        if nursery is None:
+            raise RuntimeError(f"supervisor {self.path} has no nursery")
+        context.run(partial(nursery.start_soon, async_fn, *args, name=name))
+
+    # ---- life
+
+    async def start(self) -> None:
+        """Start it as a child of its parent; see `begin`."""
+        parent = self.parent
+        if parent is None or parent._nursery is None:
+            raise RuntimeError("a supervisor is started by its parent")
+        await self.begin(parent._nursery.start_soon)
+
+    @enable_ki_protection
+    async def begin(self, start_soon: Callable[..., None]) -> None:
+        """Start its task by `start_soon`, and its children in order.
+
+        Raises StartFailed: then what had started has been stopped, in order. Cancelled: then `stop` does it.
+        """
+        self._reset()
+        start_soon(self.main, name=f"supervisor {self.path}")
+        try:
+            await self._begun.wait()
+        except BaseException:
+            self._work.cancel("the start was cancelled")
+            raise
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    @enable_ki_protection
+    async def main(self) -> None:
+        """Be the supervisor, from the start of the first child to the end of the last."""
+        self._failure = StartFailed(self.path, "it was stopped meanwhile")
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                self.runners = Runners(nursery)
+                try:
+                    with self._work:
+                        await self._start_children()
+                        await self._loop()
+                finally:
+                    with trio.CancelScope(shield=True):
+                        await self._stop_children()
+                    nursery.cancel_scope.cancel("the supervisor has ended")
+        finally:
+            self._nursery = None
+            self.runners = None
+            self._ended.set()
+            started = self._begun.is_set()
+            self._begun.set()
+        if started:
+            self._report()
+
+    def _reset(self) -> None:
+        self.incarnation += 1
+        self._reason = None
+        self._brutal = False
+        self._alive = True
+        self._inbox.clear()
+        self._begun = trio.Event()
+        self._ended = trio.Event()
+        self._work = trio.CancelScope()
+        for timer in self._delayed.values():
+            timer.cancel()
+        self._delayed.clear()
+        kept = {child.label: child for child in self._plan.children}
+        self._plan = Plan(self.spec, self.rt.entropy.stream(f"backoff {self.path}").random)
+        self._names.clear()
+        for spec in self.spec.children:
+            child = kept.pop(spec.name, None)
+            if child is None or child.spec is not spec:
+                child = self._new_child(spec, spec.name)
+            child.status = "stopped"
+            self._names.give(spec.name, child)
+            self._plan.add(child)
+        for child in kept.values():
+            child.bury()
+
+    async def _start_children(self) -> None:
+        for child in tuple(self._plan.children):
+            try:
+                await self._start_one(child)
+            except StartFailed as exc:
+                self._failed_starts += 1
+                self._failure = StartFailed(self.path, str(exc))
+                self._failure.__cause__ = exc.__cause__ or exc
+                self._reason = SHUTDOWN
+                return
+        self._failure = None
+        self._begun.set()
+
+    async def _start_one(self, child: Child) -> None:
+        child.status = "starting"
+        try:
+            await child.start()
+        except BaseException:
+            with trio.CancelScope(shield=True):
+                await (child.wait_down() if isinstance(child, LocalLink) else child.stop())
+            child.status = "stopped"
+            raise
+        self._plan.started(child)
+        self._announce()
+
+    def _announce(self) -> None:
+        """Let those look again who wait for an agent to appear."""
+        waiting = self.rt.appeared
+        if waiting:
+            self.rt.appeared = []
+            for task in waiting:
+                reschedule(task)
+
+    async def _loop(self) -> None:
+        inbox = self._inbox
+        while self._reason is None:
+            for _ in range(BUDGET):
+                if not inbox or self._reason is not None:
+                    break
+                await self._handle(inbox.take())
+            if inbox:
+                await checkpoint()
+            elif self._reason is None:
+                await inbox.park()
+
+    async def _handle(self, item: Any) -> None:
+        if isinstance(item, Request):
+            await item.carry_out(self.path)
+        elif len(item) == 2:
+            await self._carry_out(self._plan.try_again(item[1], trio.current_time()))
+        else:
+            child, incarnation, reason = item
+            if child.incarnation == incarnation:
+                await self._carry_out(self._plan.exited(child, reason, trio.current_time()))
+
+    async def _carry_out(self, decision: Decision[Child]) -> None:
+        while True:
+            for child in decision.stop:
+                await self._stop_one(child)
+            for child in decision.forget:
+                self._forget(child)
+            failed = await self._start_all(decision.start)
+            if failed is None:
+                break
+            decision = failed
+        if decision.again is not None:
+            self._try_later(decision.again, decision.delay)
+        if decision.end == "intensity":
+            spec = self.spec
+            error = RestartIntensityExceeded(self.path, spec.max_restarts, spec.max_seconds, decision.causes)
+            self._reason = ExitReason("shutdown", error=error)
+        elif decision.end is not None:
+            self._reason = SHUTDOWN
+
+    async def _start_all(self, children: tuple[Child, ...]) -> Decision[Child] | None:
+        for child in children:
+            self._restarts += 1
+            if self.rt.instrument is not None:
+                self.rt.instrument.record("restarting", child.path, {})
+            try:
+                await self._start_one(child)
+            except StartFailed as exc:
+                self._failed_starts += 1
+                return self._plan.start_failed(child, exc.__cause__ or exc, trio.current_time())
+        return None
+
+    def _try_later(self, child: Child, delay: float) -> None:
+        def due() -> None:
+            if self._alive:
+                self._inbox.put(("again", child))
+
+        earlier = self._delayed.pop(child, None)
+        if earlier is not None:
+            earlier.cancel()
+        if delay:
+            self._delayed[child] = self.rt.timers.call_at(trio.current_time() + delay, due)
+        else:
+            due()
+
+    # ---- end
+
+    async def stop(self, reason: ExitReason = SHUTDOWN, shutdown: float | str = "infinity") -> None:
+        """Stop the children in reverse order, then end; past `shutdown` seconds, at once."""
+        if not self._alive:
+            await self._ended.wait()
+            return
+        if self._reason is None:
+            self._reason = reason
+        self._work.cancel("the supervisor is stopping")
+        self._inbox.wake()
+        if shutdown == "brutal":
+            self.kill()
+        elif shutdown != "infinity":
+            with trio.move_on_after(float(shutdown)):
+                await self._ended.wait()
+                return
+            self.kill()
+        await self._ended.wait()
+
+    def kill(self) -> None:
+        """Give nobody below any more time."""
+        self._brutal = True
+        if self._reason is None:
+            self._reason = SHUTDOWN
+        self._work.cancel("the supervisor was killed")
+        for child in tuple(self._plan.children):
+            if isinstance(child, LocalLink):
+                child.stop(SHUTDOWN, "brutal")
+            else:
+                child.kill()
+
+    async def _stop_children(self) -> None:
+        for count, child in enumerate(self._plan.stop_order(), start=1):
+            await self._stop_one(child)
+            if not count % BUDGET:
+                await checkpoint()
+        self._alive = False
+        while self._inbox:
+            item = self._inbox.take()
+            if isinstance(item, Request):
+                item.refuse(self.path)
+
+    async def _stop_one(self, child: Child) -> None:
+        child.status = "stopping"
+        shutdown = "brutal" if self._brutal else child.spec.shutdown
+        if not isinstance(child, LocalLink):
+            await child.stop(SHUTDOWN, shutdown)
+        elif not child.stop(SHUTDOWN, shutdown):
+            await child.wait_down()
+        if self._plan.stopped(child):
+            self._forget(child)
+
+    def _report(self) -> None:
+        reason = self._reason or NORMAL
+        if self.parent is not None:
+            self.parent.exited(self, reason)
+        elif self.on_end is not None:
+            self.on_end(reason)
+
+    # ---- children come and go
+
+    def _new_child(self, spec: ChildSpec[Any] | SupervisorSpec, name: str) -> Child:
+        if isinstance(spec, SupervisorSpec):
+            return self._new_supervisor(spec)
+        slot: LocalLink = self.rt.link(self.rt, self, spec, name, mailbox_of(spec))
+        return slot
+
+    def _forget(self, child: Child) -> None:
+        """The child's spec is gone, and with it the slot."""
+        self._names.forget(child.label, child)
+        child.bury()
+
+    def bury(self) -> None:
+        """Empty all slots below for good: the spec is gone, or the node has ended (L2)."""
+        for child in self._plan.children:
+            child.bury()
+
+    # ---- filled in by Supervisor
+
+    def _new_supervisor(self, spec: SupervisorSpec) -> Supervisor:
+        raise NotImplementedError

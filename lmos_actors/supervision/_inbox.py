@@ -1,0 +1,125 @@
+"""What a supervisor has been told and asked, in order. One task takes from it: the supervisor's own.
+
+Nothing here is bounded by a number, as nothing needs to be: there is at most one exit for each
+incarnation of a child, one restart that is due, and one request for each waiting asker (B1).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from trio.lowlevel import Abort, current_task, reschedule, wait_task_rescheduled
+
+from lmos_actors._errors import WrongState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    import trio
+
+    from lmos_actors._timers import Timers
+
+
+class Request:
+    """Something to be carried out by the supervisor's own task, and who waits for it."""
+
+    __slots__ = ("_fn", "_timers", "error", "task", "value")
+
+    def __init__(self, fn: Callable[[], Coroutine[Any, Any, Any]], timers: Timers) -> None:
+        self._fn = fn
+        self._timers = timers
+        self.task: trio.lowlevel.Task | None = None
+        self.value: Any = None
+        self.error: Exception | None = None
+
+    async def carry_out(self, path: str) -> None:
+        """Do it, and answer. Raises only what is no `Exception`, such as the cancel of a supervisor that stops."""
+        try:
+            self.value = await self._fn()
+        except Exception as exc:
+            self.error = exc
+        except BaseException:
+            self.refuse(path)
+            raise
+        self._finish()
+
+    def refuse(self, path: str) -> None:
+        """Answer that the supervisor at `path` is stopping."""
+        self.error = WrongState(path, "stopping", "it does nothing more")
+        self._finish()
+
+    def _finish(self) -> None:
+        task, self.task = self.task, None
+        if task is not None:
+            self._timers.woke = True
+            reschedule(task)
+
+
+class Inbox:
+    """The items, and the supervisor's task while it waits for the next."""
+
+    __slots__ = ("_items", "_task", "_timers")
+
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
+        self._items: deque[Any] = deque()
+        self._task: trio.lowlevel.Task | None = None
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @property
+    def idle(self) -> bool:
+        """The supervisor waits here, and for nothing that it has been told already."""
+        return self._task is not None and not self._items
+
+    def put(self, item: Any) -> None:
+        """Add an item; never blocks, never drops."""
+        self._items.append(item)
+        self.wake()
+
+    def take(self) -> Any:
+        """Give the oldest item, and take it out."""
+        return self._items.popleft()
+
+    def clear(self) -> None:
+        """Forget what a former life of the supervisor was told."""
+        self._items.clear()
+
+    def wake(self) -> None:
+        """Let the supervisor's task look again at how things stand."""
+        task, self._task = self._task, None
+        if task is not None:
+            self._timers.woke = True
+            reschedule(task)
+
+    async def park(self) -> None:
+        """Wait to be woken."""
+        self._task = current_task()
+
+        def abort(_: object) -> Abort:
+            self._task = None
+            return Abort.SUCCEEDED
+
+        await wait_task_rescheduled(abort)
+
+    async def ask(self, fn: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        """Have the supervisor's task carry something out, and give its value; withdrawn if cancelled."""
+        request = Request(fn, self._timers)
+        self.put(request)
+        request.task = current_task()
+
+        def abort(_: object) -> Abort:
+            request.task = None
+            return Abort.SUCCEEDED
+
+        try:
+            await wait_task_rescheduled(abort)
+        except BaseException:
+            if request in self._items:
+                self._items.remove(request)
+            raise
+        if request.error is not None:
+            raise request.error
+        return request.value
