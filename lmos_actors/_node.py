@@ -230,7 +230,7 @@ async def open_node(
             finally:
                 opening.left = True
                 await _stop(root)
-        except BaseException as exc:
+        except BaseException as exc:  # noqa: ASYNC103 -- raised below, with what else ended the node
             opening.errors.append(exc)
         finally:
             _collector.node_ended()

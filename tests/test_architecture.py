@@ -109,11 +109,17 @@ FILES: dict[str, tuple[str, ...]] = {
         "_expect",
         "_story",
         "_resolve",
+        "_classes",
+        "_check",
+        "_results",
+        "_watch",
+        "_guard",
         "_steps",
         "_runner",
+        "_again",
         "_report",
     ),
-    "lmos_actors.cli": ("_commands", "_main"),
+    "lmos_actors.cli": ("_show", "_run", "_commands", "_main"),
 }
 
 # Files of one package, (lower, higher), that name each other's types: the lower imports the higher for

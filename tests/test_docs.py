@@ -124,7 +124,7 @@ def run_python(page: str, text: str, printed: pytest.CaptureFixture[str]) -> int
 
 
 def on_virtual_time(*args: Any, clock: trio.abc.Clock | None = None, **options: Any) -> Any:
-    return RUN(*args, clock=clock or MockClock(autojump_threshold=0), **options)
+    return RUN(*args, clock=MockClock(autojump_threshold=0) if clock is None else clock, **options)
 
 
 RUN = trio.run

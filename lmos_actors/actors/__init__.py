@@ -11,7 +11,7 @@ from ._affordances import (
     Turn as Turn,
 )
 from ._agent import Agent as Agent, Starter as Starter, current_request as current_request
-from ._calls import LocalLink as LocalLink
+from ._calls import LocalCall as LocalCall, LocalLink as LocalLink
 from ._cell import OutputGate as OutputGate, StateStore as StateStore, Status as Status
 from ._declare import action as action, event as event, every as every, prop as prop
 from ._dispatcher import dispatch as dispatch
@@ -26,6 +26,7 @@ from ._mailbox import (
 )
 from ._monitor import NORMAL as NORMAL, SHUTDOWN as SHUTDOWN, Down as Down, ExitReason as ExitReason
 from ._observers import Feed as Feed, FeedStatistics as FeedStatistics, Gap as Gap, Occurrence as Occurrence
+from ._operation import MISSING as MISSING
 from ._ref import Call as Call, CallStatus as CallStatus, Link as Link, Ref as Ref
 from ._registry import Finder as Finder
 from ._runtime import DeadLetter as DeadLetter, Owner as Owner, Resolver as Resolver, Runtime as Runtime

@@ -21,6 +21,7 @@ from typing import (
 )
 
 import attrs
+from trio.lowlevel import current_task
 
 from lmos_actors._errors import AgentUnavailable
 
@@ -31,6 +32,7 @@ from ._holder import AgentNursery
 from ._invocation import CURRENT
 from ._mailbox import Envelope, Firing, MailboxOptions, Request
 from ._monitor import NORMAL
+from ._operation import Operation
 from ._ref import Ref
 from ._runtime import RUNTIME
 
@@ -78,7 +80,7 @@ class Agent:
         attrs.define(cls, these=fields, slots=False, kw_only=True, eq=False, repr=False)
         namespace = sys._getframe(1).f_locals  # pyright: ignore[reportPrivateUsage] # documented by CPython
         cls.__contract__ = compile_contract(
-            cls, base, namespace, serial=serial, rename=rename, mailbox=mailbox
+            cls, base, _RESERVED, namespace, serial=serial, rename=rename, mailbox=mailbox
         )
 
     def __repr__(self) -> str:
@@ -223,7 +225,13 @@ def current_request() -> Request:
         return Request(affordance="timer")
     if isinstance(item, Envelope):
         return item.request()
-    op, _, sender = item
+    op: Operation | None
+    sender: Any
+    if isinstance(item, Operation):
+        asker = current_task().context.get(CURRENT)
+        op, sender = item, asker.slot if asker is not None else None
+    else:
+        op, _, sender = item
     return Request(
         affordance=op.name if op is not None else "started",
         consumer=sender.path if sender is not None else None,

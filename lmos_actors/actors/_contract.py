@@ -21,6 +21,7 @@ from lmos_actors._errors import InvalidInput, NotAllowed, NotFound
 from ._affordances import Action, Event, Property, StreamAction, Turn
 from ._fields import MUTABLE
 from ._hints import Hints, is_progress, output_of
+from ._mailbox import MailboxOptions
 from ._observers import ALL_EVENTS, event_key, property_key
 from ._operation import MISSING, RUN, STREAM, TURN, Operation, Parameter
 from ._values import check_property_type, shape_of
@@ -34,12 +35,20 @@ _KINDS: Final = ((Turn, TURN), (Action, RUN), (StreamAction, STREAM))
 _RENAMES: Final = (None, "camel")
 
 
+def _shape(hint: Any, where: str) -> Shape[Any]:
+    """Compile a type; a refusal says whose it is."""
+    try:
+        return shape_of(hint)
+    except TypeError as exc:
+        raise TypeError(f"{where}: {exc}") from None
+
+
 class Contract:
     """What an agent class offers, compiled."""
 
     __slots__ = (
         "actions", "events", "has_lifespan", "has_started", "mailbox", "periodic", "properties",
-        "serial", "table", "title",
+        "rename", "serial", "table", "title",
     )  # fmt: skip
 
     def __init__(self, title: str) -> None:
@@ -53,6 +62,7 @@ class Contract:
         self.periodic: tuple[tuple[float, str], ...] = ()
         self.has_lifespan = False
         self.has_started = False
+        self.rename: str | None = None
         self.serial = False
         self.mailbox: Any = None
 
@@ -60,6 +70,7 @@ class Contract:
 def compile_contract(
     cls: type,
     bases: Mapping[str, Any],
+    reserved: frozenset[str],
     namespace: Mapping[str, Any],
     *,
     serial: bool,
@@ -69,10 +80,13 @@ def compile_contract(
     """Compile an agent class. Raises TypeError with the reason when it cannot be accepted."""
     if rename not in _RENAMES:
         raise TypeError(f"{cls.__name__}: rename must be 'camel', not {rename!r}")
+    if mailbox is not None and not isinstance(mailbox, MailboxOptions):
+        raise TypeError(f"{cls.__name__}: mailbox must be a MailboxOptions, not {mailbox!r}")
     contract = Contract(cls.__name__)
+    contract.rename = rename
     contract.serial = serial
     contract.mailbox = mailbox
-    compiler = _Compiler(cls, contract, namespace, rename, frozenset(bases))
+    compiler = _Compiler(cls, contract, namespace, rename, reserved)
     for name in dict.fromkeys(name for part in reversed(cls.__mro__) for name in vars(part)):
         compiler.member(name, inspect.getattr_static(cls, name))
     compiler.whole_object()
@@ -102,11 +116,15 @@ class _Compiler:
         self.cls = cls
         self.contract = contract
         self.hints = Hints(cls, namespace)
-        self.rename = rename
+        self.rename = self.own_rename = rename
         self.reserved = reserved
 
     def member(self, name: str, value: Any) -> None:
         """Compile one member of the class, if it is an affordance or a periodic turn."""
+        # an inherited one keeps the name it has: the base's handle is the same object
+        declarer = next(part for part in self.cls.__mro__ if name in vars(part))
+        contract = vars(declarer).get("__contract__")
+        self.rename = self.own_rename if contract is None or declarer is self.cls else contract.rename
         if isinstance(value, (Property, Event, Turn, Action, StreamAction)):
             if name in self.reserved:
                 raise TypeError(f"{self.cls.__name__}.{name}: the name is the agent's own, choose another")
@@ -146,8 +164,8 @@ class _Compiler:
     def _property(self, name: str, made: Property[Any]) -> None:
         hint = self.hints.of_field(name, Property)
         where = f"{self.cls.__name__}.{name}"
+        shape = _shape(hint, where)
         check_property_type(hint, where)
-        shape = shape_of(hint)
         wire = made.handle.name = self.wire(name, made.wire_name)
         self._claim(self.contract.properties, wire, name)
         made.handle.read_key = property_key(wire)
@@ -186,7 +204,7 @@ class _Compiler:
 
     def _event(self, name: str, made: Event[Any]) -> None:
         hint = self.hints.of_field(name, Event)
-        shape = shape_of(hint)
+        shape = _shape(hint, f"{self.cls.__name__}.{name}")
         wire = made.handle.name = self.wire(name, made.wire_name)
         self._claim(self.contract.events, wire, name)
         made.handle.key = f"+{event_key(wire)}"
@@ -217,7 +235,7 @@ class _Compiler:
             kind=kind,
             fn=_by_position(fn, params, with_progress=progress is not None),
             params=params,
-            result=shape_of(output_of(hints.get("return", Any), kind)),
+            result=_shape(output_of(hints.get("return", Any), kind), f"{self.cls.__name__}.{name}"),
             progress=progress,
             concurrency=handle.options.concurrency,
             whole=whole,
@@ -231,7 +249,7 @@ class _Compiler:
         _, *given = inspect.signature(fn).parameters.values()
         progress: Shape[Any] | None = None
         if given and is_progress(hints.get(given[0].name)):
-            progress = shape_of((get_args(hints[given[0].name]) or (Any,))[0])
+            progress = _shape((get_args(hints[given[0].name]) or (Any,))[0], where)
             given = given[1:]
         if any(is_progress(hints.get(p.name)) for p in given):
             raise TypeError(f"{where}: Progress goes first, right after self")
@@ -250,7 +268,7 @@ class _Compiler:
         if p.name not in hints:
             raise TypeError(f"{where}: parameter {p.name!r} needs a type, as its consumers need a schema")
         default: object = MISSING
-        shape = shape_of(hints[p.name])
+        shape = _shape(hints[p.name], where)
         if p.default is not inspect.Parameter.empty:
             default = self._default(shape, p, where)
         keyword_only = p.kind is inspect.Parameter.KEYWORD_ONLY

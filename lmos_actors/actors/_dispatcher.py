@@ -4,6 +4,8 @@ An idle agent owns no task. Whoever gets mail is put in the ready queue; the dis
 from it, a batch of at most 64 messages each, and gives way to other tasks after 256 messages or, in
 real time, after 10 ms (T6; the watchdog says when those have passed). `async def` actions are handed to
 runners and cost the dispatcher nothing.
+
+`run_batch` is longer than a function of ours may be: a call per message more would be felt.
 """
 
 from __future__ import annotations
@@ -82,7 +84,7 @@ def run_batch(rt: Runtime, slot: Box) -> None:
                 other += 1
             if turns.leave:
                 break
-    except BaseException as exc:
+    except BaseException as exc:  # noqa: ASYNC103 -- it arrives: at the asker, in the reason, or at the node's root
         turns.slot = None
         told = done - 1 - other
         slot.begun += told

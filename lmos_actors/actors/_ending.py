@@ -48,6 +48,11 @@ class Mortal(Listened):
         if shutdown == "brutal" and self.more is not None and self.more.holder is not None:
             self.more.holder.hurry()
 
+    @property
+    def at_rest(self) -> bool:
+        """Nothing waits, runs, listens or is held: told to stop, it ends at once."""
+        return self.gate == IDLE and self.more is None
+
     def drain(self, reason: ExitReason, seconds: float | None) -> None:
         """Take nothing new, let what waits and runs be handled, then end; at once when idle."""
         if self.gate == IDLE and (self.more is None or not self.more.runs):

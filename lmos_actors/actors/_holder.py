@@ -130,7 +130,7 @@ class Holder:
                 lifespan: Any = agent.lifespan() if agent.__contract__.has_lifespan else nullcontext()
                 async with lifespan:
                     await self._live()
-        except BaseException as exc:  # it arrives: at the starter, in the reason, or at the node's root
+        except BaseException as exc:  # noqa: ASYNC103 -- it arrives: at the starter, in the reason, or the root
             self._raised(exc)
         self.ended = True
         if self._entered and self._reason is None:
@@ -160,7 +160,7 @@ class Holder:
             await self._hold_nursery()
             while self._reason is None:  # the agent has cancelled all of its tasks: others may follow
                 await self._hold_nursery()
-        except BaseException as exc:
+        except BaseException as exc:  # noqa: ASYNC103 -- raised below, when the runs have ended
             crash = _without_cancelled(exc)
             if crash is None:
                 raise

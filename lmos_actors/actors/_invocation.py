@@ -128,7 +128,7 @@ class Run:
             value = await (self._stream() if op.kind == STREAM else self._call())
             if op.kind != STREAM:
                 value = op.result(value)
-        except BaseException as exc:
+        except BaseException as exc:  # noqa: ASYNC103 -- what is cancelled goes on, the rest arrives in the reason
             cancelled, error = _split(exc)
             if error is not None:
                 self._failed(error)

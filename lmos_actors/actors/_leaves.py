@@ -268,7 +268,7 @@ def _bytes(tree: types.Type) -> Part:
 
 def _enum(tree: types.EnumType) -> Part:
     cls: Any = tree.cls
-    sent: tuple[type, ...] = tuple(dict.fromkeys(type(value.value) for value in cls))
+    sent: tuple[type, ...] = tuple({type(value.value): None for value in cls})
 
     def take(value: object, path: str = "$", /) -> Any:
         if type(value) is cls:

@@ -72,10 +72,9 @@ class Mail(Box):
     def run_inline(self, op: Operation, args: tuple[Any, ...]) -> Any:
         """Run a turn of the idle agent now, in the caller's step."""
         turns = self.turns
-        run = CURRENT.get()
         self.gate = BUSY
         turns.slot = self
-        turns.current = (op, args, run.slot if run is not None else None)
+        turns.current = op
         ctx = self.ctx
         if ctx is None:
             ctx = self.context()
@@ -227,7 +226,7 @@ class Mail(Box):
         try:
             op = self.table[key]
         except KeyError:
-            self._send_to_nobody(sender, key, args)
+            self.send_to_nobody(sender, key, args)
             return
         if kwargs or len(args) != 1:
             args = self.bound(op, args, kwargs)
@@ -248,7 +247,7 @@ class Mail(Box):
             self.gate = BUSY
             self.rt.schedule(self)
 
-    def _send_to_nobody(self, sender: Any, key: str, args: tuple[Any, ...]) -> None:
+    def send_to_nobody(self, sender: Any, key: str, args: tuple[Any, ...]) -> None:
         """There is no such key, or no agent yet: the latter is a dead letter as after a crash."""
         error = self.unknown(key)
         if not isinstance(error, AgentUnavailable):

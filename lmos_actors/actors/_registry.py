@@ -121,7 +121,7 @@ class Finder:
             yield feed
 
     async def wait_running(self) -> None:
-        """Wait until there is such an agent and it takes messages. Raises NotFound when the node has ended."""
+        """Wait until there is such an agent and it takes messages. Raises NotFound at the node's end."""
         while self._found is None:
             self._found = self._look()
             if self._found is None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import attrs
 import trio
-from trio.lowlevel import reschedule
+from trio.lowlevel import disable_ki_protection, reschedule
 
 from lmos_actors._errors import DeadlineExceeded
 
@@ -80,8 +80,18 @@ class DeadLetter:
     sender: str | None = None
 
 
+@disable_ki_protection
+def interruptible(fn: Callable[[], Any]) -> Any:
+    """Call what the user wrote: Ctrl-C may end it, unlike the code of the runtime around it (T5)."""
+    return fn()
+
+
 class Turns:
-    """Whose turn runs now, on what message, and how many more may run before a checkpoint."""
+    """Whose turn runs now, on what message, and how many more may run before a checkpoint.
+
+    `current` is an item of a mailbox; where the turn runs in its asker's step, the operation alone, as
+    the present task's context says who asks.
+    """
 
     __slots__ = ("budget", "current", "leave", "slot")
 

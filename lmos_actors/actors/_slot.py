@@ -13,8 +13,8 @@ from ._ending import Mortal
 from ._holder import Holder, is_cancel
 from ._invocation import declared_failure
 from ._mailbox import Firing
-from ._mailbox import Firing
 from ._monitor import SHUTDOWN, ExitReason
+from ._runtime import interruptible
 
 if TYPE_CHECKING:
     from ._invocation import Run
@@ -35,7 +35,7 @@ class Slot(Mortal):
         """Make the agent object. Raises StartFailed."""
         self.state = STARTING
         try:
-            agent = self.spec.factory()
+            agent = interruptible(self.spec.factory)
             contract = getattr(type(cast("object", agent)), "__contract__", None)
             if contract is None:
                 raise TypeError(f"the factory made {agent!r}, which is no agent")
@@ -108,7 +108,7 @@ class Slot(Mortal):
         turns.slot, turns.current = self, (None, (), None)
         try:
             if contract.has_started:
-                self.context().run(agent.started)
+                self.context().run(interruptible, agent.started)
         except BaseException as exc:
             self.incarnation -= 1
             self.furnish().silent = True

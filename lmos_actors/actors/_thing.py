@@ -16,7 +16,7 @@ from ._operation import STREAM, TURN, Operation
 from ._registry import slot_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Generator, Iterable
     from contextlib import AbstractAsyncContextManager
 
     from ._calls import LocalCall
@@ -89,8 +89,8 @@ class Thing:
 
 
 @contextmanager
-def acting_as(ref: Ref[Any]) -> Iterator[None]:
-    """Let what is sent inside the block be sent by that agent. Raises AgentUnavailable if it does not live."""
+def acting_as(ref: Ref[Any]) -> Generator[None]:
+    """Let what is sent inside the block be sent by that agent. Raises AgentUnavailable if it is down."""
     slot = Thing(ref).slot
     if slot.agent is None:
         raise AgentUnavailable(slot.path, "it is not running, nobody can act as it")

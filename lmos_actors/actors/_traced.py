@@ -59,7 +59,10 @@ class TracedLink(LocalLink):
 
     def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """As `LocalLink.send_from`."""
-        op = self.operation(key)
+        op = self.table.get(key)
+        if op is None:
+            self.send_to_nobody(sender, key, args)
+            return
         args = self.bound(op, args, kwargs)
         if sender is self:
             self.rt.record("sent", self, affordance=op.name, verb="tell", **_origin(self.path, op, args))

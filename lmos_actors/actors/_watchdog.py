@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from ._mailbox import Envelope, Firing
+from ._operation import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,5 +109,7 @@ def _name(current: Any) -> str:
         return repr(current.op.name)
     if isinstance(current, Firing):
         return repr(getattr(current.fn, "__qualname__", "of a timer"))
+    if isinstance(current, Operation):
+        return repr(current.name)
     op = current[0] if current else None
     return repr(op.name) if op is not None else "started"

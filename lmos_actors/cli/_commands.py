@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import sys
+from json import dumps
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
 from lmos_actors._errors import ConfigError
-from lmos_actors.files import Duration, FileError
+from lmos_actors.files import Duration
 
-from ._run import Options, run_files
+from ._run import Options, read_files, run_files
 
 SCHEMA_FILE = Path(".lmos/schema.json")
 
@@ -20,13 +20,13 @@ app = App(
     name="lmos-actors",
     help="""Run stories about agents, and judge them.
 
-A scenario file says which agents there are, what happens to them, and what must hold. It runs on virtual
-time: minutes take milliseconds, and the same seed gives the same run.
+A scenario file says which agents there are, what happens to them, and what must hold. \
+It runs on virtual time: minutes take milliseconds, and the same seed gives the same run.
 
 Begin with: lmos-actors run scenarios/weather.yaml
 
-Exit codes: 0 all passed, 1 a check failed, 2 a file or the usage is wrong, 3 could not run, 4 not
-deterministic, 5 flaky, 124 time limit, 130 interrupted.""",
+Exit codes: 0 all passed, 1 a check failed, 2 a file or the usage is wrong, 3 could not run, \
+4 not deterministic, 5 flaky, 124 time limit, 130 interrupted.""",
     help_format="plaintext",
     version_flags=["--version"],
 )
@@ -43,10 +43,8 @@ def _seeds(text: str) -> list[int]:
     """Read `7`, `1,7,42` or `1..500`."""
     try:
         first, dots, last = text.partition("..")
-        if dots:
-            found = list(range(int(first), int(last) + 1))
-        else:
-            found = [int(part) for part in text.split(",")]
+        whole = range(int(first), int(last) + 1) if dots else (int(part) for part in text.split(","))
+        found = list(whole)
     except ValueError:
         found = []
     if not found or len(found) > MOST_SEEDS:
@@ -77,11 +75,11 @@ def run(
     seeds: str | None = None,
     trials: int | None = None,
     k: Annotated[str | None, Parameter(name=["-k", "--only"])] = None,
-    fail_fast: Annotated[bool, Parameter(negative=())] = False,
+    fail_fast: Annotated[bool, Parameter(negative=(), show_default=False)] = False,
     check_determinism: Literal["all", "first", "off"] = "first",
     log: Path | None = None,
     time_limit: Annotated[float, Parameter(converter=_duration)] = 60.0,
-    json: Annotated[bool, Parameter(negative=())] = False,
+    json: Annotated[bool, Parameter(negative=(), show_default=False)] = False,
 ) -> int:
     """Run scenario files, every combination of their matrix with every seed.
 
@@ -155,13 +153,11 @@ def validate(
     set_
         Give a variable, or narrow a key of the matrix: NAME=VALUE. May be given several times.
     """
-    from ._run import read_files
-
     return read_files([str(file) for file in files], _settings(set_ or []))
 
 
 @app.command
-def schema(*, write: Annotated[bool, Parameter(negative=())] = False) -> int:
+def schema(*, write: Annotated[bool, Parameter(negative=(), show_default=False)] = False) -> int:
     """Print the JSON Schema of scenario files, for editors.
 
     lmos-actors schema --write
@@ -188,9 +184,4 @@ def schema(*, write: Annotated[bool, Parameter(negative=())] = False) -> int:
 
 def json_text(data: Any) -> str:
     """Write plain data for people and machines."""
-    return json.dumps(data, indent=2, ensure_ascii=False)
-
-
-def mistakes_of(error: ConfigError) -> list[str]:
-    """Give every mistake of an error, one text each."""
-    return [str(mistake) for mistake in error.mistakes] if isinstance(error, FileError) else [str(error)]
+    return dumps(data, indent=2, ensure_ascii=False)

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 import time
 from contextlib import ExitStack
-from pathlib import Path
+from functools import partial
+from json import dumps
 from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
 from lmos_actors._errors import ConfigError
-from lmos_actors.files import FileError
+from lmos_actors.files import FileError, mapped
 from lmos_actors.scenario import (
     FileResult,
     SecondProcess,
-    as_data,
     load_scenario,
-    report,
     run_cell,
     worst,
 )
 
+from ._show import Show
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from lmos_actors.scenario import Cell, Resolved, RunResult
 
@@ -36,7 +39,7 @@ _WORD = re.compile(r"\s*(\(|\)|\band\b|\bor\b|\bnot\b|[^\s()]+)")
 class Options:
     """What `run` was given."""
 
-    settings: Mapping[str, str]
+    settings: dict[str, str]
     seeds: Sequence[int] | None
     trials: int | None
     only: str | None
@@ -78,7 +81,8 @@ def read_files(files: Sequence[str], settings: Mapping[str, str]) -> int:
     """Check files and say so. Gives the exit code."""
     found, code = _load(files, settings, None)
     for file, resolved in found:
-        print(f"{file}: {resolved.name}, {len(resolved.cells)} runs, ok")
+        runs = len(resolved.cells)
+        print(f"{file}: {resolved.name}, {runs} run{'s' * (runs != 1)}, ok")
     return code
 
 
@@ -88,91 +92,156 @@ def run_files(files: Sequence[str], options: Options) -> int:
     found, code = _load(files, options.settings, options.seeds)
     if code:
         return code
-    began = time.perf_counter()
+    if not any(chosen(cell.label) for _, resolved in found for cell in resolved.cells):
+        raise ConfigError(f'no run has the words "{options.only}"', "-k")
     with ExitStack() as stack:
-        log = _open_log(options.log, stack) if options.log is not None else None
-        show = Show(options, stack)
-        results: list[FileResult] = []
+        running = _Running(options, chosen, stack)
         for file, resolved in found:
-            results.append(_run_file(file, resolved, options, chosen, show, log))
-            if options.fail_fast and results[-1].exit_code():
+            running.file(file, resolved)
+            if options.fail_fast and running.code():
                 break
-        code = worst({result.exit_code() for result in results})
-        if not any(result.runs for result in results):
-            raise ConfigError(f'no run has the words "{options.only}"', "-k")
-        show.end(results, time.perf_counter() - began, code)
-    return code
+        running.end()
+        return running.code()
 
 
-def _open_log(path: Path, stack: ExitStack) -> Any:
-    try:
-        return stack.enter_context(path.open("w", encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"cannot be written: {error.strerror}", str(path)) from None
+class _Running:
+    """One call of `run`: what has come of it so far, what is shown, what is written."""
 
+    def __init__(self, options: Options, chosen: Callable[[str], bool], stack: ExitStack) -> None:
+        self.options = options
+        self.chosen = chosen
+        self.results: list[FileResult] = []
+        self._stack = stack
+        self._logs: dict[str, Any] = {}
+        self._began = time.perf_counter()
+        self._show = Show(json=options.json)
+        stack.callback(self._show.close)
+        if options.log is not None:
+            self._log(str(options.log))
 
-def _run_file(
-    file: str,
-    resolved: Resolved,
-    options: Options,
-    chosen: Callable[[str], bool],
-    show: Show,
-    log: Any,
-) -> FileResult:
-    scenario = resolved.cells[0].scenario
-    trials = options.trials or scenario.trials.count
-    cells = [(n, cell) for n, cell in enumerate(resolved.cells) if chosen(cell.label)]
-    result = FileResult(file, resolved.name, scenario.trials.pass_rate, trials, len(cells))
-    show.begin(result, [cell.label for _, cell in cells])
-    twice = _to_repeat(cells, options.determinism)
-    with ExitStack() as stack:
-        second: SecondProcess | None = None
-        if twice:
-            second = SecondProcess(file, options.settings, options.seeds, twice, options.time_limit)
-            stack.enter_context(second)
-        for number, cell in cells:
-            firsts = _run_trials(resolved, cell, trials, options, show, result, log)
-            if second is not None and number in twice and firsts.ended in ("passed", "failed"):
-                result.repeated.append(second.compare(number, firsts))
-            if options.fail_fast and result.exit_code():
+    def code(self) -> int:
+        return worst({result.exit_code() for result in self.results})
+
+    def file(self, file: str, resolved: Resolved) -> None:
+        scenario, options = resolved.cells[0].scenario, self.options
+        cells = [(n, cell) for n, cell in enumerate(resolved.cells) if self.chosen(cell.label)]
+        if not cells:
+            return
+        trials = options.trials or scenario.trials.count
+        result = FileResult(file, resolved.name, scenario.trials.pass_rate, trials, len(cells))
+        self.results.append(result)
+        self._show.begin(result, max(len(cell.label) for _, cell in cells))
+        twice = _to_repeat(cells, options.determinism)
+        with ExitStack() as stack:
+            second: SecondProcess | None = None
+            if twice:
+                second = SecondProcess(file, options.settings, options.seeds, twice, options.time_limit)
+                stack.enter_context(second)
+            for number, cell in cells:
+                first = self._trials(resolved, cell, result)
+                if second is not None and number in twice and first.ended in ("passed", "failed"):
+                    result.repeated.append(second.compare(number, first))
+                if options.fail_fast and result.exit_code():
+                    break
+        self._show.end_file(result)
+
+    def _trials(self, resolved: Resolved, cell: Cell, result: FileResult) -> RunResult:
+        runs: list[RunResult] = []
+        for trial in range(1, result.trials + 1):
+            run = run_cell(
+                resolved,
+                cell,
+                trial,
+                real_limit=self.options.time_limit,
+                progress=self._show.progress(cell.label, trial),
+                last_words=partial(_last_words, result.file, cell.label),
+            )
+            runs.append(run)
+            result.runs.append(run)
+            for path in filter(None, (self.options.log, cell.scenario.report.log)):
+                self._log(str(path)).write("".join(line + "\n" for line in run.log))
+            self._show.run(run, result, self._again(result.file, run))
+            if self.options.fail_fast and not run.ok:
                 break
-    show.end_file(result)
-    return result
+        return runs[0]
+
+    def _again(self, file: str, run: RunResult) -> str:
+        words = ["lmos-actors", "run", file, "--seed", str(run.seed)]
+        for key, value in (self.options.settings | run.values).items():
+            shown = mapped(value).get("name", value)
+            words += ["--set", f"{key}={shown if isinstance(shown, str) else dumps(shown)}"]
+        return shlex.join(words)
+
+    def _log(self, path: str) -> Any:
+        if path not in self._logs:
+            try:
+                opened = open(path, "w", encoding="utf-8")  # noqa: SIM115 - left with the stack
+                self._logs[path] = self._stack.enter_context(opened)
+            except OSError as error:
+                raise ConfigError(f"cannot be written: {error.strerror}", path) from None
+        return self._logs[path]
+
+    def end(self) -> None:
+        self._show.end(self.results, time.perf_counter() - self._began, self.code())
 
 
 def _to_repeat(cells: list[tuple[int, Cell]], which: str) -> list[int]:
     """Choose the cells to run twice: those of the first seed of each combination, all, or none."""
-    if which == "off" or not cells:
+    if which == "off":
         return []
     first = cells[0][1].seed
     return [number for number, cell in cells if which == "all" or cell.seed == first]
 
 
-def _run_trials(
-    resolved: Resolved,
-    cell: Cell,
-    trials: int,
-    options: Options,
-    show: Show,
-    result: FileResult,
-    log: Any,
-) -> RunResult:
-    runs: list[RunResult] = []
-    for trial in range(1, trials + 1):
-        run = run_cell(
-            resolved,
-            cell,
-            trial,
-            real_limit=options.time_limit,
-            progress=show.progress(cell, trial),
-            last_words=lambda where: _last_words(where, options),
+def _last_words(file: str, label: str, where: str) -> None:
+    """Say why the process ends: a run that nothing else can end."""
+    print(f"{file} {label}: time limit, and it cannot be ended: it hangs at {where}", file=sys.stderr)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+
+
+# ---- -k
+
+
+def selection(expression: str | None) -> Callable[[str], bool]:
+    """Compile `-k`: words, `and`, `or`, `not`, parentheses. Raises ConfigError."""
+    if expression is None:
+        return lambda label: True
+    tokens = _WORD.findall(expression)
+    found, rest = _either(tokens)
+    if rest:
+        raise ConfigError(f'cannot be read at "{rest[0]}"', "-k")
+    return found
+
+
+def _either(tokens: list[str]) -> tuple[Callable[[str], bool], list[str]]:
+    left, rest = _both(tokens)
+    if rest[:1] != ["or"]:
+        return left, rest
+    right, rest = _either(rest[1:])
+    return lambda label: left(label) or right(label), rest
+
+
+def _both(tokens: list[str]) -> tuple[Callable[[str], bool], list[str]]:
+    left, rest = _single(tokens)
+    if rest[:1] != ["and"]:
+        return left, rest
+    right, rest = _both(rest[1:])
+    return lambda label: left(label) and right(label), rest
+
+
+def _single(tokens: list[str]) -> tuple[Callable[[str], bool], list[str]]:
+    word, rest = (tokens[0], tokens[1:]) if tokens else ("", [])
+    if word == "not":
+        inner, rest = _single(rest)
+        return lambda label: not inner(label), rest
+    if word == "(":
+        inner, rest = _either(rest)
+        if rest[:1] != [")"]:
+            raise ConfigError('")" is missing', "-k")
+        return inner, rest[1:]
+    if word in ("", "and", "or", ")"):
+        raise ConfigError(
+            f'a word is missing{f""" before "{word}" """.rstrip() if word else " at the end"}', "-k"
         )
-        runs.append(run)
-        result.runs.append(run)
-        for target in (log, _own_log(cell)):
-            if target is not None:
-                target.write("".join(line + "\n" for line in run.log))
-        show.run(run, resolved, result)
-        if options.fail_fast and not run.ok:
-            break
-    return runs[0]
+    return lambda label: word in label, rest

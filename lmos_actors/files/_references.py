@@ -22,7 +22,10 @@ _NAME = re.compile(r"[^\W\d][\w-]*")
 
 @attrs.frozen
 class Reference:
-    """One `$(vars.city)`; `start` and `end` are offsets into the text it stands in."""
+    """One `$(vars.city)`; `start` and `end` are offsets into the text it stands in.
+
+    `name` may have dots in it: `$(matrix.policy.size)` names a member of a value.
+    """
 
     namespace: str
     name: str
@@ -76,7 +79,7 @@ def _reference(hit: re.Match[str]) -> Reference:
     if parts is None:
         hint = f", did you mean $(vars.{body})?" if _NAME.fullmatch(body) else ", as in $(vars.city)"
         raise BadReference(f"$({body}) names no namespace{hint}", hit.start(), hit.end())
-    if parts[2] == "." and not _NAME.fullmatch(parts[3]):
+    if parts[2] == "." and not all(_NAME.fullmatch(name) for name in parts[3].split(".")):
         raise BadReference(f"{parts[3]!r} in $({body}) is not a name", hit.start(), hit.end())
     return Reference(parts[1], parts[3], hit.start(), hit.end())
 

@@ -93,7 +93,8 @@ def main(order: Path) -> None:
     """Be the second process."""
     asked: dict[str, Any] = json.loads(order.read_text(encoding="utf-8"))
     resolved = resolve(asked["file"], settings=asked["settings"], seeds=asked["seeds"], accepts=accepts)
-    for number in asked["cells"]:
+    numbers: list[int] = asked["cells"]
+    for number in numbers:
         result = run_cell(resolved, resolved.cells[number], 1, real_limit=asked["real_limit"])
         half = order.parent / f"{number}.part"
         half.write_text("".join(line + "\n" for line in result.log), encoding="utf-8")

@@ -126,7 +126,8 @@ class Cells:
         for key, text in self.settings.items():
             self._known_setting(key)
             if key in found or key == "world":
-                found[key] = [(("matrix", key), self._setting(key, text))]
+                named = [place for place in found.get(key, []) if mapped(place[1]).get(LABEL) == text]
+                found[key] = named or [(("matrix", key), self._setting(key, text))]
         for key, places in found.items():
             self._distinct(key, [value for _, value in places])
         return found
@@ -198,7 +199,9 @@ class Cells:
 
     def _cell(self, chosen: dict[str, tuple[DataPath, Any]]) -> CellData:
         values = {key: value for key, (_, value) in chosen.items()}
-        known: dict[tuple[str, str], Any] = {("matrix", key): value for key, value in values.items()}
+        known: dict[tuple[str, str], Any] = {
+            ("matrix", name): part for key, value in values.items() for name, part in _members(key, value)
+        }
         for name, variable in self.vars.items():
             default = UNKNOWN if "default" not in self.data["vars"][name] else variable.default
             value = values.get(name, default)
@@ -276,13 +279,34 @@ class Cells:
     def _check_used(self) -> None:
         for key in self.matrix:
             by_name = ("matrix", key) in self.used or key == "world"
+            by_name = by_name or any(
+                space == "matrix" and name.startswith(f"{key}.") for space, name in self.used
+            )
             if not by_name and not (key in self.vars and ("vars", key) in self.used):
                 why = f"$(vars.{key}) is not used" if key in self.vars else f"$(matrix.{key}) is not used"
                 self.wrong(("matrix", key), f'matrix key "{key}" does nothing: {why}', key=True)
+                continue
+            if ("matrix", key) not in self.used and key not in self.vars:
+                self._check_members(key)
+
+    def _check_members(self, key: str) -> None:
+        for place, value in self.matrix[key]:
+            for name in mapped(value):
+                if name != LABEL and ("matrix", f"{key}.{name}") not in self.used:
+                    self.wrong((*place, name), f"$(matrix.{key}.{name}) is not used", key=True)
 
     def unused_variables(self) -> list[str]:
         """Give the variables that nothing uses."""
         return [name for name in self.vars if ("vars", name) not in self.used and name not in self.matrix]
+
+
+LABEL: Final = "name"
+"""The member of a matrix value that is shown for it."""
+
+
+def _members(key: str, value: Any) -> list[tuple[str, Any]]:
+    """Give a matrix value by its key, and its members by theirs: `policy`, `policy.size`."""
+    return [(key, value), *((f"{key}.{name}", part) for name, part in mapped(value).items())]
 
 
 def _leaves(data: Any, path: DataPath) -> list[tuple[DataPath, Any]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 import attrs
 
 from lmos_actors.actors import Agent, MailboxOptions, Ref, shape_of
+from lmos_actors.files import inside
 from lmos_actors.supervision import ChildSpec, SupervisorSpec
 
 from ._cells import fill_late
@@ -52,9 +53,9 @@ class FieldOf:
 def fields_of_agent(cls: type[Agent]) -> dict[str, FieldOf]:
     """Give the fields of an agent class by the name its constructor knows."""
     properties = {made.attribute: wire for wire, made in cls.__contract__.properties.items()}
-    fields: Any = attrs.fields(cls)
+    made: Any = cls
     found: dict[str, FieldOf] = {}
-    for field in fields:
+    for field in attrs.fields(made):
         if not field.init:
             continue
         wire = properties.get(field.name)
@@ -106,8 +107,7 @@ def _fresh(field: FieldOf, value: Any) -> Any:
 def _has_ref(value: Any) -> bool:
     if isinstance(value, Ref):
         return True
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return any(_has_ref(part) for part in inner)
+    return any(_has_ref(part) for _, part in inside(value))
 
 
 def child_spec(name: str, entry: AgentEntry, cls: type[Agent], refs: Mapping[str, Any]) -> ChildSpec[Any]:
@@ -147,7 +147,7 @@ def supervisor_spec(above: Root, cell: Cell, refs: Mapping[str, Any]) -> Supervi
 def _child(child: str | Supervisor, cell: Cell, refs: Mapping[str, Any]) -> Any:
     if isinstance(child, Supervisor):
         return supervisor_spec(child, cell, refs)
-    return child_spec(child, cell.scenario.agents[child], cell.classes[child], refs)
+    return child_spec(child, cell.scenario.agents[child], cell.agent_class(child), refs)
 
 
 def paths(above: Root, prefix: str = "") -> dict[str, str]:

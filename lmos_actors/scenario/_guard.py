@@ -51,18 +51,24 @@ class Guard:
             if self._over.is_set():
                 return
             self.fired = True
-            self.where = place_of(sys._current_frames().get(self._main))
+            self.where = self._place()
             _thread.interrupt_main()
         if not self._over.wait(GRACE):
-            self._say(place_of(sys._current_frames().get(self._main)))
+            self._say(self._place())
             os._exit(TIME_LIMIT)
+
+    def _place(self) -> str:
+        return place_of(sys._current_frames().get(self._main))  # pyright: ignore[reportPrivateUsage]
 
 
 def place_of(frame: FrameType | None) -> str:
     """Name the innermost place that is neither ours, nor trio's, nor the standard library's."""
     while frame is not None:
         package = str(frame.f_globals.get("__name__")).partition(".")[0]
-        if package not in ("lmos_actors", "trio", "outcome", "attr") and package not in sys.stdlib_module_names:
+        if (
+            package not in ("lmos_actors", "trio", "outcome", "attr")
+            and package not in sys.stdlib_module_names
+        ):
             return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
         frame = frame.f_back
     return "the runtime itself"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -37,18 +36,15 @@ def run_line(run: RunResult, width: int, trials: int) -> str:
     return f" {run.label:{width}}{trial}  {done}  {checks}  {_LABELS[run.ended]}  {times}"
 
 
-def failure_lines(run: RunResult, file: str, settings: Sequence[str]) -> list[str]:
-    """Say what was not as it should be in one run, how things stood, and how to see it again."""
+def failure_lines(run: RunResult, again: str) -> list[str]:
+    """Say what was not as it should be in one run, how things stood, and how to see it `again`."""
     lines: list[str] = []
     for failure in run.failures:
         lines.append(f"   {failure.place + ': ' if failure.place else ''}{failure.what}")
         lines.append(f"     expected {failure.expected}")
         lines.append(f"     saw      {failure.saw}")
     lines += [f"   {row}" for row in run.tree]
-    again = ["lmos-actors", "run", file, "--seed", str(run.seed)]
-    for setting in settings:
-        again += ["--set", setting]
-    return [*lines, f"   again:  {shlex.join(again)}"]
+    return [*lines, f"   again:  {again}"]
 
 
 def repeated_lines(repeated: Sequence[Repeated]) -> list[str]:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 
 from lmos_actors._errors import ConfigError
-from lmos_actors.files import Document, FileError, Mistake, Note, decode, read
+from lmos_actors.files import Document, FileError, Mistake, Note, decode, mapped, read
 
-from ._cells import CellData, Cells
+from ._cells import LABEL, CellData, Cells
 from ._model import Root, Scenario, SeedRange
 from ._names import Names
 from ._story import Story
@@ -38,8 +38,13 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """Name the cell for people: `city=Berlin world=memory seed=7`."""
-        return " ".join([*(f"{key}={value}" for key, value in self.values.items()), f"seed={self.seed}"])
+        """Name the cell for people: `city=Berlin world=memory seed=7`. A mapping is shown by its name."""
+        shown = {key: mapped(value).get(LABEL, value) for key, value in self.values.items()}
+        return " ".join([*(f"{key}={value}" for key, value in shown.items()), f"seed={self.seed}"])
+
+    def agent_class(self, name: str) -> Any:
+        """Give the class of an agent; checked by `accepts`, so it is one of agents."""
+        return self.classes[name]
 
     @property
     def root(self) -> Root:

@@ -27,6 +27,7 @@ class RunResult:
     """One run of one cell. `virtual` and `real` are seconds; `digest` is that of the message log."""
 
     label: str
+    values: dict[str, Any]
     seed: int
     trial: int
     ended: Ended

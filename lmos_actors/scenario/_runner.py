@@ -7,23 +7,29 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
 
-from lmos_actors._errors import LmosActorsError, RestartIntensityExceeded, StartFailed, SupervisionError
+from lmos_actors._errors import (
+    LmosActorsError,
+    RestartIntensityExceeded,
+    StartFailed,
+    SupervisionError,
+    group_of,
+)
 from lmos_actors._node import open_node
 from lmos_actors.actors import Thing
 from lmos_actors.simulation import TraceLog, simulate
-from lmos_actors.supervision import SupervisorSpec
+from lmos_actors.supervision import Supervisor, SupervisorSpec
 
 from ._classes import paths, supervisor_spec
 from ._expect import Verdict, judge_bounded, judge_latency
 from ._guard import Guard
 from ._model import Latency, Never, Restarts, Statistics
 from ._results import Failure, RunResult
-from ._steps import Story, count_steps
+from ._steps import Story
 from ._watch import Watch
 
 if TYPE_CHECKING:
@@ -68,7 +74,7 @@ def run_cell(
     trial: int,
     *,
     real_limit: float = REAL_LIMIT,
-    progress: Callable[[int, str], None] = lambda done, text: None,
+    progress: Callable[[int, int, str], None] = lambda done, total, text: None,
     last_words: Callable[[str], None] = lambda where: None,
 ) -> RunResult:
     """Run a cell once in a simulated world, in the main thread. Raises KeyboardInterrupt, and nothing else.
@@ -87,7 +93,7 @@ def run_cell(
         except KeyboardInterrupt:
             if not guard.fired:
                 raise
-        except BaseException as error:
+        except BaseException as error:  # noqa: ASYNC103 -- what ended the run is its verdict
             _went_wrong(telling, error)
     if guard.fired:
         telling.ended = "time limit"
@@ -109,7 +115,8 @@ async def _live(telling: _Telling, watch: Watch) -> None:
     places = paths(root)
     async with open_node(empty, instrument=watch) as node:
         telling.node = node
-        story.refs = {name: node.find(cell.classes[name], path) for name, path in places.items()}
+        for name, path in places.items():
+            story.refs[name] = node.find(cell.agent_class(name), path)
         for spec in supervisor_spec(root, cell, story.refs).children:
             await (
                 node.start_supervisor(spec) if isinstance(spec, SupervisorSpec) else node.start_child(spec)
@@ -129,7 +136,7 @@ async def _tell(telling: _Telling) -> None:
         with trio.move_on_after(timeout) as scope:
             telling.told = await story.tell()
     finally:
-        telling.virtual = trio.current_time() - began
+        telling.virtual = round(trio.current_time() - began, 6)
         telling.tree = draw(telling)
     if scope.cancelled_caught or (not telling.told and telling.virtual >= timeout):
         telling.told = False
@@ -194,8 +201,8 @@ def restarts_of(telling: _Telling, name: str) -> int:
     return next(s.incarnation - 1 for s in _supervisors(telling.node.root) if s.label == name)
 
 
-def _supervisors(above: Any) -> list[Any]:
-    below = [s for child in above.children if hasattr(child, "children") for s in _supervisors(child)]
+def _supervisors(above: Supervisor) -> list[Supervisor]:
+    below = [s for child in above.children if isinstance(child, Supervisor) for s in _supervisors(child)]
     return [above, *below]
 
 
@@ -223,8 +230,7 @@ def _went_wrong(telling: _Telling, error: BaseException) -> None:
 
 def said(error: BaseException, root: Path) -> str:
     """Say what was raised, and where in the project."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
+    error = _only(error)
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
@@ -236,12 +242,18 @@ def said(error: BaseException, root: Path) -> str:
     return f"{type(error).__name__}: {error}".rstrip(": ") + place
 
 
+def _only(error: Any) -> Any:
+    """Give the one exception of a group, through all its levels; a group of several as it is."""
+    inner: tuple[Any, ...] = getattr(error, "exceptions", ())
+    return _only(inner[0]) if len(inner) == 1 else error
+
+
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def _result(telling: _Telling, trial: int, real: float) -> RunResult:
     story, scenario = telling.story, telling.cell.scenario
-    steps = count_steps(scenario.steps)
+    steps = story.total
     failures = [*story.failures, *telling.problems]
     if telling.ended == "failed" and not failures:
         failures = [Failure("", "the tree", "one that lives until the story ends", f"its end at {story.at}")]
@@ -250,6 +262,7 @@ def _result(telling: _Telling, trial: int, real: float) -> RunResult:
         failures.append(Failure("", "the story", f"{steps} steps", f"{story.done}"))
     return RunResult(
         label=telling.cell.label,
+        values=telling.cell.values,
         seed=telling.cell.seed,
         trial=trial,
         ended=telling.ended,
@@ -279,12 +292,12 @@ def draw(telling: _Telling) -> tuple[str, ...]:
     )
 
 
-def _rows(above: Any, indent: str) -> list[tuple[str, str, str, str, str]]:
+def _rows(above: Supervisor, indent: str) -> list[tuple[str, str, str, str, str]]:
     spec = above.spec
     limit = f"{above.statistics().restarts} restarts, {spec.max_restarts} allowed in {spec.max_seconds:g} s"
     rows = [(f"{indent}{above.label} {spec.strategy}", limit, "", "", "")]
     for child in above.children:
-        if hasattr(child, "children"):
+        if isinstance(child, Supervisor):
             rows += _rows(child, indent + "  ")
             continue
         numbers = child.statistics()

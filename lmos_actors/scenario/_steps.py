@@ -33,15 +33,15 @@ from ._model import (
 from ._paths import pick
 from ._results import Failure
 from ._story import exception_class
-from ._watch import Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from lmos_actors.actors import LocalCall, Ref
     from lmos_actors.files import DataPath, Document
 
     from ._model import Scenario
+    from ._watch import Watch
 
 Steps: TypeAlias = "Sequence[Any]"
 
@@ -95,15 +95,16 @@ class Story:
     """Carries out the steps of one run against agents that are there. One per run."""
 
     def __init__(
-        self, scenario: Scenario, document: Document, watch: Watch, progress: Callable[[int, str], None]
+        self, scenario: Scenario, document: Document, watch: Watch, progress: Callable[[int, int, str], None]
     ) -> None:
         self.scenario = scenario
         self.document = document
         self.watch = watch
-        self.refs: Mapping[str, Ref[Any]] = {}
-        self.things: Mapping[str, Thing] = {}
+        self.refs: dict[str, Ref[Any]] = {}
+        self.things: dict[str, Thing] = {}
         self.failures: list[Failure] = []
         self.done = 0
+        self.total = count_steps(scenario.steps)
         self.at: str = ""
         self.latencies: dict[str, list[float]] = {}
         self._progress = progress
@@ -159,7 +160,7 @@ class Story:
             if scope.cancelled_caught:
                 raise self.fail(step, path, f"an end within {self._within(step)}", "none by then")
         self.done += 1
-        self._progress(self.done, text)
+        self._progress(self.done, self.total, text)
 
     def _within(self, step: Any) -> float:
         return step.within if step.within is not None else self.scenario.timeout
@@ -208,7 +209,8 @@ class Story:
         asked.done = True
         self.watch.notify()
         if step.id is not None:
-            self.latencies.setdefault(step.id, []).append(trio.current_time() - begin)
+            # virtual time goes by whole microseconds, differences of floats do not
+            self.latencies.setdefault(step.id, []).append(round(trio.current_time() - begin, 6))
         if isinstance(step, (Read, Invoke)) and asked.error is None:
             self._save(step, path, asked.value)
 
@@ -335,12 +337,19 @@ class Story:
         deadline = trio.current_time() + patience
         if counting:
             await trio.sleep_until(deadline)
-        if expect.that == "value":
-            deadline = trio.current_time()
-        await self.watch.until(lambda: all(v.ok for v in self._verdicts(expect)), deadline)
+        await self.watch.until(lambda: self._settled(expect), deadline)
         bad = [verdict for verdict in self._verdicts(expect) if not verdict.ok]
         if bad:
             raise self.fail(step, path, bad[0].expected, bad[0].saw)
+
+    def _settled(self, expect: Expect) -> bool:
+        """Whether waiting can change nothing any more: it is as it should be, or can no longer become so."""
+        if expect.that == "value" or (expect.that == "output" and self._asked_of(expect).done):
+            return True
+        return all(verdict.ok for verdict in self._verdicts(expect))
+
+    def _asked_of(self, expect: Expect) -> Asked:
+        return self._asked.get(str(expect.of)) or Asked()
 
     def _verdicts(self, expect: Expect) -> list[Verdict]:
         if expect.that == "value":
@@ -349,7 +358,7 @@ class Story:
             return judge_expect(expect, self._readings.get(str(expect.of), []))
         if expect.that == "event":
             return judge_expect(expect, self._events.get((str(expect.target), str(expect.event)), []))
-        asked = self._asked.get(str(expect.of), Asked())
+        asked = self._asked_of(expect)
         if expect.that == "status":
             return judge_expect(expect, asked.call.statuses() if asked.call is not None else [])
         if not asked.done or asked.error is not None:

@@ -304,6 +304,8 @@ class Branch:
             await self._stop_one(child)
             if not count % BUDGET:
                 await checkpoint()
+        for child in self._plan.children:
+            child.status = "stopped"  # those, too, whose restart was to be tried again
         self._alive = False
         while self._inbox:
             item = self._inbox.take()

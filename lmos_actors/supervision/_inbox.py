@@ -34,7 +34,7 @@ class Request:
         self.error: Exception | None = None
 
     async def carry_out(self, path: str) -> None:
-        """Do it, and answer. Raises only what is no `Exception`, such as the cancel of a supervisor that stops."""
+        """Do it, and answer. Raises only what is no `Exception`, such as the cancel when it stops."""
         try:
             self.value = await self._fn()
         except Exception as exc:

@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 import trio
-from trio.lowlevel import checkpoint_if_cancelled
+from trio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from lmos_actors._errors import ConfigError, NameTaken, NotFound, StartFailed, WrongState
 from lmos_actors.actors import SHUTDOWN, LocalLink, Ref
 
-from ._branch import Branch
+from ._branch import BUDGET, Branch
 from ._children import ChildInfo, mailbox_of, needs_waiting
 from ._spec import ChildSpec, SupervisorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+
+    from lmos_actors.actors import Runtime
 
     from ._branch import Child
     from ._plan import Counts
@@ -44,7 +46,16 @@ class SupervisorStatistics:
 class Supervisor(Branch):
     """A supervisor in a running tree, over all its incarnations."""
 
+    def __init__(self, rt: Runtime, spec: SupervisorSpec, parent: Branch | None) -> None:
+        super().__init__(rt, spec, parent)
+        self._at_once = 0
+
     # ---- requests
+
+    async def _give_way(self) -> None:
+        """Let others run every so often, as what is done in the asker's step would not."""
+        self._at_once = (self._at_once + 1) % BUDGET
+        await (checkpoint_if_cancelled() if self._at_once else checkpoint())
 
     async def request(self, fn: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """Have the supervisor's own task carry something out, after what it is about."""
@@ -145,8 +156,8 @@ class Supervisor(Branch):
         return [Ref(child) for child in children]
 
     async def _add(self, spec: ChildSpec[Any] | SupervisorSpec, name: str) -> Any:
+        await self._give_way()
         if self.idle and isinstance(spec, ChildSpec) and not needs_waiting(spec):
-            await checkpoint_if_cancelled()
             child = self._claim(spec, name)
             try:
                 child.start_now()
@@ -190,6 +201,12 @@ class Supervisor(Branch):
 
     async def terminate_child(self, name: str) -> None:
         """Stop a child and keep its spec, unless it is temporary. Raises NotFound."""
+        await self._give_way()
+        if self.idle:
+            child = self._child(name)
+            if isinstance(child, LocalLink) and child.at_rest:
+                await self._stop_one(child)
+                return
         await self.request(partial(self._terminate, name))
 
     async def _terminate(self, name: str) -> None:

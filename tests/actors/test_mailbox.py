@@ -74,7 +74,7 @@ def gate(name: str = "gate", size: int = 2, when_full: str = "wait") -> ChildSpe
 
 
 def depth(ref: Ref[Gate]) -> MailboxStatistics:
-    return ref._link.mailbox_statistics()  # type: ignore[attr-defined]
+    return ref.mailbox_statistics()
 
 
 async def held(node, nursery, *, size: int = 2, when_full: str = "wait", seconds: float = 10) -> Ref[Gate]:

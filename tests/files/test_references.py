@@ -50,7 +50,7 @@ def test_filling(text: str, value: object) -> None:
         ("in $(city)", 3, r"did you mean \$\(vars.city\)"),
         ("$(vars.)", 0, "names no namespace"),
         ("$(vars.a b)", 0, "is not a name"),
-        ("$(vars.a.b)", 0, "is not a name"),
+        ("$(vars.a..b)", 0, "is not a name"),
         ("x $(vars.list)", 2, "cannot stand inside"),
     ],
 )

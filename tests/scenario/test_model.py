@@ -37,7 +37,7 @@ world: memory
 agents:
   weather:
     from: agent
-    use: agents.weather:WeatherAgent
+    use: people.weather:WeatherAgent
     state: {units: celsius}
     mailbox: {size: $(matrix.size), when_full: wait}
     restart: transient
@@ -45,7 +45,7 @@ agents:
     significant: true
   concierge:
     from: agent
-    use: agents/weather.py:ConciergeAgent
+    use: people/weather.py:ConciergeAgent
     args: {weather: "$(agents.weather)"}
     shutdown: brutal
 tree:
@@ -178,10 +178,10 @@ class Project:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        for folder in ("agents", "stories"):
+        for folder in ("people", "stories"):
             (root / folder).mkdir()
         (root / "pyproject.toml").write_text("")
-        (root / "agents" / "weather.py").write_text(AGENTS)
+        (root / "people" / "weather.py").write_text(AGENTS)
 
     def resolve(self, text: str = GOOD, *, suffix: str = ".yaml", **options: Any) -> Resolved:
         file = self.root / "stories" / f"weather{suffix}"
@@ -203,7 +203,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     yield Project(tmp_path_factory.mktemp("project"))
     sys.path[:] = path
     for name in set(sys.modules) - modules:
-        if name.startswith(("agents", "file:")):
+        if name.startswith(("people", "file:")):
             del sys.modules[name]
 
 
@@ -253,7 +253,7 @@ SMALL = """\
 lmos: scenario/v1
 name: small
 agents:
-  weather: {from: agent, use: agents.weather:WeatherAgent}
+  weather: {from: agent, use: people.weather:WeatherAgent}
 steps:
   - {do: wait, for: 1s}
 """
@@ -263,7 +263,7 @@ def test_a_small_file_has_the_defaults(project: Project) -> None:
     (cell,) = project.resolve(SMALL).cells
     assert (cell.seed, cell.scenario.world, cell.scenario.timeout) == (1, "memory", 30.0)
     assert cell.root == Root(children=("weather",))
-    assert cell.scenario.agents["weather"] == AgentEntry(use="agents.weather:WeatherAgent")
+    assert cell.scenario.agents["weather"] == AgentEntry(use="people.weather:WeatherAgent")
     assert cell.label == "seed=1"
 
 
@@ -273,7 +273,7 @@ def test_json_and_toml_say_the_same(project: Project) -> None:
     toml = """\
 lmos = "scenario/v1"
 name = "small"
-agents.weather = {from = "agent", use = "agents.weather:WeatherAgent"}
+agents.weather = {from = "agent", use = "people.weather:WeatherAgent"}
 [[steps]]
 do = "wait"
 for = "1s"
@@ -445,8 +445,8 @@ WRONG = [
     ("p95: {le: 1s}", "p95: {}", "a bound without lt or le"),
     ("p95: {le: 1s}", "p96: {le: 1s}", 'unknown key "p96"'),
     # targets
-    ("agents.weather:WeatherAgent", "agents.wether:WeatherAgent", 'no module "agents.wether"'),
-    ("agents.weather:WeatherAgent", "agents.weather:WetherAgent", 'did you mean "WeatherAgent"?'),
+    ("people.weather:WeatherAgent", "people.wether:WeatherAgent", 'no module "people.wether"'),
+    ("people.weather:WeatherAgent", "people.weather:WetherAgent", 'did you mean "WeatherAgent"?'),
 ]
 
 # The mistakes that show in another part of the file than the one that was changed.
@@ -474,7 +474,7 @@ def test_mistakes(old: str, new: str, part: str, project: Project) -> None:
 def test_all_mistakes_are_collected(project: Project) -> None:
     text = GOOD.replace("do: tell", "do: tel").replace("p95:", "p9:")
     text = text.replace("of: weather\n    equals", "of: wether\n    equals")
-    text = text.replace("use: agents.weather:W", "use: agents.wether:W").replace(
+    text = text.replace("use: people.weather:W", "use: people.wether:W").replace(
         "equals: kelvin", "equal: kelvin"
     )
     kinds = [message[:20] for _, message in project.mistakes(text)]
@@ -503,8 +503,8 @@ LATER = [
     ("lmos: scenario/v1", "lmos: deployment/v1"),
     ("world: memory", "world: websocket"),
     ("world: memory", "world: wire"),
-    ("from: agent\n    use: agents.weather:WeatherAgent", "from: mock"),
-    ("from: agent\n    use: agents.weather:WeatherAgent", "from: process"),
+    ("from: agent\n    use: people.weather:WeatherAgent", "from: mock"),
+    ("from: agent\n    use: people.weather:WeatherAgent", "from: process"),
     ("    state: {units", "    id: urn:x\n    state: {units"),
     ("    state: {units", "    description: td/w.json\n    state: {units"),
     ("do: tell", "do: partition"),
@@ -593,7 +593,7 @@ def test_a_matrix_may_choose_the_class(project: Project) -> None:
 
 
 def test_classes_may_be_left_alone(project: Project) -> None:
-    text = SMALL.replace("agents.weather:WeatherAgent", "nowhere:Nobody")
+    text = SMALL.replace("people.weather:WeatherAgent", "nowhere:Nobody")
     assert project.resolve(text, classes=False).cells[0].classes == {}
     with pytest.raises(FileError) as caught:
         project.resolve(text)
@@ -602,7 +602,7 @@ def test_classes_may_be_left_alone(project: Project) -> None:
 
 def test_a_class_may_be_refused(project: Project) -> None:
     found = project.mistakes(SMALL, accepts=lambda found: f"{found.__name__} is not an Agent")
-    assert found == [(4, '"agents.weather:WeatherAgent": WeatherAgent is not an Agent')]
+    assert found == [(4, '"people.weather:WeatherAgent": WeatherAgent is not an Agent')]
 
 
 def test_escaped_references_stay_text_until_the_run(project: Project) -> None:

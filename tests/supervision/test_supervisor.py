@@ -1,9 +1,11 @@
-"""Running supervisors: who is started, restarted, stopped and forgotten, in which order, with what answers."""
+"""Running supervisors: who is started, restarted, stopped, forgotten; in which order, with what answers."""
 
+# ruff: noqa: PT012 -- what is raised leaves the life of a whole node
 from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -118,10 +120,10 @@ def test_who_is_restarted(strategy: Any, kind: Any, ending: str, traced: bool):
             ref.tell_nowait(Worker.crash if ending == "crash" else Worker.finish)
             await settled()
             restarted = kind == "permanent" or (kind == "transient" and ending == "crash")
-            expected = {name: ("running", 1) for name in "abc"}
+            expected = dict.fromkeys("abc", ("running", 1))
             if restarted:
                 scope = {"one_for_one": "b", "one_for_all": "abc", "rest_for_one": "bc"}[strategy]
-                expected |= {name: ("running", 2) for name in scope}
+                expected |= dict.fromkeys(scope, ("running", 2))
             elif kind == "transient":
                 expected["b"] = ("stopped", 1)
             else:
@@ -410,7 +412,7 @@ def test_back_off_delays_grow_and_are_spread_by_the_seed():
     spread = starts(0, 0.5)
     assert spread == starts(0, 0.5)
     assert spread != starts(1, 0.5)
-    gaps = [b - a for a, b in zip(spread, spread[1:], strict=False)]
+    gaps = [b - a for a, b in pairwise(spread)]
     for gap, base in zip(gaps, [1.0, 2.0, 4.0, 8.0], strict=False):
         assert 0.5 * base <= round(gap, 6) <= min(8.0, 1.5 * base)
 
@@ -626,7 +628,11 @@ def test_a_sibling_whose_restart_fails_is_tried_again_with_those_after_it(strate
         ) as node:
             await crash(node.root.child("a"))
             expected = {"one_for_all": 3, "rest_for_one": 2}[strategy]
-            assert statuses(node.root) == {"a": ("running", expected), "b": ("running", 2), "c": ("running", 2)}
+            assert statuses(node.root) == {
+                "a": ("running", expected),
+                "b": ("running", 2),
+                "c": ("running", 2),
+            }
 
     run(main)
 
@@ -910,9 +916,7 @@ def test_a_significant_child_that_is_terminated_ends_nobody():
 
 def test_auto_shutdown_of_the_root_ends_the_body_quietly():
     async def main() -> None:
-        spec = tree(
-            child("job", restart="transient", significant=True), auto_shutdown="any_significant"
-        )
+        spec = tree(child("job", restart="transient", significant=True), auto_shutdown="any_significant")
         async with open_node(spec) as node:
             node.root.child("job").tell_nowait(Worker.finish)
             await trio.sleep_forever()

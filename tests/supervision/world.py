@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from lmos_actors import Agent, ChildSpec, Deadlocked, SupervisorSpec, action, simulate
+from lmos_actors import Agent, ChildSpec, SupervisorSpec, action, simulate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -154,9 +154,3 @@ async def crash(ref: Any, text: str = "boom") -> None:
 
 def statuses(supervisor: Any) -> dict[str, tuple[str, int]]:
     return {info.name: (info.status, info.incarnation) for info in supervisor.which_children()}
-
-
-__all__ = [
-    "LIMIT", "Boom", "Deadlocked", "Diary", "Fussy", "Living", "TooLong", "Worker", "child", "crash", "living", "run",
-    "settled", "statuses", "tree",
-]  # fmt: skip
