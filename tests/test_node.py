@@ -18,8 +18,8 @@ from lmos_actors import (
     RestartIntensityExceeded,
     StartFailed,
     action,
-    open_node,
 )
+from lmos_actors.testing import open_test_node
 
 from .supervision.world import (
     Boom,
@@ -52,7 +52,7 @@ class HTTPGate(Agent):
 
 def test_agents_are_named_after_their_class():
     async def main() -> None:
-        async with open_node() as node:
+        async with open_test_node() as node:
             refs = [await node.start(Weather) for _ in range(3)]
             assert [ref.path for ref in refs] == ["weather", "weather-2", "weather-3"]
             assert (await node.start(HTTPGate)).path == "httpgate"
@@ -69,7 +69,7 @@ def test_agents_are_named_after_their_class():
 
 def test_names_after_many_of_that_name():
     async def main() -> None:
-        async with open_node() as node:
+        async with open_test_node() as node:
             await node.root.start_many(child("weather", Weather), 3)
             paths = [(await node.start(Weather)).path for _ in range(3)]
             every = [ref.path for ref in node.agents()]
@@ -81,7 +81,7 @@ def test_names_after_many_of_that_name():
 
 def test_what_cannot_start_is_said_at_once():
     async def main() -> None:
-        async with open_node() as node:
+        async with open_test_node() as node:
             with pytest.raises(StartFailed, match="weather could not start"):
                 await node.start(Weather, wrong=1)  # type: ignore[call-arg]
             with pytest.raises(StartFailed):
@@ -108,7 +108,7 @@ def test_find_looks_in_start_order_through_the_whole_tree():
             child("w2", Weather),
             tree(child("w2", Weather), child("a", Weather), name="t"),
         )
-        async with open_node(spec) as node:
+        async with open_test_node(spec) as node:
             assert [ref.path for ref in node.agents()] == ["a", "s/w", "w2", "t/w2", "t/a"]
             assert node.find(Weather).path == "s/w"
             assert node.find(Worker).path == "a"
@@ -127,7 +127,7 @@ def test_find_looks_in_start_order_through_the_whole_tree():
 
 def test_find_resolves_on_first_use_and_keeps_what_it_found():
     async def main() -> None:
-        async with open_node() as node:
+        async with open_test_node() as node:
             early = node.find(Weather, "w")
             with pytest.raises(NotFound):
                 await early.invoke(Weather.sky)
@@ -160,7 +160,7 @@ def test_find_resolves_on_first_use_and_keeps_what_it_found():
 
 def test_find_does_not_take_what_is_down_for_what_it_is_not():
     async def main() -> None:
-        async with open_node(tree(child("a"), child("w", Weather))) as node:
+        async with open_test_node(tree(child("a"), child("w", Weather))) as node:
             await node.root.terminate_child("a")
             assert await node.find(Weather).invoke(Weather.sky) == "kelvin on w"
             await node.root.terminate_child("w")
@@ -186,7 +186,7 @@ def test_ready_waits_for_an_agent_of_the_tree_that_is_still_starting():
             return str(await self.peer.invoke(Weather.sky))
 
     async def main() -> None:
-        async with open_node(tree(child("early", Early), child("w", Weather))) as node:
+        async with open_test_node(tree(child("early", Early), child("w", Weather))) as node:
             assert await node.root.child("early").invoke(Early.ask) == "kelvin on w"
             (lost,) = node.dead_letters  # sent before there was anybody
             assert (lost.agent, lost.affordance, lost.sender) == ("w", "hello", "early")
@@ -200,7 +200,7 @@ def test_ready_waits_for_an_agent_of_the_tree_that_is_still_starting():
 def test_the_tree_as_text():
     async def main() -> None:
         inner = tree(child("x"), name="s", strategy="rest_for_one", max_restarts=7, max_seconds=0.5)
-        async with open_node(tree(child("a"), inner, child("b"))) as node:
+        async with open_test_node(tree(child("a"), inner, child("b"))) as node:
             await crash(node.root.child("a"))
             await node.root.terminate_child("b")
             assert node.tree().splitlines() == [
@@ -216,7 +216,7 @@ def test_the_tree_as_text():
 
 def test_counts_over_the_tree():
     async def main() -> None:
-        async with open_node(tree(child("a"), tree(child("x"), tree(name="t"), name="s"))) as node:
+        async with open_test_node(tree(child("a"), tree(child("x"), tree(name="t"), name="s"))) as node:
             a, x = node.root.child("a"), node.root.supervisor("s").child("x")
             await a.invoke(Worker.hello)
             await x.invoke(Worker.hello)
@@ -248,14 +248,14 @@ def test_a_tree_that_cannot_start_leaves_nothing_running(seed: int):
             tree(child("x", living(diary)), child("bad", partial(Fussy, plan=[Boom("no")])), name="s"),
         )
         with pytest.raises(StartFailed, match="s/bad could not start: no") as caught:
-            async with open_node(spec):
+            async with open_test_node(spec):
                 raise AssertionError("not reached")
         assert isinstance(caught.value.__cause__, Boom)
         assert trio.current_time() == 2.0
         assert diary.lines == ["enter a", "enter s/x", "left s/x", "left a"]
         assert trio.lowlevel.current_task().child_nurseries == []
         assert gc.get_threshold() == before
-        async with open_node(tree(child("a"))) as node:
+        async with open_test_node(tree(child("a"))) as node:
             assert await node.root.child("a").invoke(Worker.hello) == 0
 
     run(main, seed=seed)
@@ -264,7 +264,7 @@ def test_a_tree_that_cannot_start_leaves_nothing_running(seed: int):
 def test_the_body_and_the_root_both_fail():
     async def main() -> None:
         with pytest.raises(BaseExceptionGroup) as caught:
-            async with open_node(tree(child("a"), max_restarts=0)) as node:
+            async with open_test_node(tree(child("a"), max_restarts=0)) as node:
                 node.root.child("a").tell_nowait(Worker.crash)
                 try:
                     await trio.sleep_forever()
@@ -282,7 +282,7 @@ def test_a_root_that_fails_while_the_body_leaves():
 
     async def main() -> None:
         with pytest.raises(RestartIntensityExceeded):
-            async with open_node(tree(child("a"), child("b", living(diary)), max_restarts=0)) as node:
+            async with open_test_node(tree(child("a"), child("b", living(diary)), max_restarts=0)) as node:
                 node.root.child("a").tell_nowait(Worker.crash)
                 await settled()
         assert diary.lines == ["enter b", "left b"]
@@ -294,7 +294,7 @@ def test_values_of_the_body_pass_and_nothing_of_the_node_is_left():
     async def main() -> list[int]:
         values = []
         for _ in range(20):
-            async with open_node(tree(child("a"))) as node:
+            async with open_test_node(tree(child("a"))) as node:
                 values.append(await node.root.child("a").invoke(Worker.hello))
                 await node.root.child("a").invoke(Worker.sleep, 0.5)
         return values
@@ -308,7 +308,7 @@ def test_values_of_the_body_pass_and_nothing_of_the_node_is_left():
 def test_two_nodes_in_one_run_are_worlds_apart():
     async def main() -> None:
         spec = tree(child("a", Weather), tree(child("x"), name="s"))
-        async with open_node(spec) as one, open_node(spec) as two:
+        async with open_test_node(spec) as one, open_test_node(spec) as two:
             first, second = one.root.child("a"), two.root.child("a")
             assert first != second
             assert len({first, second}) == 2
@@ -318,7 +318,7 @@ def test_two_nodes_in_one_run_are_worlds_apart():
             assert one.find(Weather) == first
             assert two.find(Weather) == second
             with pytest.raises(RestartIntensityExceeded):
-                async with open_node(tree(child("a"), max_restarts=0)) as three:
+                async with open_test_node(tree(child("a"), max_restarts=0)) as three:
                     await crash(three.root.child("a"))
                     await trio.sleep_forever()
             assert await first.invoke(Worker.sleep, 1.0) == 1.0
@@ -335,7 +335,7 @@ def test_two_nodes_that_end_in_the_order_they_began():
     async def main() -> None:
         async def hold(begin: float, end: float) -> None:
             await trio.sleep(begin)
-            async with open_node(tree(child("a"))) as node:
+            async with open_test_node(tree(child("a"))) as node:
                 await node.root.child("a").invoke(Worker.sleep, end - begin)
 
         async with trio.open_nursery() as nursery:
@@ -361,9 +361,9 @@ def test_agents_of_one_node_use_those_of_another():
             self.send(self.other, Worker.hello)
 
     async def main() -> None:
-        async with open_node(tree(child("far"))) as one:
+        async with open_test_node(tree(child("far"))) as one:
             far = one.root.child("far")
-            async with open_node(tree(child("near", partial(Bridge, other=far)))) as two:
+            async with open_test_node(tree(child("near", partial(Bridge, other=far)))) as two:
                 near = two.root.child("near")
                 assert await near.invoke(Bridge.ask, 2.0) == 2.0
                 await near.invoke(Bridge.pass_on)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -153,8 +154,6 @@ class Agent:
 
     def after(self, seconds: float, turn: Callable[P, None], /, *args: P.args, **kwargs: P.kwargs) -> Timer:
         """Have a turn run `seconds` from now; it ends with the incarnation, or by `cancel()` of the timer."""
-        from functools import partial
-
         if not seconds >= 0:
             raise ValueError(f"after() needs a number of seconds of at least 0, not {seconds!r}")
         return self._place().after(seconds, partial(turn, *args, **kwargs) if args or kwargs else turn, ())

@@ -21,7 +21,7 @@ from lmos_actors._errors import ActionCancelled, DeadlineExceeded
 from ._cell import GONE
 from ._mailbox import DONE, RUNNING, Envelope
 from ._observers import MONITORS, Feed
-from ._ref import STREAM_CREDIT, CallStatus, Status
+from ._ref import STREAM_CREDIT, CallStatus
 from ._slot import Slot
 
 if TYPE_CHECKING:
@@ -38,14 +38,14 @@ class LocalCall(Envelope):
     """An invocation whose consumer may look at it before it ends; see `Call`."""
 
     __slots__ = (
-        "_done", "_error", "_pending", "_timer", "_value", "_waiting", "cancelled", "deadline", "feed",
-        "reason",
+        "_done", "_error", "_timer", "_value", "_waiting", "cancelled", "deadline", "feed", "reason",
+        "stood_in_line",
     )  # fmt: skip
 
     def __init__(self, slot: Slot, op: Operation, args: tuple[Any, ...], sender: Slot | None) -> None:
         super().__init__(slot, op, args, sender)
         self._done = False
-        self._pending = False
+        self.stood_in_line = False
         self._value: Any = None
         self._error: Exception | None = None
         self._waiting: list[trio.lowlevel.Task] = []
@@ -58,7 +58,7 @@ class LocalCall(Envelope):
     # ---- the slot's side
 
     def waits_in_line(self) -> None:
-        self._pending = True
+        self.stood_in_line = True
 
     def answer(self, value: Any) -> None:
         self._value = value
@@ -97,19 +97,6 @@ class LocalCall(Envelope):
     def progress(self) -> Feed[Any]:
         """What the run reports."""
         return self.feed
-
-    def statuses(self) -> list[Status]:
-        """Give the statuses that its consumer has been shown so far, repeats left out.
-
-        `pending` if it had to wait for its action's concurrency, `in progress` once it has reported some.
-        """
-        reports = self.feed.statistics()
-        words: list[Status] = ["pending"] if self._pending else []
-        if reports.waiting or reports.missed:
-            words.append("in progress")
-        if self._done:
-            words.append("completed" if self._error is None else "failed")
-        return words
 
     async def result(self) -> Any:
         """Wait for the final answer and give it."""

@@ -17,7 +17,7 @@ from lmos_actors._errors import AgentDied, AgentUnavailable
 
 from ._cell import CLOSED, DOWN, DRAINING, ENDING, GONE, IDLE, NO_MAIL, RUNNING, SHUT
 from ._listeners import Listened
-from ._mailbox import DONE
+from ._mailbox import DONE, Held
 from ._monitor import NORMAL, Down, ExitReason
 from ._observers import MONITORS
 
@@ -55,6 +55,8 @@ class Mortal(Listened):
 
     def drain(self, reason: ExitReason, seconds: float | None) -> None:
         """Take nothing new, let what waits and runs be handled, then end; at once when idle."""
+        if self.state >= ENDING:
+            return
         if self.gate == IDLE and (self.more is None or not self.more.runs):
             self.state = DRAINING
             self._end(reason)
@@ -81,7 +83,7 @@ class Mortal(Listened):
         for envelope in parked:
             envelope.phase = DONE
             more.refused += 1
-            if not envelope.waits_for_answer and envelope.sender is not None:
+            if isinstance(envelope, Held):
                 self.rt.dead_letter(why, self, envelope.sender, envelope.op.name, envelope.args)
             envelope.fail(AgentUnavailable(self.path, why))
 
@@ -164,6 +166,22 @@ class Mortal(Listened):
         if self.state == ENDING:
             self._maybe_finish()
 
+    def _start_over(self, exc: BaseException) -> None:
+        """A start failed before the agent was opened: nothing of it is left for the next."""
+        queue, self.queue = self.queue, NO_MAIL
+        reason = ExitReason("error", error=exc)
+        self._answer_all(queue, reason)
+        self._let_go(reason)
+        self._unseat()
+        self._forget_incarnation()
+
+    def _forget_incarnation(self) -> None:
+        more = self.furnish()
+        more.holder = None
+        more.active.clear()
+        more.pending.clear()
+        more.random = more.log = None
+
     def _unseat(self) -> None:
         agent, self.agent = self.agent, None
         if agent is not None:
@@ -183,11 +201,8 @@ class Mortal(Listened):
             if more.errors:
                 reason = _with_errors(reason, more.errors)
                 more.errors = []
-            more.holder = None
-            more.active.clear()
-            more.pending.clear()
-            more.random = None
-            if more.sinks is not None:
+            self._forget_incarnation()
+            if more.sinks is not None and report:
                 more.sinks.gap(str(reason))
                 more.sinks.push(MONITORS, Down(self.path, self.incarnation, reason))
         if self.rt.instrument is not None:

@@ -28,35 +28,36 @@ class Listened(Mail):
 
     def after(self, seconds: float, fn: Callable[..., None], args: tuple[Any, ...]) -> Timer:
         """Have a turn run `seconds` from now, while this incarnation lives (R6)."""
+        def fire() -> None:
+            timers.pop(timer, None)
+            self.put(Firing(fn, args))
+
+        timers = self._timers()
+        timer = self.rt.timers.call_at(trio.current_time() + seconds, fire)
+        if self.state >= ENDING:  # it ends with the incarnation, which is ending
+            timer.cancel()
+        else:
+            timer.kept = timers
+            timers[timer] = None
+        return timer
+
+    def _timers(self) -> dict[Timer, None]:
         more = self.furnish()
         if more.timers is None:
             more.timers = {}
-        timers = more.timers
-
-        def fire() -> None:
-            timers.pop(timer, None)
-            if self.state < ENDING:
-                self.put(Firing(fn, args))
-
-        timer = self.rt.timers.call_at(trio.current_time() + seconds, fire)
-        timers[timer] = None
-        return timer
+        return more.timers
 
     def tick(self, when: float, seconds: float, firing: Firing) -> None:
         """Have a turn run at `when` and every so many seconds after it (R6)."""
-        more = self.furnish()
-        if more.timers is None:
-            more.timers = {}
-        timers = more.timers
+        timers = self._timers()
 
         def fire() -> None:
             timers.pop(timer, None)
-            if self.state < ENDING:
-                if not any(item is firing for item in self.queue):
-                    self.put(firing)
-                now = trio.current_time()
-                missed = max(0, int((now - when) / seconds))
-                self.tick(when + (missed + 1) * seconds, seconds, firing)
+            if not any(item is firing for item in self.queue):
+                self.put(firing)
+            now = trio.current_time()
+            missed = max(0, int((now - when) / seconds))
+            self.tick(when + (missed + 1) * seconds, seconds, firing)
 
         timer = self.rt.timers.call_at(when, fire)
         timers[timer] = None

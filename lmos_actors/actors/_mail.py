@@ -218,7 +218,7 @@ class Mail(Box):
             return Abort.SUCCEEDED
 
         await wait_task_rescheduled(abort)
-        if tell.phase == DONE and tell.lost is not None:
+        if tell.lost is not None:
             raise tell.lost
 
     def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 A one-way message in its usual form is a plain tuple `(operation, arguments, sender)`: a hundred
 bytes and a tenth of a microsecond less than an object. Whatever somebody waits for is an `Envelope`,
-which gets exactly one final answer. The queue itself is a list in the slot (`_slot.py`); this file
+which gets exactly one final answer. The queue itself is a list in the slot (`_cell.py`); this file
 says what may be in it.
 
 Where an envelope is in its life:
@@ -171,8 +171,9 @@ class Tell(Envelope):
         self._wake()
 
     def fail(self, error: Exception) -> None:
-        self.lost = error
-        self._wake()
+        if self.task is not None:  # its sender waits for a seat; once it has one, no more is told
+            self.lost = error
+            self._wake()
 
     def _wake(self) -> None:
         task = self.task

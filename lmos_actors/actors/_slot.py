@@ -66,11 +66,11 @@ class Slot(Mortal):
         try:
             await holder.enter()
         except BaseException as exc:
-            self._unseat()
+            self._start_over(exc)
             if is_cancel(exc):
                 raise
             raise self._start_failed(exc) from exc
-        if self.state == STARTING:
+        if self.state in (STARTING, DRAINING):
             self.open(agent)
 
     def _seat(self, agent: Any) -> None:
@@ -84,7 +84,8 @@ class Slot(Mortal):
             self._seat(agent)
         self.incarnation += 1
         self.gate = BUSY
-        self.size = self.mailbox.size
+        if self.state != DRAINING:
+            self.size = self.mailbox.size
         contract = agent.__contract__
         if (contract.has_started or contract.periodic) and not self._survives_first_turn(agent, contract):
             return
@@ -98,7 +99,7 @@ class Slot(Mortal):
                 self.gate = IDLE
         more = self.more
         if more is not None:
-            if more.sinks is not None:
+            if more.sinks is not None and self.agent is not None:
                 self.show_properties(more.sinks)
             self._wake_waiters()
 

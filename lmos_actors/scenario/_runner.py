@@ -140,7 +140,7 @@ async def _tell(telling: _Telling) -> None:
         telling.tree = draw(telling)
     if scope.cancelled_caught or (not telling.told and telling.virtual >= timeout):
         telling.told = False
-        telling.ended = "time limit"
+        telling.ended = "failed" if story.failures else "time limit"
         telling.problem("the story", f"its end within {timeout} of virtual time", f"still at {story.at}")
     if telling.told:
         _judge(telling)
@@ -217,7 +217,10 @@ def _went_wrong(telling: _Telling, error: BaseException) -> None:
         here = ("agents", name) if name in telling.cell.scenario.agents else ("tree",)
         cause = error.__cause__ or error
         telling.problem(
-            f"start {error.path}", "a running agent", said(cause, telling.root), telling.document.place(here)
+            f"start {error.path}",
+            "a running agent",
+            said(cause, telling.root),
+            telling.document.place(here, key=True),
         )
     elif isinstance(error, RestartIntensityExceeded):
         causes = [said(cause, telling.root) for cause in error.causes[-SHOWN_CAUSES:]]
@@ -242,10 +245,10 @@ def said(error: BaseException, root: Path) -> str:
     return f"{type(error).__name__}: {error}".rstrip(": ") + place
 
 
-def _only(error: Any) -> Any:
+def _only(error: BaseException) -> BaseException:
     """Give the one exception of a group, through all its levels; a group of several as it is."""
-    inner: tuple[Any, ...] = getattr(error, "exceptions", ())
-    return _only(inner[0]) if len(inner) == 1 else error
+    group = group_of(error)
+    return _only(group.exceptions[0]) if group is not None and len(group.exceptions) == 1 else error
 
 
 _PACKAGE = Path(__file__).resolve().parents[1]

@@ -55,9 +55,19 @@ class Asked:
     """What a step with an id has asked for: how it stands, and what came of it."""
 
     call: LocalCall | None = None
+    reported: bool = False
     done: bool = False
     value: Any = None
     error: AgentError | None = None
+
+    def statuses(self) -> list[str]:
+        """Give the statuses that the consumer has been shown, repeats left out (D13)."""
+        words = ["pending"] if self.call is not None and self.call.stood_in_line else []
+        if self.reported:
+            words.append("in progress")
+        if self.done:
+            words.append("completed" if self.error is None else "failed")
+        return words
 
 
 def count_steps(steps: Steps) -> int:
@@ -106,6 +116,7 @@ class Story:
         self.done = 0
         self.total = count_steps(scenario.steps)
         self.at: str = ""
+        self.deadline = math.inf
         self.latencies: dict[str, list[float]] = {}
         self._progress = progress
         self._saved: dict[str, Any] = {}
@@ -118,6 +129,7 @@ class Story:
     async def tell(self) -> bool:
         """Carry out all steps; say whether all ended as they should. What failed is in `failures`."""
         told = True
+        self.deadline = trio.current_time() + self.scenario.timeout
         try:
             async with trio.open_nursery() as self._listening:
                 async with trio.open_nursery() as self._open:
@@ -226,7 +238,15 @@ class Story:
             asked.call = call
             if not step.wait:
                 status.started()
+            if step.id is not None:
+                assert self._listening is not None
+                self._listening.start_soon(self._follow, call, asked)
             asked.value = plain(await call.result())
+
+    async def _follow(self, call: LocalCall, asked: Asked) -> None:
+        async for _ in call.progress:
+            asked.reported = True
+            self.watch.notify()
 
     async def _ending(self, step: Any, path: DataPath, doing: Any, asked: Asked | None = None) -> None:
         """Do what a step asks for as whom it names, and judge its error, or that it has none."""
@@ -337,16 +357,32 @@ class Story:
         deadline = trio.current_time() + patience
         if counting:
             await trio.sleep_until(deadline)
-        await self.watch.until(lambda: self._settled(expect), deadline)
-        bad = [verdict for verdict in self._verdicts(expect) if not verdict.ok]
-        if bad:
-            raise self.fail(step, path, bad[0].expected, bad[0].saw)
+        fine = False
 
-    def _settled(self, expect: Expect) -> bool:
-        """Whether waiting can change nothing any more: it is as it should be, or can no longer become so."""
-        if expect.that == "value" or (expect.that == "output" and self._asked_of(expect).done):
-            return True
-        return all(verdict.ok for verdict in self._verdicts(expect))
+        def settled() -> bool:
+            nonlocal fine
+            fine = fine or all(verdict.ok for verdict in self._verdicts(expect))
+            return fine or self._is_final(expect)
+
+        try:
+            await self.watch.until(settled, deadline)
+        except trio.Cancelled:
+            if trio.current_time() >= self.deadline:  # the story's time is over: say what it waited for
+                self._unmet(expect, step, path)
+            raise
+        if not fine:
+            self._unmet(expect, step, path)
+            raise StepFailed
+
+    def _unmet(self, expect: Expect, step: Expect, path: DataPath) -> None:
+        for verdict in self._verdicts(expect):
+            if not verdict.ok:
+                self.fail(step, path, verdict.expected, verdict.saw)
+
+    def _is_final(self, expect: Expect) -> bool:
+        """Whether what is looked at cannot change any more."""
+        final = expect.that in ("output", "status") and self._asked_of(expect).done
+        return final or expect.that == "value"
 
     def _asked_of(self, expect: Expect) -> Asked:
         return self._asked.get(str(expect.of)) or Asked()
@@ -360,7 +396,7 @@ class Story:
             return judge_expect(expect, self._events.get((str(expect.target), str(expect.event)), []))
         asked = self._asked_of(expect)
         if expect.that == "status":
-            return judge_expect(expect, asked.call.statuses() if asked.call is not None else [])
+            return judge_expect(expect, asked.statuses())
         if not asked.done or asked.error is not None:
             return [unanswered(asked)]
         return judge_expect(expect, asked.value)

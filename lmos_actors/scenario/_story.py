@@ -239,6 +239,8 @@ class Story:
         self._conditions(step, path)
         if step.that in _ASKED_OF and isinstance(step.of, str):
             self._of_step(step.of, (*path, "of"), seen.ids, *_ASKED_OF[step.that])
+        elif step.that in _ASKED_OF and step.of is not UNSET:
+            self.names.wrong((*path, "of"), f'"of" is the id of {_ASKED_OF[step.that][1]}', "shape")
         if step.that == "value" and step.of is not UNSET and not _has_reference(step.of):
             self.names.wrong((*path, "of"), '"that: value" looks at saved values: of: $(saved.NAME)')
         if step.that == "status":

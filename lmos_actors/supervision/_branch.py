@@ -109,11 +109,7 @@ class Branch:
         """
         self._reset()
         start_soon(self.main, name=f"supervisor {self.path}")
-        try:
-            await self._begun.wait()
-        except BaseException:
-            self._work.cancel("the start was cancelled")
-            raise
+        await self._begun.wait()
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure

@@ -55,7 +55,10 @@ class Supervisor(Branch):
     async def _give_way(self) -> None:
         """Let others run every so often, as what is done in the asker's step would not."""
         self._at_once = (self._at_once + 1) % BUDGET
-        await (checkpoint_if_cancelled() if self._at_once else checkpoint())
+        if self._at_once:
+            await checkpoint_if_cancelled()
+        else:
+            await checkpoint()
 
     async def request(self, fn: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """Have the supervisor's own task carry something out, after what it is about."""

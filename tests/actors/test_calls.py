@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator  # noqa: TC003 - the types of handlers are read when the class is made
+from collections.abc import AsyncIterator
 
 import pytest
 import trio
+import trio.lowlevel
 
 from lmos_actors import (
     ActionCancelled,
@@ -32,7 +33,7 @@ class Weather(Agent):
 
     @action
     async def lie(self, progress: Progress[float]) -> None:
-        await trio.sleep(0)
+        await trio.lowlevel.checkpoint()
         progress.report("half")  # type: ignore[arg-type]
 
     @action
@@ -203,7 +204,7 @@ async def test_leaving_the_block_cancels(virtual_clock) -> None:
             await trio.sleep(1)
         await settle()
         assert await weather.invoke(Weather.look) == ("ended",)
-        with pytest.raises(KeyError):
+        with pytest.raises(KeyError):  # noqa: PT012 -- leaving the block is a part of it
             async with weather.begin(Weather.hold):
                 await settle()
                 raise KeyError("mine")
@@ -294,11 +295,13 @@ async def test_a_streams_generator_is_closed_by_its_run(virtual_clock) -> None:
         (Weather.lie_midway, [1], AgentDied),
     ],
 )
-async def test_a_stream_gives_what_there_is_before_its_error(virtual_clock, handle, items_before, error) -> None:
+async def test_a_stream_gives_what_there_is_before_its_error(
+    virtual_clock, handle, items_before, error
+) -> None:
     async with open_test_node() as node:
         weather = await node.start(Weather)
         received: list[int] = []
-        with pytest.raises(error):
+        with pytest.raises(error):  # noqa: PT012 -- leaving the block is a part of it
             async with weather.stream(handle) as items:
                 async for item in items:
                     received.append(item)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import enum
 import math
 from functools import partial
-from typing import Annotated, Any, ClassVar, Union
+from typing import Annotated, Any, ClassVar
 
 import attrs
 import msgspec
 import pytest
 import trio
+import trio.lowlevel
 
 import lmos_actors
 from lmos_actors import (
@@ -52,7 +53,7 @@ class Color(enum.Enum):
 
 
 class Node(msgspec.Struct, frozen=True):
-    next: Union["Node", None] = None
+    next: Node | None = None
 
 
 class Weather(Agent):
@@ -71,7 +72,7 @@ class Weather(Agent):
 
     @action
     async def run(self, city: str, *, days: int = 1) -> str:
-        await trio.sleep(0)
+        await trio.lowlevel.checkpoint()
         return f"{city} {days}"
 
     @action
@@ -108,7 +109,8 @@ def refused(text: str):
 
 
 @pytest.mark.parametrize(
-    "name", ["find", "stop", "nursery", "send", "log", "start", "become", "link", "random", "now", "ref", "path"]
+    "name",
+    ["find", "stop", "nursery", "send", "log", "start", "become", "link", "random", "now", "ref", "path"],
 )
 def test_names_that_are_the_agents_own(name: str) -> None:
     with refused(rf"Bad\.{name}: the name is the agent's own"):
@@ -117,7 +119,9 @@ def test_names_that_are_the_agents_own(name: str) -> None:
         type("Bad", (Agent,), {"__annotations__": {name: int}, name: 0})
 
 
-@pytest.mark.parametrize("tp", [list[int], dict[str, int], set[int], Box, tuple[list[int], ...], Any, bytearray])
+@pytest.mark.parametrize(
+    "tp", [list[int], dict[str, int], set[int], Box, tuple[list[int], ...], Any, bytearray]
+)
 def test_v1_property_types_must_be_immutable_deeply(tp: Any) -> None:
     with refused(r"Bad\.value: the type of a property must be immutable") as caught:
         type("Bad", (Agent,), {"__annotations__": {"value": Property[tp]}, "value": prop()})
@@ -291,7 +295,7 @@ def test_before_its_start_an_agent_is_nowhere() -> None:
         lambda: weather.find(Weather),
         lambda: weather.nursery,
     ):
-        with pytest.raises(AgentUnavailable, match="started|start"):
+        with pytest.raises(AgentUnavailable, match=r"started|start"):
             use()
 
 
@@ -461,7 +465,9 @@ async def test_plain_data_stands_for_its_type(virtual_clock) -> None:
 async def test_v2_results_are_checked_as_inputs_are(virtual_clock) -> None:
     async with open_test_node() as node:
         weather = await node.start(Weather)
-        with pytest.raises(AgentDied, match=r"Weather\.infinite gave a result that is not its declared float"):
+        with pytest.raises(
+            AgentDied, match=r"Weather\.infinite gave a result that is not its declared float"
+        ):
             await weather.invoke(Weather.infinite)
 
 
@@ -592,9 +598,9 @@ async def test_what_is_no_handle_for_the_verb_is_a_type_error(virtual_clock, kin
         ]
         # the hottest two look for a name alone
         if kind in ("a property", "an event"):
-            with pytest.raises(NotAllowed, match="read it|subscribe"):
+            with pytest.raises(NotAllowed, match=r"read it|subscribe"):
                 await weather.invoke(handle, "Bonn")
-            with pytest.raises(NotAllowed, match="read it|subscribe"):
+            with pytest.raises(NotAllowed, match=r"read it|subscribe"):
                 weather.tell_nowait(handle, "Bonn")
         else:
             verbs += [

@@ -1,4 +1,4 @@
-"""Listening: observe, subscribe, monitor, follow, and what a restart does to them (DECISIONS W2 near, L1, L2)."""
+"""Listening: observe, subscribe, monitor, follow, and what a restart does to them (W2 near, L1, L2)."""
 
 from __future__ import annotations
 
@@ -245,7 +245,11 @@ async def test_l1_a_monitor_hears_of_every_incarnation_and_affects_nobody(virtua
                 await crash(station)
                 for feed in (downs, others):
                     down = await feed.receive()
-                    assert (down.agent, down.incarnation, down.reason.kind) == ("station", incarnation, "error")
+                    assert (down.agent, down.incarnation, down.reason.kind) == (
+                        "station",
+                        incarnation,
+                        "error",
+                    )
                     assert isinstance(down.reason.error, KeyError)
         await crash(station)
         assert station.statistics().restarts == 3

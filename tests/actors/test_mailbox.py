@@ -1,4 +1,4 @@
-"""Mailboxes: the bound, the four policies, what overtakes, what holds back (DECISIONS B1, B2, B4, M2 to M4)."""
+"""Mailboxes: the bound, the four policies, what overtakes, what holds back (B1, B2, B4, M2 to M4)."""
 
 from __future__ import annotations
 
@@ -497,7 +497,10 @@ async def test_a_stopped_agents_mailbox_is_closed(virtual_clock) -> None:
     """R4: AgentUnavailable from every verb; NotFound once it is gone for good (L2)."""
     async with open_test_node() as node:
         ref = await node.start_child(gate())
-        for remove, error in ((node.root.terminate_child, AgentUnavailable), (node.root.delete_child, NotFound)):
+        for remove, error in (
+            (node.root.terminate_child, AgentUnavailable),
+            (node.root.delete_child, NotFound),
+        ):
             await remove("gate")
             for verb, *args in (
                 (ref.invoke, Gate.note, "x"),
@@ -532,5 +535,5 @@ async def test_a_stopped_agents_mailbox_is_closed(virtual_clock) -> None:
     [(0, "wait"), (-1, "wait"), (1.5, "wait"), (True, "wait"), ("8", "wait"), (None, "wait"), (8, "drop")],
 )
 def test_mailbox_options_are_checked(size, when_full) -> None:
-    with pytest.raises(ConfigError, match="size|when_full"):
+    with pytest.raises(ConfigError, match=r"size|when_full"):
         MailboxOptions(size=size, when_full=when_full)

@@ -227,7 +227,9 @@ async def test_r3_an_agent_without_lifespan_has_no_task(virtual_clock) -> None:
         assert trio.lowlevel.current_statistics().tasks_living == before
 
 
-async def test_r3_a_crash_passes_through_lifespan_and_cannot_be_swallowed(virtual_clock, library_story) -> None:
+async def test_r3_a_crash_passes_through_lifespan_and_cannot_be_swallowed(
+    virtual_clock, library_story
+) -> None:
     async with open_test_node() as node:
         ref = await node.start_child(library(fail_at="swallowing"))
         async with ref.monitor() as downs:
@@ -305,7 +307,7 @@ async def test_r3_messages_wait_for_nobody_while_starting(virtual_clock, library
         nursery.start_soon(node.start_child, library(slow_at="entering"))
         await trio.sleep(1)
         ref: Ref[Library] = node.find(Library, "library")
-        with pytest.raises(Exception, match="starting|no agent|empty"):
+        with pytest.raises(Exception, match=r"starting|no agent|empty"):
             await ref.invoke(Library.read)
         await ref.ready()
         assert trio.current_time() == 60

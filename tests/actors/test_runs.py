@@ -1,4 +1,4 @@
-"""Runs: `async def` handlers, their concurrency, their cancellation, and stopping (DECISIONS B3, B5, R1, R4, R5)."""
+"""Runs: `async def` handlers, their concurrency, their cancellation, and stopping (B3, B5, R1, R4, R5)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from contextvars import ContextVar
 
 import pytest
 import trio
+import trio.lowlevel
 
 from lmos_actors import (
     ActionFailed,
@@ -100,19 +101,19 @@ class Worker(Agent):
 
     @action
     async def lie(self) -> int:
-        await trio.sleep(0)
+        await trio.lowlevel.checkpoint()
         return "seven"  # type: ignore[return-value]
 
     @action
     async def mark(self, value: str) -> str:
         before = VARIABLE.get()
         VARIABLE.set(value)
-        await trio.sleep(0)
+        await trio.lowlevel.checkpoint()
         return before
 
     @action
     async def deadline(self) -> float | None:
-        await trio.sleep(0)
+        await trio.lowlevel.checkpoint()
         return current_request().deadline
 
     @action
@@ -456,7 +457,7 @@ async def test_b5_within_takes_keyword_only_arguments(virtual_clock) -> None:
 
         @action
         async def run(self, *, name: str, times: int = 2) -> str:
-            await trio.sleep(0)
+            await trio.lowlevel.checkpoint()
             return name * times
 
     async with open_test_node() as node:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from lmos_actors import Agent, AgentDied, current_request
-from lmos_actors import action, every
+from lmos_actors import Agent, AgentDied, action, current_request, every
 from lmos_actors.testing import open_test_node, settle
 
 

@@ -14,7 +14,6 @@ from lmos_actors import (
     ExitReason,
     Property,
     Ref,
-    SupervisorSpec,
     action,
     current_request,
     event,
@@ -146,7 +145,11 @@ async def test_t1_turns_never_nest(virtual_clock) -> None:
 
 @pytest.mark.parametrize(
     ("handle", "verb"),
-    [(Caller.ask_from_a_turn, "invoke"), (Caller.tell_from_a_turn, "tell"), (Caller.read_from_a_turn, "read")],
+    [
+        (Caller.ask_from_a_turn, "invoke"),
+        (Caller.tell_from_a_turn, "tell"),
+        (Caller.read_from_a_turn, "read"),
+    ],
 )
 async def test_t1_a_turn_cannot_await_and_is_told_so(virtual_clock, handle, verb: str) -> None:
     """T1: the error names the verb, the agent and the way out; the traceback names the line."""
@@ -344,7 +347,7 @@ async def test_t5_what_is_no_exception_ends_the_node(virtual_clock, busy: bool) 
         except AgentDied as exc:
             answers.append(f"died, started={exc.started}")
 
-    with pytest.raises((SystemExit, BaseExceptionGroup)) as caught:
+    with pytest.raises((SystemExit, BaseExceptionGroup)) as caught:  # noqa: PT012 -- leaving the block is a part of it
         async with open_test_node() as node, trio.open_nursery() as nursery:
             counter = await node.start(Counter)
             if busy:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from lmos_actors import AgentUnavailable, NameTaken, NotFound, StartFailed, WrongState, open_node
+from lmos_actors import AgentUnavailable, NameTaken, NotFound, StartFailed, WrongState
+from lmos_actors.testing import open_test_node
 
 from .world import Boom, Diary, Fussy, Worker, child, crash, living, run, settled, statuses, tree
 
@@ -89,7 +90,7 @@ def test_start_child(waits: bool):
     async def scenario(axe: Axe) -> None:
         diary = Diary()
         made = living(diary, entering=1.0, leaving=1.0) if waits else Worker
-        async with open_node(tree(child("a", living(diary)))) as node:
+        async with open_test_node(tree(child("a", living(diary)))) as node:
             ref = await axe.over(partial(node.start_child, child("b", made)))
             await still_works(node)
             if ref is not None:
@@ -110,7 +111,7 @@ def test_start_many(waits: bool):
     async def scenario(axe: Axe) -> None:
         diary = Diary()
         made = living(diary, entering=1.0) if waits else Worker
-        async with open_node(tree(child("a", living(diary)))) as node:
+        async with open_test_node(tree(child("a", living(diary)))) as node:
             refs = await axe.over(partial(node.root.start_many, child("w", made), 4))
             await still_works(node)
             there = [name for name in statuses(node.root) if name.startswith("w-")]
@@ -130,7 +131,7 @@ def test_start_many_that_fails():
         def made() -> Any:
             return next(makers)()
 
-        async with open_node(tree(child("a", living(diary)))) as node:
+        async with open_test_node(tree(child("a", living(diary)))) as node:
 
             async def ask() -> None:
                 with pytest.raises(StartFailed):
@@ -153,7 +154,7 @@ def test_start_supervisor():
             child("z", living(diary, entering=1.0)),
             name="s",
         )
-        async with open_node(tree(child("a", living(diary)))) as node:
+        async with open_test_node(tree(child("a", living(diary)))) as node:
             await axe.over(partial(node.start_supervisor, spec))
             await still_works(node)
             if "s" in statuses(node.root):
@@ -178,7 +179,7 @@ def test_terminate_child(shutdown: Any):
             except Exception as exc:
                 answers.append(type(exc).__name__)
 
-        async with trio.open_nursery() as nursery, open_node(spec) as node:
+        async with trio.open_nursery() as nursery, open_test_node(spec) as node:
             ref = node.root.child("b")
             nursery.start_soon(ask, ref)
             await settled()
@@ -198,7 +199,7 @@ def test_terminate_child(shutdown: Any):
 def test_restart_child_and_delete_child():
     async def scenario(axe: Axe) -> None:
         diary = Diary()
-        async with open_node(tree(child("a"), child("b", living(diary, entering=1.0)))) as node:
+        async with open_test_node(tree(child("a"), child("b", living(diary, entering=1.0)))) as node:
             ref = node.root.child("b")
             await node.root.terminate_child("b")
 
@@ -238,7 +239,7 @@ def test_open_node(fails: bool, seed: int):
         async def use() -> None:
             nonlocal done
             try:
-                async with open_node(spec) as node:
+                async with open_test_node(spec) as node:
                     assert not fails
                     assert await node.root.child("a").invoke(Worker.hello) == 0
                     await node.root.child("b").invoke(Worker.sleep, 1.0)
@@ -270,10 +271,10 @@ def test_a_node_that_is_cancelled_while_children_restart(strategy: Any):
             name="s",
             strategy=strategy,
         )
-        async with open_node(tree(child("a"), name="outer")) as outer:  # the node beside is untouched
+        async with open_test_node(tree(child("a"), name="outer")) as outer:  # the node beside is untouched
 
             async def use() -> None:
-                async with open_node(tree(inner)) as node:
+                async with open_test_node(tree(inner)) as node:
                     await crash(node.root.supervisor("s").child("x"))
                     await trio.sleep(20.0)
 
@@ -294,7 +295,7 @@ def test_a_supervisor_terminated_at_every_step_of_a_restart():
             inner = tree(
                 child("x", living(diary)), child("y", living(diary)), name="s", strategy="one_for_all"
             )
-            async with open_node(tree(inner, child("b"))) as node:
+            async with open_test_node(tree(inner, child("b"))) as node:
                 sup = node.root.supervisor("s")
                 x = sup.child("x")
                 x.tell_nowait(Worker.crash)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import trio
 
-from lmos_actors import Backoff, RestartIntensityExceeded, open_node
+from lmos_actors import Backoff, RestartIntensityExceeded
+from lmos_actors.testing import open_test_node
 
 from .world import Boom, Diary, Worker, child, living, run, settled, tree
 
@@ -35,7 +36,7 @@ def test_ten_thousand_crash_at_once_and_all_are_back_while_others_are_served():
 
     async def main() -> None:
         spec = tree(child("bystander"), tree(name="crowd", max_restarts=MANY), child("elsewhere"))
-        async with open_node(spec) as node:
+        async with open_test_node(spec) as node:
             crowd = node.root.supervisor("crowd")
             refs = await crowd.start_many(child("w", Counted), MANY)
             inside = await crowd.start_child(child("inside"))
@@ -67,7 +68,7 @@ def test_ten_thousand_crash_at_once_and_all_are_back_while_others_are_served():
 def test_ten_thousand_crash_at_once_under_the_default_and_the_root_ends_with_the_causes():
     async def main() -> None:
         with pytest.raises(RestartIntensityExceeded) as caught:
-            async with open_node() as node:
+            async with open_test_node() as node:
                 refs = await node.root.start_many(child("w"), MANY)
                 crash_all(refs)
                 await trio.sleep_forever()
@@ -85,7 +86,7 @@ def test_a_storm_below_ends_that_part_first_and_the_root_in_the_end():
     async def main() -> None:
         storms = 0
         with pytest.raises(RestartIntensityExceeded) as caught:
-            async with open_node(tree(tree(*(child(f"w{n}") for n in range(100)), name="s"))) as node:
+            async with open_test_node(tree(tree(*(child(f"w{n}") for n in range(100)), name="s"))) as node:
                 sup = node.root.supervisor("s")
                 refs = [sup.child(f"w{n}") for n in range(100)]
                 while True:
@@ -106,7 +107,7 @@ def test_a_storm_counts_once_where_all_are_replaced_together(strategy: Any):
 
     async def main() -> None:
         specs = [child(f"w{n}") for n in range(500)]
-        async with open_node(tree(*specs, strategy=strategy, max_restarts=1)) as node:
+        async with open_test_node(tree(*specs, strategy=strategy, max_restarts=1)) as node:
             refs = node.agents()
             crash_all(refs)
             await settled()
@@ -119,7 +120,7 @@ def test_a_storm_counts_once_where_all_are_replaced_together(strategy: Any):
 def test_a_storm_with_back_off_comes_back_spread_over_time():
     async def main() -> None:
         backoff = Backoff(initial=1.0, jitter=1.0)
-        async with open_node(tree(name="root", max_restarts=1000)) as node:
+        async with open_test_node(tree(name="root", max_restarts=1000)) as node:
             refs = await node.root.start_many(child("w", backoff=backoff), 1000)
             crash_all(refs)
             await settled()
@@ -140,7 +141,7 @@ def test_a_storm_of_agents_with_resources_never_holds_one_twice():
     held: set[str] = set()
 
     async def main() -> None:
-        async with open_node(tree(name="root", max_restarts=1000)) as node:
+        async with open_test_node(tree(name="root", max_restarts=1000)) as node:
             refs = await node.root.start_many(child("w", living(diary, leaving=1.0)), 300)
             for round_ in range(3):
                 crash_all(refs)
@@ -159,7 +160,7 @@ def test_a_storm_of_agents_with_resources_never_holds_one_twice():
 
 def test_temporary_agents_that_crash_at_once_are_all_gone():
     async def main() -> None:
-        async with open_node() as node:
+        async with open_test_node() as node:
             refs = await node.root.start_many(child("w", restart="temporary"), MANY)
             crash_all(refs)
             await settled()
@@ -180,7 +181,7 @@ def test_a_child_that_crashes_in_every_first_turn_gives_others_their_turns():
         spec = tree(
             child("a"), tree(child("doomed", Doomed), name="s", max_restarts=1000, restart="temporary")
         )
-        async with open_node(spec) as node:
+        async with open_test_node(spec) as node:
             answered = 0
             while node.root.count_children().supervisors:
                 await node.root.child("a").invoke(Worker.sleep, 0.0)

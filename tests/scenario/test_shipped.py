@@ -1,0 +1,236 @@
+"""The scenarios of this repository: they pass, they can fail, and mistakes in them are found where they are."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+import yaml
+
+from agents.weather import ModelConfiguration, UserFeedback, WeatherAgent
+from lmos_actors.actors import shape_of
+from lmos_actors.files import FileError
+from lmos_actors.scenario import load_scenario, run_cell
+from tests.source import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+FILES = sorted((ROOT / "scenarios").glob("*.yaml"))
+NAMES = [file.name for file in FILES]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project beside this one, with the same agents."""
+    root = tmp_path_factory.mktemp("shipped")
+    (root / "pyproject.toml").write_text("")
+    (root / "agents").symlink_to(ROOT / "agents")
+    return root
+
+
+@attrs.frozen
+class Scalar:
+    """A key or a value of a file: where it is, and what leads to it."""
+
+    path: tuple[str | int, ...]
+    start: int
+    end: int
+    line: int
+    is_key: bool
+    text: str
+
+
+def scalars(node: Any, path: tuple[str | int, ...] = ()) -> Iterator[Scalar]:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            inner = (*path, key.value)
+            yield scalar(key, inner, is_key=True)
+            yield from scalars(value, inner)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            yield from scalars(value, (*path, index))
+    elif node.style not in (">", "|"):
+        yield scalar(node, path, is_key=False)
+
+
+def scalar(node: Any, path: tuple[str | int, ...], *, is_key: bool) -> Scalar:
+    start, end = node.start_mark, node.end_mark
+    return Scalar(path, start.index, end.index, start.line + 1, is_key, node.value)
+
+
+def all_scalars(is_key: bool) -> list[Any]:
+    found: list[Any] = []
+    for file in FILES:
+        for part in scalars(yaml.compose(file.read_text(encoding="utf-8"))):
+            if part.is_key == is_key:
+                where = ".".join(map(str, part.path))
+                found.append(pytest.param(file, part, id=f"{file.stem}:{part.line}:{where}"))
+    return found
+
+
+def mistakes(folder: Path, file: Path, part: Scalar, new: str) -> list[int]:
+    """Give the lines of the mistakes that a changed file has."""
+    text = file.read_text(encoding="utf-8")
+    changed = folder / file.name
+    changed.write_text(text[: part.start] + new + text[part.end :], encoding="utf-8")
+    try:
+        load_scenario(changed)
+    except FileError as error:
+        return [mistake.line for mistake in error.mistakes]
+    return []
+
+
+# Names that the author of a file makes up: a misspelt one is found where it is used, or where it is not.
+MADE_UP = ("agents", "vars", "matrix", "save")
+# What a JSON path leads to is known when the story is told.
+TOLD = re.compile(r"\$\.")
+# Open data of which nothing is known beforehand.
+OPEN = ("equals", "contains", "default", "comment")
+
+
+@pytest.mark.parametrize(("file", "part"), all_scalars(is_key=True))
+def test_a_misspelt_key_is_found(folder: Path, file: Path, part: Scalar) -> None:
+    if TOLD.match(part.text):
+        assert mistakes(folder, file, part, f'"{part.text}("') == [part.line]
+        return
+    lines = mistakes(folder, file, part, part.text + "q")
+    made_up = any(
+        isinstance(part.path[-2 - up], str) and part.path[-2 - up] in MADE_UP
+        for up in range(min(3, len(part.path) - 1))
+    )
+    assert lines
+    assert part.line in lines or made_up
+
+
+@pytest.mark.parametrize(("file", "part"), all_scalars(is_key=False))
+def test_a_broken_value_is_found(folder: Path, file: Path, part: Scalar) -> None:
+    lines = mistakes(folder, file, part, "{zz: 1}")
+    names = {name for name in part.path if isinstance(name, str)}
+    if part.path[-1] in OPEN or names & {"match"} or part.path[::3] == ("matrix", "last"):
+        return  # any value will do there
+    assert lines
+    assert part.line in lines or part.path[0] in ("vars", "matrix")
+
+
+# ---- they pass, and can fail
+
+
+@pytest.mark.parametrize("file", FILES, ids=NAMES)
+def test_it_passes(file: Path) -> None:
+    resolved = load_scenario(file)
+    for cell in resolved.cells:
+        result = run_cell(resolved, cell, 1)
+        assert result.failures == ()
+        assert result.ok
+        assert result.checks_passed == result.checks > 0
+
+
+FLIPS: list[tuple[str, str, str]] = [
+    ("weather.yaml", "of: weather\n    equals: 1", "of: weather\n    equals: 2"),
+    ("weather.yaml", "of: concierge\n    equals: 0", "of: concierge\n    equals: 1"),
+    ("weather.yaml", "default: 500ms", "default: 100ms"),
+    ("weather.yaml", "times: 1", "times: 2"),
+    ("weather.yaml", "{ge: 1, le: 5}", "{ge: 5, le: 5}"),
+    ("weather.yaml", "{rating: 4", "{rating: 6"),
+    ("weather.yaml", "contains: degrees fahrenheit", "contains: degrees celsius"),
+    ("weather.yaml", "$.comment: more", "$.coment: more"),
+    ("supervision.yaml", "{type: integer, default: 3", "{type: integer, default: 4"),
+    ("supervision.yaml", "name: one_for_one, first: 1, second: 6", "name: one_for_one, first: 2, second: 6"),
+    ("supervision.yaml", "one_for_all, first: 6, second: 6", "one_for_all, first: 6, second: 5"),
+    ("supervision.yaml", "first: 1, second: 6, third: 6", "first: 1, second: 6, third: 1"),
+    ("supervision.yaml", "max_restarts: 5", "max_restarts: 6"),
+    ("supervision.yaml", "max_restarts: 1", "max_restarts: 0"),
+    ("supervision.yaml", "equals: 25", "equals: 24"),
+    ("supervision.yaml", "times: 25", "times: 19"),
+    ("supervision.yaml", "p95: {le: 1ms}", "p95: {lt: 1ms}"),
+    ("supervision.yaml", "max: {le: 10ms}", "max: {lt: 10ms}"),
+    ("backpressure.yaml", "size: 8", "size: 9"),
+    ("backpressure.yaml", "pace: 0.01", "pace: 0.02"),
+    ("backpressure.yaml", "handled: 61", "handled: 60"),
+    ("backpressure.yaml", "name: reject, refused: 51", "name: reject, refused: 50"),
+    ("backpressure.yaml", "dropped: 51, handled: 10, last: 59", "dropped: 50, handled: 10, last: 59"),
+    ("backpressure.yaml", "dropped: 51, handled: 10, last: 8", "dropped: 51, handled: 10, last: 59"),
+    ("backpressure.yaml", "{count: 60}", "{count: 61}"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "old", "new"), FLIPS, ids=[f"{n}-{new}" for n, _, new in FLIPS])
+def test_a_number_flipped_fails(folder: Path, name: str, old: str, new: str) -> None:
+    text = (ROOT / "scenarios" / name).read_text(encoding="utf-8")
+    assert text.count(old) >= 1
+    (folder / name).write_text(text.replace(old, new, 1), encoding="utf-8")
+    try:
+        resolved = load_scenario(folder / name)
+    except FileError:
+        assert "rating" in new  # refused by the schema before anything runs
+        return
+    assert not all(run_cell(resolved, cell, 1).ok for cell in resolved.cells)
+
+
+# ---- the weather agent is that of the specification
+
+
+def test_the_weather_agent_has_the_names_of_the_specification() -> None:
+    contract = WeatherAgent.__contract__
+    assert list(contract.properties) == ["modelConfiguration", "units"]
+    assert list(contract.actions) == ["getWeather", "giveFeedback"]
+    assert list(contract.events) == ["userFeedbackReceived"]
+    assert contract.properties["modelConfiguration"].read_only
+    assert contract.properties["modelConfiguration"].doc == (
+        "Current configuration of the underlying LLM, including version, temperature, and maximum tokens."
+    )
+
+
+def bare(schema: dict[str, Any], names: Callable[[str], bool]) -> dict[str, Any]:
+    """A schema without what only says something to people at its top."""
+    return {key: value for key, value in schema.items() if names(key)}
+
+
+def test_the_weather_agent_has_the_schemas_of_the_specification() -> None:
+    top = lambda key: key not in ("title", "description")  # noqa: E731
+    assert bare(shape_of(ModelConfiguration).schema, top) == {
+        "type": "object",
+        "properties": {
+            "modelName": {"type": "string", "description": "Name of the model in use, e.g., gpt-4o."},
+            "temperature": {
+                "type": "number",
+                "description": "Temperature setting for controlling response randomness.",
+                "minimum": 0,
+                "maximum": 1,
+            },
+            "maxTokens": {
+                "type": "integer",
+                "description": "Maximum number of tokens the model is allowed to generate.",
+            },
+        },
+        "required": ["modelName", "temperature", "maxTokens"],
+    }
+    assert bare(shape_of(UserFeedback).schema, top) == {
+        "type": "object",
+        "properties": {
+            "rating": {
+                "type": "integer",
+                "description": "User rating, where 1 is the lowest and 5 is the highest.",
+                "minimum": 1,
+                "maximum": 5,
+            },
+            "comment": {
+                "type": "string",
+                "description": "Optional user comment providing additional feedback.",
+            },
+        },
+        "required": ["rating"],
+    }
+    operation = WeatherAgent.__contract__.table["getWeather"]
+    assert {param.wire_name: param.shape.schema for param in operation.params} == {
+        "question": {"type": "string"},
+        "interactionMode": {"type": "string", "enum": ["text", "voice"]},
+    }
+    assert operation.result_shape is not None
+    assert operation.result_shape.schema == {"type": "string"}
+    options = WeatherAgent.get_weather.options
+    assert (options.safe, options.idempotent) == (True, False)
