@@ -22,6 +22,14 @@ def group_of(error: BaseException) -> BaseExceptionGroup[BaseException] | None:
     return None
 
 
+def text_of(error: BaseException) -> str:
+    """Give an error's own text, "" where its class fails to give one: it is not ours to trust."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
 NEAREST_OF = 1000  # known words looked at: comparing takes microseconds each
 
 

@@ -183,11 +183,19 @@ class _Opening:
         self.errors: list[BaseException] = []
         self.body = trio.CancelScope()
         self.left = False
+        self.root: Supervisor | None = None
 
     def fatal(self, exc: BaseException) -> None:
-        """Something ended the node: the body is cancelled, the exception raised out of it."""
+        """Something ended the node: the body is cancelled, the exception raised out of it.
+
+        Ctrl-C that comes when the body has ended gives nobody more time, whatever code it hits.
+        """
         self.errors.append(exc)
         self.body.cancel("the node has failed")
+        if self.root is not None:
+            self.root.rt.failed = True
+            if self.left and isinstance(exc, KeyboardInterrupt):
+                self.root.kill()
 
     def root_ended(self, reason: ExitReason) -> None:
         """The root supervisor has ended, by itself or with the node."""
@@ -214,6 +222,7 @@ async def open_node(
         services = Services(nursery)
         rt = _runtime(services, instrument, opening)
         root = Supervisor(rt, tree or SupervisorSpec("root"), None)
+        opening.root = root
         root.on_end = opening.root_ended
         rt.resolver = _Tree(root)
         services.start_soon(dispatch, rt, name="dispatcher")
@@ -255,6 +264,8 @@ async def _stop(root: Supervisor) -> None:
 def _raise(errors: list[BaseException]) -> None:
     """Raise what ended the node: one exception as itself, several as a group, none twice."""
     distinct = list({id(error): error for error in errors}.values())
+    again = [error for error in distinct if isinstance(error, KeyboardInterrupt)][1:]
+    distinct = [error for error in distinct if error not in again]
     alone = {id(error) for error in distinct if not isinstance(error, BaseExceptionGroup)}
     distinct = [error for error in distinct if not _says_nothing_new(error, alone)]
     if not distinct:

@@ -23,17 +23,21 @@ BUDGET = 256
 class Timer:
     """One callback to come, at the instant `when` (seconds of the run's clock)."""
 
-    __slots__ = ("callback", "heap", "when")
+    __slots__ = ("callback", "heap", "kept", "when")
 
     def __init__(self, when: float, callback: Callable[[], None], heap: TimerHeap) -> None:
         self.when = when
         self.callback: Callable[[], None] | None = callback
         self.heap = heap
+        self.kept: dict[Timer, None] | None = None
+        """Where its owner keeps it until it fires or is cancelled."""
 
     def cancel(self) -> None:
         """See to it that the callback is not called. Never blocks; late or repeated calls do nothing."""
         if self.callback is not None:
             self.callback = None
+            if self.kept is not None:
+                self.kept.pop(self, None)
             self.heap.forget()
 
 

@@ -262,22 +262,83 @@ def test_ctrl_c_in_a_turn_that_the_body_asked_for(start):
     assert said == ["spinning", "leaving b", "leaving a", "interrupted"]
 
 
-def test_ctrl_c_in_a_constructor(start):
-    process = start("""
-        class Slow(Living):
-            def __attrs_post_init__(self):
+@pytest.mark.parametrize("where", ["constructor", "factory", "started"])
+def test_ctrl_c_in_a_start_that_never_ends(start, where: str):
+    process = start(f"""
+        def loop(where):
+            if where == {where!r}:
                 say("making")
                 while True:
                     pass
 
+        class Slow(Worker):
+            def __attrs_post_init__(self):
+                loop("constructor")
+
+            def started(self):
+                loop("started")
+
+        def factory():
+            loop("factory")
+            return Slow()
+
         async def main():
-            async with open_node(SupervisorSpec("root", [spec("a"), ChildSpec("b", Slow)])):
+            async with open_node(SupervisorSpec("root", [spec("a"), ChildSpec("b", factory)])):
                 say("never")
     """)
     process.wait_for("making")
     process.interrupt()
     said, _ = process.end()
     assert said == ["making", "leaving a", "interrupted"]
+
+
+@pytest.mark.parametrize("where", ["timer", "periodic", "followed", "task"])
+def test_ctrl_c_in_a_turn_that_nobody_asked_for(start, where: str):
+    process = start(f"""
+        class Source(Worker):
+            news: Event[int] = event()
+
+            @action
+            def tick(self) -> None:
+                self.news.emit(1)
+
+        class Busy(Worker):
+            where: str
+
+            def started(self):
+                if self.where == "timer":
+                    self.after(0.001, self.loop)
+                if self.where == "followed":
+                    self.follow(self.find(Source), Source.news, self.heard)
+                if self.where == "task":
+                    self.nursery.start_soon(self.task)
+
+            @every(0.001)
+            def often(self):
+                if self.where == "periodic":
+                    self.loop()
+
+            def heard(self, _):
+                self.loop()
+
+            async def task(self):
+                self.loop()
+
+            def loop(self):
+                say("spinning")
+                while True:
+                    pass
+
+        async def main():
+            busy = ChildSpec("busy", partial(Busy, where={where!r}))
+            async with open_node(SupervisorSpec("root", [spec("a"), ChildSpec("s", Source), busy])) as node:
+                await node.root.child("s").tell(Source.tick)
+                await trio.sleep_forever()
+    """)
+    process.wait_for("spinning")
+    process.interrupt()
+    said, _ = process.end()
+    assert said == ["spinning", "leaving a", "interrupted"]
 
 
 @pytest.mark.parametrize("verb", ["invoke", "tell"])

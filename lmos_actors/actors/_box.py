@@ -6,7 +6,6 @@ Every message that was accepted leaves by one of these doors, and each counts: s
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Any, cast
 
 import trio
@@ -20,10 +19,11 @@ from lmos_actors._errors import (
     NotFound,
 )
 
-from ._cell import BUSY, EMPTY, GONE, HANDING, HELD, IDLE, NO_MAIL, QUIET, SERIAL, STATES, Cell
+from ._cell import BUSY, EMPTY, ENDING, GONE, HANDING, HELD, IDLE, NO_MAIL, QUIET, SERIAL, STATES, Cell
 from ._invocation import CURRENT, Run
-from ._mailbox import DONE, PARKED, PENDING, QUEUED, RUNNING, Envelope, Firing, Own, Tell
+from ._mailbox import DONE, PARKED, PENDING, QUEUED, RUNNING, Envelope, Firing, Line, Own, Tell
 from ._operation import TURN
+from ._runtime import BATCH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -111,8 +111,8 @@ class Box(Cell):
         if policy == "wait":
             envelope.phase = PARKED
             if more.parked is None:
-                more.parked = deque()
-            more.parked.append(envelope)
+                more.parked = Line()
+            more.parked.join(envelope)
             return False
         if policy == "reject":
             more.refused += 1
@@ -125,15 +125,19 @@ class Box(Cell):
         return False
 
     def _drop_oldest(self) -> None:
-        for op, line in self.furnish().pending.items():
+        more = self.furnish()
+        for op, line in more.pending.items():
             if line:
-                self._dropped(op, line.popleft())
+                self._dropped(op, line.first())
                 return
-        for place, item in enumerate(self.queue):
+        if more.withdrawn:
+            self.clear_withdrawn()
+        queue = self.queue if len(self.queue) <= BATCH else self.long_queue()
+        for place, item in enumerate(queue):
             if not isinstance(item, Firing):
-                del self.queue[place]
+                del queue[place]
                 if isinstance(item, Own):
-                    self.furnish().own -= 1
+                    more.own -= 1
                 self._dropped(item[0] if isinstance(item, tuple) else item.op, item)  # pyright: ignore
                 return
 
@@ -175,7 +179,7 @@ class Box(Cell):
             return
         parked = more.parked
         while parked and self.accepted - self.begun < self.size:
-            envelope = parked.popleft()
+            envelope = parked.first()
             self.accepted += 1
             envelope.phase = QUEUED
             self.put(envelope)
@@ -193,7 +197,7 @@ class Box(Cell):
         active = more.active.get(op, 0)
         if active >= op.concurrency:
             envelope.phase = PENDING
-            more.pending.setdefault(op, deque()).append(envelope)
+            more.pending.setdefault(op, Line()).join(envelope)
             envelope.waits_in_line()
             return
         more.active[op] = active + 1
@@ -247,14 +251,13 @@ class Box(Cell):
         envelope.phase = DONE
         more = self.furnish()
         if phase == PARKED:
-            if more.parked is not None and envelope in more.parked:
-                more.parked.remove(envelope)
+            if more.parked is not None:
+                more.parked.pop(envelope, None)
             return True
         if phase == QUEUED:
-            self.queue.remove(envelope)
+            self.withdraw_queued()
         else:
-            line = more.pending[envelope.op]
-            line.remove(envelope)
+            more.pending[envelope.op].pop(envelope)
         self.begun += 1
         more.cancelled += 1
         self.rt.note("cancelled", envelope)
@@ -278,7 +281,7 @@ class Box(Cell):
 
         `error` stands in the answer; None means the agent died.
         """
-        if isinstance(item, Firing):
+        if isinstance(item, Firing) or (isinstance(item, Envelope) and item.phase == DONE):
             return
         self.begun += 1
         self.furnish().dead_lettered += 1
@@ -298,6 +301,9 @@ class Box(Cell):
 
     def out_parked(self, held: Held) -> None:
         """A message of this agent's turn waits for a seat elsewhere: no further turn until it has one."""
+        if self.state >= ENDING:  # nothing is left to be held back
+            held.holds = None
+            return
         self.furnish().out[held] = None
         if self.gate in (IDLE, BUSY, QUIET):
             if self.turns.slot is self:

@@ -12,6 +12,7 @@ from trio.lowlevel import (
     checkpoint,
     checkpoint_if_cancelled,
     current_task,
+    enable_ki_protection,
     reschedule,
     wait_task_rescheduled,
 )
@@ -112,6 +113,7 @@ class LocalCall(Envelope):
         await checkpoint()
         return self._status()
 
+    @enable_ki_protection
     async def cancel(self, reason: str | None = None) -> CallStatus:
         """Cancel the invocation if it is still open."""
         await checkpoint()
@@ -121,6 +123,7 @@ class LocalCall(Envelope):
             self.fail(ActionCancelled(reason))
         return self._status()
 
+    @enable_ki_protection
     def leave(self) -> None:
         """The consumer is gone."""
         if not self._done and self.slot.withdraw(self):
@@ -131,6 +134,7 @@ class LocalCall(Envelope):
             return CallStatus("completed" if self._error is None else "failed", self.cancelled, self.reason)
         return CallStatus("in progress" if self.phase == RUNNING else "pending")
 
+    @enable_ki_protection
     async def _wait(self) -> None:
         me = current_task()
         self._waiting.append(me)
@@ -183,6 +187,7 @@ class LocalStream(LocalCall):
     def __aiter__(self) -> LocalStream:
         return self
 
+    @enable_ki_protection
     async def __anext__(self) -> Any:
         await checkpoint()
         while not self._items and not self._done:
@@ -231,6 +236,7 @@ class LocalLink(Slot):
             yield call
 
     @asynccontextmanager
+    @enable_ki_protection
     async def _open(
         self,
         kind: type[Any],
@@ -252,6 +258,7 @@ class LocalLink(Slot):
             call.leave()
 
     @asynccontextmanager
+    @enable_ki_protection
     async def listen(self, key: str, *, conflate: bool, gaps: bool, size: int) -> AsyncGenerator[Feed[Any]]:
         """Observe a property or subscribe to events until the block is left."""
         feed: Feed[Any] = Feed(self.rt.timers, size=size, conflate=conflate, gaps=gaps)
@@ -263,6 +270,7 @@ class LocalLink(Slot):
             self._unlisten(place, feed)
 
     @asynccontextmanager
+    @enable_ki_protection
     async def watch(self) -> AsyncGenerator[Feed[Down]]:
         """Monitor until the block is left."""
         await checkpoint()

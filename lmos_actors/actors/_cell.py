@@ -7,12 +7,13 @@ object and the agent's own; what few agents need (`More`) is made when it is fir
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
-from ._mailbox import AgentStatistics, Firing, MailboxStatistics
+from ._mailbox import DONE, AgentStatistics, Envelope, Firing, MailboxStatistics
+from ._runtime import BATCH
 
 if TYPE_CHECKING:
-    from collections import deque
     from collections.abc import Callable
     from contextvars import Context
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from ._holder import Holder
     from ._invocation import Run
-    from ._mailbox import Envelope, Held, MailboxOptions
+    from ._mailbox import Held, Line, MailboxOptions
     from ._monitor import ExitReason
     from ._observers import Sinks
     from ._operation import Operation
@@ -75,7 +76,7 @@ class More:
     __slots__ = (
         "active", "buried", "cancelled", "dead_lettered", "drain_timer", "dropped", "errors", "follows",
         "handing", "holder", "log", "out", "own", "parked", "pending", "random", "reason", "refused",
-        "runs", "silent", "sinks", "timers", "waiters",
+        "runs", "silent", "sinks", "timers", "waiters", "withdrawn",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -85,17 +86,18 @@ class More:
         self.dead_lettered = 0
         self.runs: dict[Run, None] = {}
         self.active: dict[Operation, int] = {}
-        self.pending: dict[Operation, deque[Envelope]] = {}
+        self.pending: dict[Operation, Line] = {}
         self.handing: Run | None = None
-        self.parked: deque[Envelope] | None = None
+        self.parked: Line | None = None
         self.sinks: Sinks | None = None
         self.timers: dict[Timer, None] | None = None
-        self.follows: list[tuple[Sinks, str, Any]] | None = None
+        self.follows: dict[Any, tuple[Sinks, str]] | None = None
         self.holder: Holder | None = None
         self.silent = False  # the supervisor is not told of this end
         self.buried = False  # the slot is to be emptied for good at this end
         self.out: dict[Held, None] = {}  # messages of its turns that wait for seats elsewhere
         self.own = 0
+        self.withdrawn = 0  # envelopes in the queue that are done
         self.reason: ExitReason | None = None
         self.errors: list[BaseException] = []
         self.drain_timer: Timer | None = None
@@ -127,7 +129,7 @@ class Cell:
         self.agent: Any = None
         self.table: dict[str, Operation] = NO_TABLE
         self.ctx: Context | None = None
-        self.queue: list[Any] = NO_MAIL
+        self.queue: list[Any] | deque[Any] = NO_MAIL  # a deque once it is longer than a batch
         self.gate: int = CLOSED
         self.size: int = SHUT
         self.state: int = EMPTY
@@ -168,8 +170,45 @@ class Cell:
         """Count what has been accepted and has not begun, from the lists themselves."""
         count = sum(not isinstance(m, Firing) for m in self.queue)
         if self.more is not None:
-            count += sum(len(line) for line in self.more.pending.values())
+            count += sum(len(line) for line in self.more.pending.values()) - self.more.withdrawn
         return count
+
+    # ---- the queue: a list, as nearly all are short; of a long one either end is reached at once
+
+    def take_batch(self) -> list[Any]:
+        """Take at most a batch of the items that wait longest out of the queue."""
+        queue = self.queue
+        if type(queue) is list and len(queue) <= BATCH:
+            self.queue = []
+            return queue
+        first = self.long_queue().popleft
+        return [first() for _ in range(min(BATCH, len(queue)))]
+
+    def put_back(self, items: list[Any]) -> None:
+        """Put items back that were not taken after all, before all others."""
+        if type(self.queue) is deque:
+            self.queue.extendleft(reversed(items))
+        else:
+            self.queue = [*items, *self.queue]
+
+    def long_queue(self) -> deque[Any]:
+        """Give the queue as a deque, which it is from now on."""
+        queue = self.queue
+        if type(queue) is not deque:
+            queue = self.queue = deque(queue)
+        return queue
+
+    def withdraw_queued(self) -> None:
+        """An envelope in the queue is done: it is passed over, or taken out with as many others."""
+        more = self.furnish()
+        more.withdrawn += 1
+        if more.withdrawn * 2 > len(self.queue):
+            self.clear_withdrawn()
+
+    def clear_withdrawn(self) -> None:
+        """Take the envelopes out that are done."""
+        self.queue = [m for m in self.queue if not (isinstance(m, Envelope) and m.phase == DONE)]
+        self.furnish().withdrawn = 0
 
     def statistics(self) -> AgentStatistics:
         """Count over all incarnations; see `AgentStatistics` for the identity that holds."""

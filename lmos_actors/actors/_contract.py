@@ -130,12 +130,13 @@ class _Compiler:
                 raise TypeError(f"{self.cls.__name__}.{name}: the name is the agent's own, choose another")
             self._affordance(name, value)  # pyright: ignore[reportUnknownArgumentType]
             return
+        if declarer is self.cls and inspect.isfunction(value) and name != "lifespan":
+            disable_ki_protection(value)  # Ctrl-C may end what the user wrote (T5), but for giving back
         period = getattr(value, "__lmos_every__", None)
         if period is not None:
             if inspect.iscoroutinefunction(value):
                 raise TypeError(f"{self.cls.__name__}.{name}: @every goes on a def, as a firing is a turn")
             self.contract.periodic += ((period, name),)
-            disable_ki_protection(value)
 
     def _affordance(self, name: str, value: Any) -> None:
         if isinstance(value, Property):

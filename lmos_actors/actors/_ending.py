@@ -8,7 +8,7 @@ never hold one resource (T4).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule, wait_task_rescheduled
@@ -20,6 +20,9 @@ from ._listeners import Listened
 from ._mailbox import DONE, Held
 from ._monitor import NORMAL, Down, ExitReason
 from ._observers import MONITORS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class Mortal(Listened):
@@ -53,6 +56,7 @@ class Mortal(Listened):
         """Nothing waits, runs, listens or is held: told to stop, it ends at once."""
         return self.gate == IDLE and self.more is None
 
+    @enable_ki_protection
     def drain(self, reason: ExitReason, seconds: float | None) -> None:
         """Take nothing new, let what waits and runs be handled, then end; at once when idle."""
         if self.state >= ENDING:
@@ -115,7 +119,7 @@ class Mortal(Listened):
                 return
         self._finish(reason)
 
-    def _answer_all(self, queue: list[Any], reason: ExitReason) -> None:
+    def _answer_all(self, queue: Iterable[Any], reason: ExitReason) -> None:
         """Answer whoever still waits: lost with the agent, or with its stop (M1, M2)."""
         more = self.furnish()
         crashed = reason.abnormal
@@ -124,9 +128,10 @@ class Mortal(Listened):
         self._refuse_parked(why)
         for line in tuple(more.pending.values()):
             while line:
-                self.lose(line.popleft(), why, error)
+                self.lose(line.first(), why, error)
         for item in queue:
             self.lose(item, why, error)
+        more.withdrawn = 0
         for run in tuple(more.runs):
             if not run.settled:
                 if crashed and not run.envelope.waits_for_answer:
@@ -142,12 +147,11 @@ class Mortal(Listened):
         for held in more.out:
             held.holds = None  # still on its way, but it holds nobody back any more
         more.out.clear()
-        if more.timers is not None:
-            for timer in more.timers:
-                timer.cancel()
-            more.timers = None
+        timers, more.timers = more.timers, None
+        for timer in tuple(timers or ()):
+            timer.cancel()
         if more.follows is not None:
-            for sinks, key, follow in more.follows:
+            for follow, (sinks, key) in more.follows.items():
                 sinks.remove(key, follow)
             more.follows = None
         if more.holder is not None:
@@ -229,6 +233,7 @@ class Mortal(Listened):
         while self.state < DOWN:
             await self._wait()
 
+    @enable_ki_protection
     async def wait_running(self) -> None:
         """Wait until the agent takes messages. Raises NotFound when it is gone for good."""
         while self.state not in (RUNNING, GONE):

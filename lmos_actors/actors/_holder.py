@@ -15,6 +15,7 @@ from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule,
 
 from lmos_actors._errors import group_of
 
+from ._cell import ENDING
 from ._monitor import ExitReason
 
 if TYPE_CHECKING:
@@ -30,11 +31,13 @@ class Holder:
 
     __slots__ = (
         "_backlog", "_crash", "_entered", "_failure", "_finished_runs", "_hurried", "_leaving",
-        "_parked", "_reason", "_slot", "_waiter", "ended", "nursery", "scope",
+        "_opened", "_parked", "_reason", "_slot", "_task", "_waiter", "ended", "nursery", "scope",
     )  # fmt: skip
 
     def __init__(self, slot: Mortal) -> None:
         self._slot = slot
+        self._task: trio.lowlevel.Task | None = None
+        self._opened = trio.Event()
         self.scope = trio.CancelScope()
         self.nursery: trio.Nursery | None = None
         self.ended = False
@@ -83,6 +86,7 @@ class Holder:
 
         await wait_task_rescheduled(abort)
 
+    @enable_ki_protection
     def start_soon(
         self, async_fn: Callable[..., Awaitable[object]], args: tuple[Any, ...], name: str | None
     ) -> None:
@@ -94,6 +98,15 @@ class Holder:
             self._slot.rt.timers.woke = True
         else:
             self._backlog.append((async_fn, args, name))
+
+    async def opened(self) -> trio.Nursery:
+        """Wait until the nursery is open, and give it. Raises RuntimeError when it never will be."""
+        if self._task is current_task() and not self._entered:
+            raise RuntimeError("the agent's nursery opens at the yield of lifespan(): use start_soon")
+        await self._opened.wait()
+        if self.nursery is None:
+            raise RuntimeError(CLOSED_TEXT)
+        return self.nursery
 
     def end(self, reason: ExitReason) -> None:
         """Cancel the agent's tasks; leave the lifespan when its runs have ended too."""
@@ -124,6 +137,7 @@ class Holder:
     async def main(self) -> None:
         """Hold the lifespan and the nursery for the incarnation's life."""
         slot = self._slot
+        self._task = current_task()
         try:
             with self.scope:
                 agent = slot.agent
@@ -142,14 +156,16 @@ class Holder:
         if not self._entered:
             self._failure = exc
             return
-        reason = self._reason
-        if reason is None or (exc is not reason.error and exc is not self._crash):
-            self._slot.die(ExitReason("error", error=exc))
+        known = self._crash or (self._reason.error if self._reason is not None else None)
+        news = _without(exc, known)
+        if self._reason is None or news is not None:
+            self._slot.die(ExitReason("error", error=news or exc))
         fatal = self._slot.rt.fatal
         if fatal is not None and not isinstance(exc, Exception) and not is_cancel(exc):
             fatal(exc)
 
     def _tell_waiter(self) -> None:
+        self._opened.set()
         waiter, self._waiter = self._waiter, None
         if waiter is not None:
             self._slot.rt.timers.woke = True
@@ -211,6 +227,14 @@ def _without_cancelled(exc: BaseException) -> BaseException | None:
     return exc if group is None else group.split(trio.Cancelled)[1]
 
 
+def _without(exc: BaseException, known: BaseException | None) -> BaseException | None:
+    """Take the crash that the lifespan was shown out of what it raised: alone, or in groups of nurseries."""
+    if exc is known:
+        return None
+    group = group_of(exc)
+    return exc if group is None else group.split(lambda leaf: leaf is known)[1]
+
+
 def _bare(exc: BaseException) -> BaseException:
     """Take a lone exception out of the nursery's group."""
     while (group := group_of(exc)) is not None and len(group.exceptions) == 1:
@@ -237,7 +261,7 @@ class AgentNursery:
     def _holder(self) -> Holder:
         more = self._slot.furnish()
         if more.holder is None:
-            if more.reason is not None and self._slot.agent is None:
+            if self._slot.state >= ENDING:
                 raise RuntimeError(CLOSED_TEXT)
             more.holder = Holder(self._slot)
             more.holder.begin()
@@ -253,10 +277,8 @@ class AgentNursery:
         self, async_fn: Callable[..., Awaitable[object]], *args: Any, name: str | None = None
     ) -> Any:
         """Start a task and wait until it calls `task_status.started(value)`; give the value."""
-        holder = self._holder()
-        while holder.nursery is None:
-            await trio.lowlevel.checkpoint()
-        return await holder.nursery.start(async_fn, *args, name=name)
+        nursery = await self._holder().opened()
+        return await nursery.start(async_fn, *args, name=name)
 
     @property
     def cancel_scope(self) -> trio.CancelScope:

@@ -16,6 +16,7 @@ Rules, in the order in which they bite:
 
 from __future__ import annotations
 
+import math
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -130,6 +131,8 @@ class Run:
                 value = op.result(value)
         except BaseException as exc:  # noqa: ASYNC103 -- what is cancelled goes on, the rest arrives in the reason
             cancelled, error = _split(exc)
+            if cancelled is not None and trio.current_effective_deadline() > -math.inf:
+                error, cancelled = error or _stray(self.op.label, exc), None
             if error is not None:
                 self._failed(error)
             else:
@@ -186,6 +189,16 @@ def _split(exc: BaseException) -> tuple[BaseException | None, BaseException | No
         return exc, None
     group = group_of(exc)
     return (None, exc) if group is None else group.split(trio.Cancelled)
+
+
+def _stray(label: str, exc: BaseException) -> RuntimeError:
+    """Make the error of a handler that lets out a cancellation that nothing around it has asked for."""
+    error = RuntimeError(
+        f"{label} let out a cancellation that belongs to no scope around it; "
+        f"a `yield` inside a cancel scope or nursery does that"
+    )
+    error.__cause__ = exc
+    return error
 
 
 def declared_failure(exc: BaseException) -> ActionFailed | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import trio
+from trio.lowlevel import enable_ki_protection
 
 from lmos_actors._errors import InvalidInput
 
 from ._cell import ENDING
 from ._mail import Mail
-from ._mailbox import Firing
+from ._mailbox import Firing, Periodic
 from ._observers import ALL_EVENTS, Occurrence, Sinks, event_key, property_key
 
 if TYPE_CHECKING:
@@ -26,8 +27,10 @@ class Listened(Mail):
 
     # ---- timers
 
+    @enable_ki_protection
     def after(self, seconds: float, fn: Callable[..., None], args: tuple[Any, ...]) -> Timer:
         """Have a turn run `seconds` from now, while this incarnation lives (R6)."""
+
         def fire() -> None:
             timers.pop(timer, None)
             self.put(Firing(fn, args))
@@ -47,13 +50,14 @@ class Listened(Mail):
             more.timers = {}
         return more.timers
 
-    def tick(self, when: float, seconds: float, firing: Firing) -> None:
+    def tick(self, when: float, seconds: float, firing: Periodic) -> None:
         """Have a turn run at `when` and every so many seconds after it (R6)."""
         timers = self._timers()
 
         def fire() -> None:
             timers.pop(timer, None)
-            if not any(item is firing for item in self.queue):
+            if not firing.waiting:
+                firing.waiting = True
                 self.put(firing)
             now = trio.current_time()
             missed = max(0, int((now - when) / seconds))
@@ -85,6 +89,7 @@ class Listened(Mail):
                 if op is not None:
                     sinks.push(key, op.fn(self.agent))
 
+    @enable_ki_protection
     def emit(self, event: Any, value: Any) -> None:
         """Tell the subscribers of an event."""
         take = event.take

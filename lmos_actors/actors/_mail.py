@@ -159,6 +159,7 @@ class Mail(Box):
 
     # ---- telling
 
+    @enable_ki_protection
     def tell_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Send one way. Raises `trio.WouldBlock` where `tell` would wait."""
         try:
@@ -186,6 +187,7 @@ class Mail(Box):
             self.gate = BUSY
             self.rt.schedule(self)
 
+    @enable_ki_protection
     async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Send one way; under `wait`, wait for a seat in a full mailbox."""
         op = self.operation(key)
@@ -221,6 +223,7 @@ class Mail(Box):
         if tell.lost is not None:
             raise tell.lost
 
+    @enable_ki_protection
     def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Send one way from an agent's turn: what finds no seat holds the agent back (B4)."""
         try:

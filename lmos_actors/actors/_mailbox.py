@@ -15,6 +15,7 @@ concurrency) hold a seat. Any of them may go straight to DONE.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
@@ -157,6 +158,18 @@ class Envelope:
         return True
 
 
+class Line(OrderedDict[Envelope, None]):
+    """Envelopes in order; any of them may leave at any time, without a search."""
+
+    def join(self, envelope: Envelope) -> None:
+        """Stand at the end."""
+        self[envelope] = None
+
+    def first(self) -> Envelope:
+        """Give the first, and take it out."""
+        return self.popitem(last=False)[0]
+
+
 class Tell(Envelope):
     """A one-way message that had to become an object: parked, traced, or to an `async def` action."""
 
@@ -265,6 +278,21 @@ class Firing:
     def take(self) -> tuple[Any, tuple[Any, ...]]:
         """Give the function to run now, without the agent, and its arguments."""
         return self.fn, self.args
+
+
+class Periodic(Firing):
+    """A turn of a periodic timer: while it waits, further firings are merged into it."""
+
+    __slots__ = ("waiting",)
+
+    def __init__(self, fn: Any) -> None:
+        super().__init__(fn)
+        self.waiting = False
+
+    def take(self) -> tuple[Any, tuple[Any, ...]]:
+        """Give the function to run now; the next firing needs a seat again."""
+        self.waiting = False
+        return super().take()
 
 
 class Own(tuple[Any, ...]):

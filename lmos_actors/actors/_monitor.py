@@ -10,6 +10,8 @@ from typing import Literal
 
 import attrs
 
+from lmos_actors._errors import text_of
+
 
 @attrs.frozen
 class ExitReason:
@@ -26,9 +28,8 @@ class ExitReason:
 
     def __str__(self) -> str:
         if self.error is not None:
-            return (
-                f"{type(self.error).__name__}: {self.error}" if str(self.error) else type(self.error).__name__
-            )
+            text = text_of(self.error)
+            return f"{type(self.error).__name__}: {text}" if text else type(self.error).__name__
         return self.kind if self.detail is None else f"{self.kind}: {self.detail}"
 
 

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 import attrs
 import trio
-from trio.lowlevel import Abort, checkpoint, current_task, reschedule, wait_task_rescheduled
+from trio.lowlevel import (
+    Abort,
+    checkpoint,
+    current_task,
+    enable_ki_protection,
+    reschedule,
+    wait_task_rescheduled,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,6 +81,8 @@ class Feed(Generic[T_co]):
         conflate: bool = False,
         gaps: bool = False,
     ) -> None:
+        if size < 1:
+            raise ValueError(f"a feed needs a size of at least 1, not {size!r}")
         self._timers = timers
         self._buffer: deque[Any] = deque()
         self._size = size
@@ -146,6 +155,7 @@ class Feed(Generic[T_co]):
             raise trio.EndOfChannel
         raise trio.WouldBlock
 
+    @enable_ki_protection
     async def receive(self) -> T_co:
         """Wait for the next value and give it.
 
@@ -194,17 +204,17 @@ class Sinks:
     __slots__ = ("by_key",)
 
     def __init__(self) -> None:
-        self.by_key: dict[str, list[Sink]] = {}
+        self.by_key: dict[str, dict[Sink, None]] = {}
 
     def add(self, key: str, sink: Sink) -> None:
         """Let a sink hear what is pushed under `key` from now on."""
-        self.by_key.setdefault(key, []).append(sink)
+        self.by_key.setdefault(key, {})[sink] = None
 
     def remove(self, key: str, sink: Sink) -> None:
         """Take a sink out; it may be gone already."""
         sinks = self.by_key.get(key)
         if sinks is not None and sink in sinks:
-            sinks.remove(sink)
+            del sinks[sink]
             if not sinks:
                 del self.by_key[key]
 

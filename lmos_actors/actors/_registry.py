@@ -6,10 +6,11 @@ from collections import deque
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from trio.lowlevel import Abort, current_task, wait_task_rescheduled
+from trio.lowlevel import Abort, current_task, enable_ki_protection, wait_task_rescheduled
 
 from lmos_actors._errors import NotFound
 
+from ._cell import ENDING
 from ._mailbox import Firing
 from ._observers import event_key
 
@@ -130,6 +131,7 @@ class Finder:
                 await self._appears()
         await self._found.wait_running()
 
+    @enable_ki_protection
     async def _appears(self) -> None:
         waiting, me = self._rt.appeared, current_task()
         waiting.append(me)
@@ -159,12 +161,11 @@ def slot_of(ref: Ref[Any]) -> LocalLink:
 class Follow(Firing):
     """One agent's events as turns of another: a bounded buffer with a seat in the follower's mailbox."""
 
-    __slots__ = ("_buffer", "_follower", "_incarnation", "_waiting", "missed")
+    __slots__ = ("_buffer", "_follower", "_waiting", "missed")
 
     def __init__(self, follower: LocalLink, turn: Callable[[Any], None]) -> None:
         super().__init__(turn)
         self._follower = follower
-        self._incarnation = follower.incarnation
         self._buffer: deque[Any] = deque()
         self._waiting = False
         self.missed = 0
@@ -192,18 +193,24 @@ class Follow(Firing):
 
     def close(self) -> None:
         """The followed agent is gone for good; what has come is still handled."""
+        more = self._follower.more
+        if more is not None and more.follows is not None:
+            more.follows.pop(self, None)
 
 
+@enable_ki_protection
 def follow(
     follower: LocalLink, ref: Ref[Any], handle: EventHandle[Any, Any], turn: Callable[[Any], None]
 ) -> None:
     """Let an agent follow the events of another, until its incarnation ends."""
     slot = slot_of(ref)
     slot.operation(handle.key)
+    if follower.state >= ENDING:  # the following ends with the incarnation, which is ending
+        return
     sink = Follow(follower, turn)
     key = event_key(handle.name)
     slot.sinks().add(key, sink)
     more = follower.furnish()
     if more.follows is None:
-        more.follows = []
-    more.follows.append((slot.sinks(), key, sink))
+        more.follows = {}
+    more.follows[sink] = (slot.sinks(), key)

@@ -15,6 +15,9 @@ import trio
 from trio.lowlevel import disable_ki_protection, reschedule
 
 from lmos_actors._errors import DeadlineExceeded
+from lmos_actors._instrument import describe
+
+from ._invocation import CURRENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -161,8 +164,11 @@ class Runtime:
         self.resolver: Resolver | None = None
         self.appeared: list[trio.lowlevel.Task] = []
         self.ended = False
+        self.failed = False
+        """What ends the node has happened: nobody is restarted any more."""
         self.base_context = copy_context()
         self.base_context.run(RUNTIME.set, self)
+        self.base_context.run(CURRENT.set, None)  # the node may be opened inside a run
 
     def end(self) -> None:
         """The node has ended: whoever waits for an agent to appear waits in vain."""
@@ -184,7 +190,7 @@ class Runtime:
         self, reason: str, slot: Box, sender: Box | None, affordance: str, message: object
     ) -> None:
         """Record a message that nobody handled and whose sender is not told."""
-        text = repr(message)
+        text = describe(message)
         record = DeadLetter(
             reason=reason,
             agent=slot.path,

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import trio
 
-from lmos_actors._errors import AgentDied, AgentError, StartFailed
+from lmos_actors._errors import AgentDied, AgentError, StartFailed, text_of
 
 from ._cell import BUSY, CLOSED, DOWN, DRAINING, ENDING, HELD, IDLE, QUIET, RUNNING, SERIAL, STARTING
 from ._ending import Mortal
 from ._holder import Holder, is_cancel
 from ._invocation import declared_failure
-from ._mailbox import Firing
+from ._mailbox import Periodic
 from ._monitor import SHUTDOWN, ExitReason
 from ._runtime import interruptible
 
@@ -49,7 +49,7 @@ class Slot(Mortal):
         """Make the error for a start that failed; what is no `Exception` ends the node too (T5)."""
         if not isinstance(exc, Exception) and self.rt.fatal is not None:
             self.rt.fatal(exc)
-        return StartFailed(self.path, str(exc) or type(exc).__name__)
+        return StartFailed(self.path, text_of(exc) or type(exc).__name__)
 
     def start_now(self) -> None:
         """Start an agent whose start needs no waiting. Raises StartFailed."""
@@ -109,7 +109,7 @@ class Slot(Mortal):
         turns.slot, turns.current = self, (None, (), None)
         try:
             if contract.has_started:
-                self.context().run(interruptible, agent.started)
+                self.context().run(agent.started)
         except BaseException as exc:
             self.incarnation -= 1
             self.furnish().silent = True
@@ -118,9 +118,11 @@ class Slot(Mortal):
         finally:
             turns.slot, turns.current = outer
             turns.leave = False
+        if self.gate == CLOSED:
+            return False
         for seconds, name in contract.periodic:
-            self.tick(trio.current_time() + seconds, seconds, Firing(getattr(agent, name)))
-        return self.gate != CLOSED
+            self.tick(trio.current_time() + seconds, seconds, Periodic(getattr(agent, name)))
+        return True
 
     # ---- the end of a turn
 
@@ -185,7 +187,7 @@ class Slot(Mortal):
         if self.gate == SERIAL:
             self.gate = IDLE
         if line:
-            self.begin_run(line.popleft(), hold=False)
+            self.begin_run(line.first(), hold=False)
             self.admit()
         elif self.gate == IDLE:
             if more.out:

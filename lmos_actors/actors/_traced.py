@@ -38,6 +38,7 @@ class TracedLink(LocalLink):
         await checkpoint_if_cancelled()
         return await self.ask_queued(Ask(self, op, args, self.sender(), None), None)
 
+    @enable_ki_protection
     async def ask_within(
         self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
     ) -> Any:
@@ -47,6 +48,7 @@ class TracedLink(LocalLink):
         await checkpoint_if_cancelled()
         return await self.ask_queued(Ask(self, op, args, self.sender(), None), seconds)
 
+    @enable_ki_protection
     def tell_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """As `LocalLink.tell_nowait`."""
         op = self.operation(key)
@@ -57,6 +59,7 @@ class TracedLink(LocalLink):
         """As `LocalLink.seat`, with a number, a trace and a record."""
         self.post(Tell(self, op, args, sender))
 
+    @enable_ki_protection
     def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """As `LocalLink.send_from`."""
         op = self.table.get(key)

@@ -74,6 +74,7 @@ class Watchdog:
             slot, current = turns.slot, turns.current
             began = turns.budget != 0
             turns.budget = 0
+            turns.leave = True  # the batch in hand ends too
             if slot is None or began or current is not seen:
                 seen, ticks = current, 0
             else:

@@ -29,6 +29,7 @@ Exit codes: 0 all passed, 1 a check failed, 2 a file or the usage is wrong, 3 co
 4 not deterministic, 5 flaky, 124 time limit, 130 interrupted.""",
     help_format="plaintext",
     version_flags=["--version"],
+    suppress_keyboard_interrupt=False,
 )
 
 

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 
 from lmos_actors._errors import ConfigError
-from lmos_actors.files import FileError, mapped
+from lmos_actors.files import mapped
 from lmos_actors.scenario import (
     FileResult,
     SecondProcess,
-    load_scenario,
     run_cell,
     worst,
 )
 
+from ._load import load_files
 from ._show import Show
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from lmos_actors.scenario import Cell, Resolved, RunResult
 
-WRONG, COULD_NOT_RUN = 2, 3
 _WORD = re.compile(r"\s*(\(|\)|\band\b|\bor\b|\bnot\b|[^\s()]+)")
 
 
@@ -50,36 +49,9 @@ class Options:
     json: bool
 
 
-def complain(error: ConfigError) -> int:
-    """Print what is wrong with a file, and give the exit code."""
-    mistakes = error.mistakes if isinstance(error, FileError) else ()
-    for text in [str(mistake) for mistake in mistakes] or [str(error)]:
-        print(text, file=sys.stderr)
-    only_imports = bool(mistakes) and all(mistake.kind == "import" for mistake in mistakes)
-    return COULD_NOT_RUN if only_imports else WRONG
-
-
-def _load(
-    files: Sequence[str], settings: Mapping[str, str], seeds: Sequence[int] | None
-) -> tuple[list[tuple[str, Resolved]], int]:
-    """Read all files; print what is wrong, and warnings. Gives the exit code too."""
-    found: list[tuple[str, Resolved]] = []
-    codes: set[int] = set()
-    for file in files:
-        try:
-            resolved = load_scenario(file, settings=settings, seeds=seeds)
-        except ConfigError as error:
-            codes.add(complain(error))
-            continue
-        for note in resolved.notes:
-            print(f"{note.file}:{note.line}:{note.column}: note: {note.message}", file=sys.stderr)
-        found.append((file, resolved))
-    return found, worst(codes)
-
-
 def read_files(files: Sequence[str], settings: Mapping[str, str]) -> int:
     """Check files and say so. Gives the exit code."""
-    found, code = _load(files, settings, None)
+    found, code = load_files(files, settings)
     for file, resolved in found:
         runs = len(resolved.cells)
         print(f"{file}: {resolved.name}, {runs} run{'s' * (runs != 1)}, ok")
@@ -89,7 +61,7 @@ def read_files(files: Sequence[str], settings: Mapping[str, str]) -> int:
 def run_files(files: Sequence[str], options: Options) -> int:
     """Run files, show how it goes, and give the exit code. Nothing runs while a file is wrong."""
     chosen = selection(options.only)
-    found, code = _load(files, options.settings, options.seeds)
+    found, code = load_files(files, options.settings, options.seeds, options.time_limit)
     if code:
         return code
     if not any(chosen(cell.label) for _, resolved in found for cell in resolved.cells):
@@ -146,7 +118,7 @@ class _Running:
         self._show.end_file(result)
 
     def _trials(self, resolved: Resolved, cell: Cell, result: FileResult) -> RunResult:
-        runs: list[RunResult] = []
+        first: RunResult | None = None
         for trial in range(1, result.trials + 1):
             run = run_cell(
                 resolved,
@@ -156,14 +128,16 @@ class _Running:
                 progress=self._show.progress(cell.label, trial),
                 last_words=partial(_last_words, result.file, cell.label),
             )
-            runs.append(run)
-            result.runs.append(run)
+            first = first or run
+            # the log of a run is long, and only that of the first is looked at again
+            result.runs.append(attrs.evolve(run, log=()))
             for path in filter(None, (self.options.log, cell.scenario.report.log)):
                 self._log(str(path)).write("".join(line + "\n" for line in run.log))
             self._show.run(run, result, self._again(result.file, run))
             if self.options.fail_fast and not run.ok:
                 break
-        return runs[0]
+        assert first is not None
+        return first
 
     def _again(self, file: str, run: RunResult) -> str:
         words = ["lmos-actors", "run", file, "--seed", str(run.seed)]

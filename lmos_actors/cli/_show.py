@@ -53,7 +53,7 @@ class Show:
         """Give what is called after each step of a run."""
         if self._console is None:
             return lambda done, total, text: None
-        due = 0.0
+        due = time.monotonic() + REFRESH  # a run that is over before shows nothing but its line
 
         def show(done: int, total: int, text: str) -> None:
             nonlocal due

@@ -87,14 +87,15 @@ def run_cell(
     story = Story(cell.scenario, resolved.document, watch, progress)
     telling = _Telling(cell, resolved.document, resolved.root, story, log)
     began = time.perf_counter()
-    with contextlib.redirect_stdout(sys.stderr), Guard(real_limit, last_words) as guard:
-        try:
+    guard = Guard(real_limit, last_words)
+    try:
+        with contextlib.redirect_stdout(sys.stderr), guard:
             simulate(_live, telling, watch, seed=cell.seed, log=log)
-        except KeyboardInterrupt:
-            if not guard.fired:
-                raise
-        except BaseException as error:  # noqa: ASYNC103 -- what ended the run is its verdict
+    except BaseException as error:  # noqa: ASYNC103 -- what ended the run is its verdict
+        if not _interrupted(error):
             _went_wrong(telling, error)
+        elif not guard.fired:
+            raise KeyboardInterrupt from None
     if guard.fired:
         telling.ended = "time limit"
         expected = f"an end within {real_limit:g} s of real time"
@@ -209,6 +210,11 @@ def _supervisors(above: Supervisor) -> list[Supervisor]:
 # --- what went wrong around the story
 
 
+def _interrupted(error: BaseException) -> bool:
+    group = group_of(error)
+    return isinstance(error, KeyboardInterrupt) or any(map(_interrupted, group.exceptions if group else ()))
+
+
 def _went_wrong(telling: _Telling, error: BaseException) -> None:
     """Note an exception that left the world."""
     if isinstance(error, StartFailed) and not telling.tree:
@@ -260,9 +266,10 @@ def _result(telling: _Telling, trial: int, real: float) -> RunResult:
     failures = [*story.failures, *telling.problems]
     if telling.ended == "failed" and not failures:
         failures = [Failure("", "the tree", "one that lives until the story ends", f"its end at {story.at}")]
-    if telling.ended == "passed" and story.done != steps:
+    done, whole = (story.done, telling.checks_passed), (steps, len(scenario.checks))
+    if telling.ended == "passed" and done != whole:  # nothing passes by accident
         telling.ended = "failed"
-        failures.append(Failure("", "the story", f"{steps} steps", f"{story.done}"))
+        failures.append(Failure("", "the run", f"{whole} steps and checks", f"{done}"))
     return RunResult(
         label=telling.cell.label,
         values=telling.cell.values,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import trio
@@ -17,7 +17,6 @@ from ._cells import fill_late
 from ._expect import Verdict, filled, judge_error, judge_expect, waits_to_the_end
 from ._model import (
     USER,
-    Asking,
     Expect,
     Inject,
     Invoke,
@@ -33,17 +32,17 @@ from ._model import (
 from ._paths import pick
 from ._results import Failure
 from ._story import exception_class
+from ._wording import count_steps, describe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from lmos_actors.actors import LocalCall, Ref
     from lmos_actors.files import DataPath, Document
 
     from ._model import Scenario
     from ._watch import Watch
-
-Steps: TypeAlias = "Sequence[Any]"
+    from ._wording import Steps
 
 
 class StepFailed(Exception):
@@ -68,37 +67,6 @@ class Asked:
         if self.done:
             words.append("completed" if self.error is None else "failed")
         return words
-
-
-def count_steps(steps: Steps) -> int:
-    """Count the steps that a story will take, rounds and branches included."""
-    total = 0
-    for step in steps:
-        if isinstance(step, Repeat):
-            total += step.times * count_steps(step.steps)
-        elif isinstance(step, Parallel):
-            total += sum(count_steps(branch) for branch in step.branches)
-        else:
-            total += 1
-    return total
-
-
-def describe(step: Any) -> str:
-    """Name a step for people: `invoke concierge.getWeather`."""
-    words: list[str] = [type(step).__name__.lower()]
-    if isinstance(step, Asking):
-        name = getattr(step, "action", None) or getattr(step, "property", None) or getattr(step, "event", "")
-        words.append(f"{step.target}.{name}")
-        words += [f"as {step.as_}"] if step.as_ != USER else []
-    elif isinstance(step, Inject):
-        words.append(f"crash {step.fault.target} with {step.fault.with_}")
-    elif isinstance(step, Wait) and step.until is not None:
-        words.append(f"until {step.until.agent} is {step.until.is_}")
-    elif isinstance(step, Wait):
-        words.append(f"for {step.for_}")
-    elif isinstance(step, Expect):
-        words.append(f"{step.that} of {step.target}.{step.event}" if step.event else f"{step.that} {step.of}")
-    return " ".join(words) + (f" ({step.id})" if step.id else "")
 
 
 class Story:

@@ -148,9 +148,6 @@ class Branch:
         self._begun = trio.Event()
         self._ended = trio.Event()
         self._work = trio.CancelScope()
-        for timer in self._delayed.values():
-            timer.cancel()
-        self._delayed.clear()
         kept = {child.label: child for child in self._plan.children}
         self._plan = Plan(self.spec, self.rt.entropy.stream(f"backoff {self.path}").random)
         self._names.clear()
@@ -212,6 +209,8 @@ class Branch:
     async def _handle(self, item: Any) -> None:
         if isinstance(item, Request):
             await item.carry_out(self.path)
+        elif self.rt.failed:
+            return
         elif len(item) == 2:
             await self._carry_out(self._plan.try_again(item[1], trio.current_time()))
         else:
@@ -252,16 +251,19 @@ class Branch:
 
     def _try_later(self, child: Child, delay: float) -> None:
         def due() -> None:
-            if self._alive:
-                self._inbox.put(("again", child))
+            self._delayed.pop(child, None)
+            self._inbox.put(("again", child))
 
-        earlier = self._delayed.pop(child, None)
-        if earlier is not None:
-            earlier.cancel()
+        self._no_later(child)
         if delay:
             self._delayed[child] = self.rt.timers.call_at(trio.current_time() + delay, due)
         else:
             due()
+
+    def _no_later(self, child: Child) -> None:
+        timer = self._delayed.pop(child, None)
+        if timer is not None:
+            timer.cancel()
 
     # ---- end
 
@@ -303,6 +305,8 @@ class Branch:
         for child in self._plan.children:
             child.status = "stopped"  # those, too, whose restart was to be tried again
         self._alive = False
+        for child in tuple(self._delayed):
+            self._no_later(child)
         while self._inbox:
             item = self._inbox.take()
             if isinstance(item, Request):
@@ -335,6 +339,7 @@ class Branch:
 
     def _forget(self, child: Child) -> None:
         """The child's spec is gone, and with it the slot."""
+        self._no_later(child)
         self._names.forget(child.label, child)
         child.bury()
 

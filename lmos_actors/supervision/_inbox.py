@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from trio.lowlevel import Abort, current_task, reschedule, wait_task_rescheduled
+from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule, wait_task_rescheduled
 
 from lmos_actors._errors import WrongState
 
@@ -104,6 +104,7 @@ class Inbox:
 
         await wait_task_rescheduled(abort)
 
+    @enable_ki_protection
     async def ask(self, fn: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """Have the supervisor's task carry something out, and give its value; withdrawn if cancelled."""
         request = Request(fn, self._timers)

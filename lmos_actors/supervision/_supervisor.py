@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 import trio
-from trio.lowlevel import checkpoint, checkpoint_if_cancelled
+from trio.lowlevel import checkpoint, checkpoint_if_cancelled, enable_ki_protection
 
 from lmos_actors._errors import ConfigError, NameTaken, NotFound, StartFailed, WrongState
 from lmos_actors.actors import SHUTDOWN, LocalLink, Ref
@@ -76,7 +76,7 @@ class Supervisor(Branch):
         ended, parent = self._ended, self.parent
         try:
             await self.request(_nothing)
-            while not self._delayed and any(child.status == "restarting" for child in self.children):
+            while any(c.status == "restarting" and c not in self._delayed for c in self.children):
                 await self.request(_nothing)
         except WrongState:
             await ended.wait()
@@ -91,17 +91,17 @@ class Supervisor(Branch):
     async def start_child(self, spec: ChildSpec[A]) -> Ref[A]:
         """Start one more child, last in order. Raises NameTaken, StartFailed: then nothing is kept."""
         _check_type(spec, ChildSpec)
-        return Ref(await self._add(spec, spec.name))
+        return Ref(await self._add(spec))
 
     async def start_supervisor(self, spec: SupervisorSpec) -> Supervisor:
         """Start one more supervisor as a child. Raises NameTaken, StartFailed."""
         _check_type(spec, SupervisorSpec)
-        child: Supervisor = await self._add(spec, spec.name)
+        child: Supervisor = await self._add(spec)
         return child
 
     async def start_named(self, factory: Callable[[], A], base: str) -> Ref[A]:
         """Start an agent under the first free of the names `base`, `base-2`, `base-3`, …"""
-        return await self.start_child(ChildSpec(self._names.first_free(base), factory))
+        return Ref(await self._add(ChildSpec(base, factory), numbered=True))
 
     async def start_many(self, spec: ChildSpec[A], count: int) -> list[Ref[A]]:
         """Start `count` agents of one spec, named `name-1`, `name-2`, …; all or, on StartFailed, none."""
@@ -115,6 +115,7 @@ class Supervisor(Branch):
         refs: list[Ref[A]] = await self.request(partial(self._many, spec, first, count))
         return refs
 
+    @enable_ki_protection
     async def _many_now(self, spec: ChildSpec[A], first: int, count: int) -> list[Ref[A]]:
         await checkpoint_if_cancelled()
         children: list[LocalLink] = []
@@ -158,10 +159,11 @@ class Supervisor(Branch):
             raise
         return [Ref(child) for child in children]
 
-    async def _add(self, spec: ChildSpec[Any] | SupervisorSpec, name: str) -> Any:
+    @enable_ki_protection
+    async def _add(self, spec: ChildSpec[Any] | SupervisorSpec, *, numbered: bool = False) -> Any:
         await self._give_way()
         if self.idle and isinstance(spec, ChildSpec) and not needs_waiting(spec):
-            child = self._claim(spec, name)
+            child = self._claim(spec, numbered)
             try:
                 child.start_now()
             except StartFailed:
@@ -173,10 +175,10 @@ class Supervisor(Branch):
             self._plan.started(child)
             self._announce()
             return child
-        return await self.request(partial(self._add_waiting, spec, name))
+        return await self.request(partial(self._add_waiting, spec, numbered))
 
-    async def _add_waiting(self, spec: ChildSpec[Any] | SupervisorSpec, name: str) -> Child:
-        child: Child = self._claim(spec, name)
+    async def _add_waiting(self, spec: ChildSpec[Any] | SupervisorSpec, numbered: bool) -> Child:
+        child: Child = self._claim(spec, numbered)
         await self._start_new(child)
         return child
 
@@ -190,8 +192,11 @@ class Supervisor(Branch):
             self._forget(child)
             raise
 
-    def _claim(self, spec: ChildSpec[Any] | SupervisorSpec, name: str) -> Any:
+    def _claim(self, spec: ChildSpec[Any] | SupervisorSpec, numbered: bool) -> Any:
         self.spec.check_child(spec)
+        if numbered:  # not before it is its turn, as others in line take names too
+            spec = attrs.evolve(spec, name=self._names.first_free(spec.name))
+        name = spec.name
         taken = self._named(name)
         if self._plan.check_start(taken) != "ok":
             raise NameTaken(name, self.path)
@@ -202,6 +207,7 @@ class Supervisor(Branch):
     def _new_supervisor(self, spec: SupervisorSpec) -> Supervisor:
         return Supervisor(self.rt, spec, self)
 
+    @enable_ki_protection
     async def terminate_child(self, name: str) -> None:
         """Stop a child and keep its spec, unless it is temporary. Raises NotFound."""
         await self._give_way()

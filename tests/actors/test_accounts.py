@@ -8,7 +8,7 @@ runs, and against the journal at the end.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator  # noqa: TC003 - the types of handlers are read when the class is made
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -54,7 +54,9 @@ class Journal:
         self.begun: Counter[int] = Counter()
         self.answers: dict[int, list[object]] = {}
         self.told: dict[int, str] = {}
-        self.sent: set[int] = set()  # of the told: by `self.send`, which has its dead letters instead of errors
+        self.sent: set[int] = (
+            set()
+        )  # of the told: by `self.send`, which has its dead letters instead of errors
         self.last = 0
 
     def number(self) -> int:
@@ -63,7 +65,7 @@ class Journal:
 
 
 class Worker(Agent):
-    """Does what it is told, by kind; asks and sends to the workers above it only, so that nobody waits in a ring."""
+    """Does what it is told; asks and sends to the workers above it only, so that nobody waits in a ring."""
 
     journal: Any
     above: tuple[Any, ...] = ()
@@ -177,7 +179,9 @@ async def verb_of(ref: Ref[Worker], verb: str, handle: str, args: tuple[Any, ...
         return await ref.invoke(made, *args)
     if verb == "within":
         return await ref.within(0.25).invoke(made, *args)
-    async with ref.within(0.55).begin(made, *args) if verb == "begin within" else ref.begin(made, *args) as call:
+    async with (
+        ref.within(0.55).begin(made, *args) if verb == "begin within" else ref.begin(made, *args) as call
+    ):
         if verb == "begin and cancel":
             await trio.sleep(0.1)
             await call.query()
@@ -339,7 +343,11 @@ def fate_of(answer: object, begun: int, policy: str) -> str | None:
     if isinstance(answer, AgentDied):
         assert begun <= answer.started
         return None if answer.started else "dead_lettered"
-    if answer == CANCELLED or isinstance(answer, ActionCancelled | DeadlineExceeded) or answer == "left early":
+    if (
+        answer == CANCELLED
+        or isinstance(answer, ActionCancelled | DeadlineExceeded)
+        or answer == "left early"
+    ):
         return None
     return "handled"
 

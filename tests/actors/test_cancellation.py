@@ -1,13 +1,14 @@
 """Cancellation injected at every step of send, ask, spawn and stop.
 
 An operation is run again and again; in the n-th run its scope is cancelled just before its task takes its
-n-th step, just after it, or at the n-th twentieth of a second, until it ends uncancelled. After each run the accounts add up, no task is left over, nothing
+n-th step, just after it, or at the n-th twentieth of a second, until it ends
+uncancelled. After each run the accounts add up, no task is left over, nothing
 waits, and the agent still answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator  # noqa: TC003 - the types of handlers are read when the class is made
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 

@@ -586,38 +586,36 @@ HANDLES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("kind", HANDLES)
-async def test_what_is_no_handle_for_the_verb_is_a_type_error(virtual_clock, kind: str) -> None:
-    """Wrong types at every entry: TypeError that says what is expected, without a trace in the accounts."""
+async def test_what_is_no_handle_for_the_verb_is_refused(virtual_clock, kind: str) -> None:
+    """Wrong types at every entry: TypeError, or NotAllowed that names the right verb; no trace in the accounts."""
     handle = HANDLES[kind]
+    named = kind in ("a property", "an event")
     async with open_test_node() as node:
         weather: Any = await node.start(Weather)
-        verbs: list[Any] = [
-            lambda: weather.begin(handle, "Bonn"),
-            lambda: weather.stream(handle, "Bonn"),
+
+        async def entered(block: Any) -> None:
+            async with block:
+                raise AssertionError
+
+        async def told() -> None:
+            weather.tell_nowait(handle, "Bonn")
+
+        for verb in (
+            lambda: weather.invoke(handle, "Bonn"),
             lambda: weather.tell(handle, "Bonn"),
-        ]
-        # the hottest two look for a name alone
-        if kind in ("a property", "an event"):
-            with pytest.raises(NotAllowed, match=r"read it|subscribe"):
-                await weather.invoke(handle, "Bonn")
-            with pytest.raises(NotAllowed, match=r"read it|subscribe"):
-                weather.tell_nowait(handle, "Bonn")
-        else:
-            verbs += [
-                lambda: weather.invoke(handle, "Bonn"),
-                lambda: weather.tell_nowait(handle, "Bonn"),
-            ]
+            lambda: entered(weather.begin(handle, "Bonn")),
+            lambda: entered(weather.stream(handle, "Bonn")),
+            told,
+        ):
+            with pytest.raises(NotAllowed if named else TypeError, match="read it|subscribe|takes the handle"):
+                await verb()
         if kind != "a property":
-            verbs += [
-                lambda: weather.read(handle),
-                lambda: weather.write(handle, "x"),
-                lambda: weather.observe(handle),
-            ]
+            for verb in (weather.read, lambda it: weather.write(it, "x"), weather.observe):
+                with pytest.raises(TypeError, match="takes the handle of a property"):
+                    verb(handle)
         if kind != "an event":
-            verbs.append(lambda: weather.subscribe(handle))
-        for verb in verbs:
-            with pytest.raises(TypeError):
-                verb()
+            with pytest.raises(TypeError, match="takes the handle of an event"):
+                weather.subscribe(handle)
         assert weather.statistics().accepted == 0
 
 

@@ -213,6 +213,7 @@ async def test_cancelling_the_caller_cancels_all(autojump_clock: MockClock) -> N
 async def test_a_cancelled_caller_asks_nobody(autojump_clock: MockClock) -> None:
     async with open_node() as node:
         refs = await workers(node, 1)
+        assert await seen(refs) == [0]
         with trio.CancelScope() as scope:
             scope.cancel()
             await invoke_all(refs, Worker.double, 1)
@@ -265,6 +266,33 @@ async def test_a_mailbox_that_refuses_fails_all(autojump_clock: MockClock) -> No
         counts = ref.statistics()
         assert counts.accepted == counts.cancelled
         assert counts.refused == 1
+
+
+async def test_nobody_is_asked_once_a_message_has_been_dropped(autojump_clock: MockClock) -> None:
+    async with open_node() as node:
+        (ref,) = await workers(node, 9, mailbox=MailboxOptions(size=1, when_full="drop_newest"))
+        other = await workers_named(node, "other", Worker)
+        with pytest.raises(MailboxFull):
+            await invoke_all([ref, ref, ref, ref, other], Worker.later, 0)
+        assert other.statistics().accepted == 0
+
+
+class Recorded:
+    """An instrument that keeps the kinds of records."""
+
+    def __init__(self) -> None:
+        self.kinds: list[str] = []
+
+    def record(self, kind: str, agent: str, fields: dict[str, object]) -> None:
+        self.kinds.append(kind)
+
+
+async def test_an_instrument_sees_every_message(autojump_clock: MockClock) -> None:
+    recorded = Recorded()
+    async with open_node(instrument=recorded) as node:
+        refs = await workers(node, 1, 2)
+        assert await invoke_all(refs, Worker.double, 2) == [4, 4]
+    assert [recorded.kinds.count(kind) for kind in ("sent", "delivered", "answered")] == [2, 2, 2]
 
 
 async def test_others_get_their_turn_while_many_idle_agents_are_asked(autojump_clock: MockClock) -> None:

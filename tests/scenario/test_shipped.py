@@ -1,4 +1,4 @@
-"""The scenarios of this repository: they pass, they can fail, and mistakes in them are found where they are."""
+"""The scenarios of this repository pass, can fail, and have every mistake in them found where it is."""
 
 from __future__ import annotations
 

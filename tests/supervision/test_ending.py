@@ -184,6 +184,7 @@ def test_what_is_no_exception_ends_the_node(error: BaseException, where: str, fi
         assert caught.value is error
         assert trio.current_time() in (0.0, 1.0)
         assert diary.lines[-1] == "left a"
+        assert diary.lines.count("enter f") <= 1  # nobody is restarted when the end has come
         if not at_start:
             assert answers == ["started=True"]
 

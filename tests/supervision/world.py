@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from contextlib import asynccontextmanager
 from functools import partial
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from lmos_actors import Agent, ChildSpec, SupervisorSpec, action, simulate
+from lmos_actors.testing import SEED_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -21,8 +23,11 @@ class TooLong(AssertionError):
     """A test was still running after `LIMIT` virtual seconds."""
 
 
-def run(main: Callable[[], Awaitable[Any]], *, seed: int = 0) -> Any:
-    """Run a test in a simulated world; a hang is `Deadlocked` or `TooLong`, a task left over an error."""
+def run(main: Callable[[], Awaitable[Any]], *, seed: int | None = None) -> Any:
+    """Run a test in a simulated world; a hang is `Deadlocked` or `TooLong`, a task left over an error.
+
+    No test depends on the seed: without `seed` it is the one in the environment, else 0.
+    """
 
     async def guarded() -> Any:
         with trio.move_on_after(LIMIT):
@@ -31,7 +36,7 @@ def run(main: Callable[[], Awaitable[Any]], *, seed: int = 0) -> Any:
             return result
         raise TooLong
 
-    return simulate(guarded, seed=seed)
+    return simulate(guarded, seed=int(os.environ.get(SEED_VARIABLE, "0")) if seed is None else seed)
 
 
 class Diary:

@@ -1,0 +1,68 @@
+"""Files read, checked, and complained about."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import redirect_stdout
+from typing import TYPE_CHECKING
+
+from lmos_actors._errors import ConfigError
+from lmos_actors.files import FileError
+from lmos_actors.scenario import REAL_LIMIT, Guard, load_scenario, worst
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lmos_actors.scenario import Resolved
+
+WRONG, COULD_NOT_RUN, TIME_LIMIT = 2, 3, 124
+
+
+def load_files(
+    files: Sequence[str],
+    settings: Mapping[str, str],
+    seeds: Sequence[int] | None = None,
+    real_limit: float = REAL_LIMIT,
+) -> tuple[list[tuple[str, Resolved]], int]:
+    """Read all files, importing what they name; print what is wrong, and warnings. Gives the exit code too."""
+    found: list[tuple[str, Resolved]] = []
+    codes: set[int] = set()
+    for file in files:
+        loaded = _load(file, settings, seeds, real_limit)
+        if isinstance(loaded, int):
+            codes.add(loaded)
+            continue
+        for note in loaded.notes:
+            print(f"{note.file}:{note.line}:{note.column}: note: {note.message}", file=sys.stderr)
+        found.append((file, loaded))
+    return found, worst(codes)
+
+
+def _load(
+    file: str, settings: Mapping[str, str], seeds: Sequence[int] | None, real_limit: float
+) -> Resolved | int:
+    """Read one file. The code of its agents' modules runs meanwhile, and may hang as any other."""
+    guard = Guard(real_limit, lambda where: print(_hangs(file, where), file=sys.stderr, flush=True))
+    try:
+        with redirect_stdout(sys.stderr), guard:
+            return load_scenario(file, settings=settings, seeds=seeds)
+    except ConfigError as error:
+        return complain(error)
+    except KeyboardInterrupt:
+        if not guard.fired:
+            raise
+    print(_hangs(file, guard.where), file=sys.stderr)
+    return TIME_LIMIT
+
+
+def _hangs(file: str, where: str) -> str:
+    return f"{file}: time limit, importing its agents hangs at {where}"
+
+
+def complain(error: ConfigError) -> int:
+    """Print what is wrong with a file, and give the exit code."""
+    mistakes = error.mistakes if isinstance(error, FileError) else ()
+    for text in [str(mistake) for mistake in mistakes] or [str(error)]:
+        print(text, file=sys.stderr)
+    only_imports = bool(mistakes) and all(mistake.kind == "import" for mistake in mistakes)
+    return COULD_NOT_RUN if only_imports else WRONG
