@@ -70,6 +70,10 @@ class TimerHeap:
         """Give the number of timers that are still to fire."""
         return len(self._heap) - self._cancelled
 
+    def __bool__(self) -> bool:
+        """Be true also without a timer: whoever writes `clock or …` asks whether there is a clock."""
+        return True
+
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
         """Have `callback` called at `when`."""
         if not -math.inf < when < math.inf:

@@ -24,7 +24,7 @@ def load_files(
     seeds: Sequence[int] | None = None,
     real_limit: float = REAL_LIMIT,
 ) -> tuple[list[tuple[str, Resolved]], int]:
-    """Read all files, importing what they name; print what is wrong, and warnings. Gives the exit code too."""
+    """Read all files, importing what they name; print mistakes and warnings. Gives the exit code too."""
     found: list[tuple[str, Resolved]] = []
     codes: set[int] = set()
     for file in files:

@@ -21,8 +21,8 @@ TIME_LIMIT = 124
 class Guard:
     """`with Guard(60.0, say) as guard:` around a run in the main thread.
 
-    Past the limit the run gets a KeyboardInterrupt, and `fired` is set. If that does not end it, `say` is
-    called with where it hangs, and the process ends with 124.
+    Past the limit the run gets a KeyboardInterrupt, later another, and `fired` is set. If that does not end
+    it, `say` is called with where it hangs, and the process ends with 124.
     """
 
     def __init__(self, seconds: float, say: Callable[[str], None]) -> None:
@@ -52,10 +52,16 @@ class Guard:
                 return
             self.fired = True
             self.where = self._place()
-            _thread.interrupt_main()
-        if not self._over.wait(GRACE):
-            self._say(self._place())
-            os._exit(TIME_LIMIT)
+        # as Ctrl-C: the first stops in order, the second gives nobody more time
+        for _ in range(2):
+            with self._lock:
+                if self._over.is_set():
+                    return
+                _thread.interrupt_main()
+            if self._over.wait(GRACE / 2):
+                return
+        self._say(self._place())
+        os._exit(TIME_LIMIT)
 
     def _place(self) -> str:
         return place_of(sys._current_frames().get(self._main))  # pyright: ignore[reportPrivateUsage]

@@ -168,7 +168,8 @@ class Supervisor(Branch):
                 child.start_now()
             except StartFailed:
                 self._failed_starts += 1
-                self._plan.remove(child)
+                with trio.CancelScope(shield=True):
+                    await child.wait_down()  # `started()` may have begun tasks
                 self._forget(child)
                 raise
             self._plan.add(child)

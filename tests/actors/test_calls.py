@@ -95,6 +95,16 @@ class Weather(Agent):
         yield "two"  # type: ignore[misc]
 
     @action
+    async def clean_up_slowly_between(self) -> AsyncIterator[int]:
+        try:
+            for number in range(100):
+                yield number
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(5)
+            self.story += ("cleaned",)
+
+    @action
     async def clean_up_slowly(self) -> AsyncIterator[int]:
         try:
             yield 1
@@ -275,13 +285,15 @@ async def test_a_stream_that_is_left_early_is_cancelled_and_closed(virtual_clock
         assert weather.statistics().running == 0
 
 
-async def test_a_streams_generator_is_closed_by_its_run(virtual_clock) -> None:
-    """Its `finally` belongs to the run: awaited under its shield, and the next run waits for it."""
+@pytest.mark.parametrize("handle", [Weather.clean_up_slowly, Weather.clean_up_slowly_between])
+async def test_a_streams_generator_is_closed_by_its_run(virtual_clock, handle) -> None:
+    """Its `finally` belongs to the run, wherever it stands: awaited under its shield, the next run waits."""
     async with open_test_node() as node:
         weather = await node.start(Weather)
         for _ in range(2):
-            async with weather.stream(Weather.clean_up_slowly) as items:
-                assert await anext(aiter(items)) == 1
+            async with weather.stream(handle) as items:
+                await anext(aiter(items))
+                await settle()
         await trio.sleep(6)
         assert trio.current_time() == 11
         assert await weather.invoke(Weather.look) == ("cleaned", "cleaned")

@@ -587,7 +587,7 @@ HANDLES: dict[str, Any] = {
 
 @pytest.mark.parametrize("kind", HANDLES)
 async def test_what_is_no_handle_for_the_verb_is_refused(virtual_clock, kind: str) -> None:
-    """Wrong types at every entry: TypeError, or NotAllowed that names the right verb; no trace in the accounts."""
+    """Wrong types at every entry: TypeError, or NotAllowed that names the right verb; counted nowhere."""
     handle = HANDLES[kind]
     named = kind in ("a property", "an event")
     async with open_test_node() as node:
@@ -600,6 +600,7 @@ async def test_what_is_no_handle_for_the_verb_is_refused(virtual_clock, kind: st
         async def told() -> None:
             weather.tell_nowait(handle, "Bonn")
 
+        error = NotAllowed if named else TypeError
         for verb in (
             lambda: weather.invoke(handle, "Bonn"),
             lambda: weather.tell(handle, "Bonn"),
@@ -607,7 +608,7 @@ async def test_what_is_no_handle_for_the_verb_is_refused(virtual_clock, kind: st
             lambda: entered(weather.stream(handle, "Bonn")),
             told,
         ):
-            with pytest.raises(NotAllowed if named else TypeError, match="read it|subscribe|takes the handle"):
+            with pytest.raises(error, match=r"read it|subscribe|takes the handle"):
                 await verb()
         if kind != "a property":
             for verb in (weather.read, lambda it: weather.write(it, "x"), weather.observe):

@@ -1,0 +1,601 @@
+"""Faults that were found once, by reading: each test failed before its fix."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, ClassVar
+
+import pytest
+import trio
+
+from lmos_actors import (
+    Agent,
+    AgentDied,
+    ChildSpec,
+    Event,
+    MailboxOptions,
+    Property,
+    Ref,
+    StartFailed,
+    SupervisorSpec,
+    action,
+    current_request,
+    event,
+    open_node,
+    prop,
+)
+from lmos_actors.testing import open_test_node, settle
+
+LENIENT = SupervisorSpec("root", max_restarts=100)
+
+
+async def crash(ref: Ref[Any], handle: Any) -> None:
+    """Crash an agent by an action that raises."""
+    with pytest.raises(AgentDied):
+        await ref.invoke(handle)
+
+
+class Cleaner(Agent):
+    """Does something while a run of it unwinds."""
+
+    what: str = ""
+    story: ClassVar[list[str]] = []
+    rings: Event[int] = event()
+
+    @action
+    async def work(self) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            getattr(self, self.what)()
+
+    @action
+    def crash(self) -> None:
+        raise KeyError("crash")
+
+    @action
+    def ring(self) -> None:
+        self.rings.emit(1)
+
+    def stop_it(self) -> None:
+        self.stop()
+
+    def open_nursery(self) -> None:
+        with pytest.raises(RuntimeError, match="ending"):
+            self.nursery.start_soon(trio.sleep, 1)
+
+    def set_timer(self) -> None:
+        self.after(1, self.late)
+
+    def follow_itself(self) -> None:
+        self.follow(self.ref, Cleaner.rings, self.rung)
+
+    def late(self) -> None:
+        self.story.append("late")
+
+    def rung(self, value: int) -> None:
+        self.story.append(f"rung {value}")
+
+
+@pytest.mark.parametrize("what", ["stop_it", "open_nursery", "set_timer", "follow_itself"])
+async def test_what_an_unwinding_run_asks_for_neither_holds_its_agent_up_nor_outlives_it(
+    what: str, virtual_clock
+) -> None:
+    """R6, T4: a stop, a nursery, a timer or a following of an incarnation that is ending is of no effect."""
+    Cleaner.story.clear()
+
+    class Named(Cleaner):
+        def started(self) -> None:
+            self.what = what
+
+    async with open_test_node(LENIENT) as node, trio.open_nursery() as nursery:
+        ref = await node.start_child(ChildSpec("cleaner", Named, restart="transient", shutdown="infinity"))
+        async with ref.monitor() as downs:
+            nursery.start_soon(crash, ref, Named.work)
+            await settle()
+            await crash(ref, Named.crash)
+            down = await downs.receive()
+        assert isinstance(down.reason.error, KeyError)
+        await ref.ready()
+        await ref.invoke(Named.ring)
+        await trio.sleep(5)
+        assert Cleaner.story == []
+        assert trio.current_time() == 5
+
+
+class Hasty(Agent):
+    """Stops itself before it has been opened."""
+
+    when: str = "lifespan"
+    calm: ClassVar[bool] = False
+    level: Property[int] = prop(default=1)
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncIterator[None]:
+        if self.when == "lifespan":
+            self.stop()
+        yield
+
+    @action
+    def crash(self) -> None:
+        raise KeyError
+
+
+async def test_an_agent_that_stops_itself_in_its_lifespan_ends(virtual_clock) -> None:
+    """A stop before the yield: the agent is opened, handles nothing, and ends with `normal`."""
+    async with open_test_node() as node:
+        spec = ChildSpec("hasty", Hasty, restart="transient", shutdown="infinity")
+        ref = await node.start_child(spec)
+        await settle()
+        assert ref.statistics().state == "down"
+        assert ref.statistics().incarnation == 1
+
+
+class Shy(Agent):
+    """Stops itself in `started()`, from its second life on."""
+
+    lives: ClassVar[int] = 0
+    level: Property[int] = prop(default=1)
+
+    def started(self) -> None:
+        type(self).lives += 1
+        if self.lives > 1:
+            self.stop()
+
+    @action
+    def crash(self) -> None:
+        raise KeyError
+
+
+async def test_an_observed_agent_may_stop_itself_in_started(virtual_clock) -> None:
+    """Showing the properties of an agent that has ended already crashed the whole node."""
+    Shy.lives = 0
+    async with open_test_node() as node:
+        ref = await node.start_child(ChildSpec("shy", Shy, restart="transient"))
+        async with ref.observe(Shy.level) as levels:
+            assert await levels.receive() == 1
+            await crash(ref, Shy.crash)
+            await settle()
+            assert ref.statistics().state == "down"
+
+
+class Beginner(Agent):
+    """Fails to enter its lifespan at the second attempt, after it has asked for this and that."""
+
+    attempts: ClassVar[int] = 0
+    story: ClassVar[list[str]] = []
+    bell: Any = None
+    rings: Event[int] = event()
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncIterator[None]:
+        type(self).attempts += 1
+        number = self.attempts
+        self.after(3, self.tell, f"timer {number}")
+        self.send(self.ref, Beginner.hear, number)
+        self.follow(self.ref, Beginner.rings, lambda _: self.tell(f"rung {number}"))
+        if number == 2:
+            raise KeyError("no")
+        yield
+
+    def tell(self, text: str) -> None:
+        self.story.append(text)
+
+    @action
+    def hear(self, number: int) -> None:
+        self.tell(f"heard {number}")
+
+    @action
+    def ring(self) -> None:
+        self.rings.emit(1)
+
+    @action
+    def crash(self) -> None:
+        raise KeyError
+
+
+async def test_a_start_that_failed_leaves_nothing_to_the_next(virtual_clock) -> None:
+    """Timers, followings and messages to itself of a failed start ended up in the next incarnation."""
+    Beginner.attempts = 0
+    Beginner.story.clear()
+    async with open_test_node(LENIENT) as node:
+        ref = await node.start(Beginner)
+        await settle()
+        await crash(ref, Beginner.crash)
+        await ref.ready()
+        await ref.invoke(Beginner.ring)
+        await trio.sleep(5)
+        counts = ref.statistics()
+        assert Beginner.story == ["heard 1", "heard 3", "rung 3", "timer 3"]
+        assert counts.accepted == counts.handled + counts.dead_lettered
+        assert counts.dead_lettered == 1
+
+
+class Streaming(Agent):
+    """Yields inside a cancel scope, as no generator should."""
+
+    @action
+    async def numbers(self) -> AsyncIterator[int]:
+        with trio.move_on_after(1):
+            for number in range(100):
+                yield number
+
+    @action
+    def ping(self) -> int:
+        return 1
+
+
+async def test_a_cancellation_that_leaves_a_handler_is_a_crash_of_its_agent_alone(virtual_clock) -> None:
+    """It went on to the supervisor's nursery, and ended the node without a word."""
+    async with open_test_node() as node:
+        ref = await node.start(Streaming)
+        with pytest.raises(AgentDied, match="belongs to no scope"):
+            async with ref.stream(Streaming.numbers) as numbers:
+                await trio.sleep(3)
+                async for _ in numbers:
+                    pass
+        assert await ref.invoke(Streaming.ping) == 1
+
+
+class Ringing(Agent):
+    """Emits an event."""
+
+    rings: Event[int] = event()
+
+    @action
+    def ring(self) -> None:
+        self.rings.emit(1)
+
+
+async def test_a_feed_without_room_is_refused_to_who_asks_for_it(virtual_clock) -> None:
+    """It crashed the agent that emitted."""
+    async with open_test_node() as node:
+        ref = await node.start(Ringing)
+        for size in (0, -1):
+            with pytest.raises(ValueError, match="at least 1"):
+                async with ref.subscribe(Ringing.rings, size=size):
+                    pass
+        await ref.invoke(Ringing.ring)
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise AttributeError("no text")
+
+
+class Poor(Agent):
+    """Raises what has no text, and takes what has none."""
+
+    fail: ClassVar[bool] = False
+
+    def started(self) -> None:
+        if self.fail:
+            raise Mute
+
+    @action
+    def turn(self) -> None:
+        raise Mute
+
+    @action
+    async def run(self) -> None:
+        raise Mute
+
+
+async def test_an_error_that_cannot_be_printed_is_a_crash_like_any_other(virtual_clock) -> None:
+    """It ended the dispatcher, or left the agent half ended."""
+    Poor.fail = False
+    async with open_test_node(LENIENT) as node:
+        ref = await node.start(Poor)
+        ref.tell_nowait(Poor.turn)
+        await settle()
+        for handle in (Poor.turn, Poor.run):
+            with pytest.raises(AgentDied, match="Mute"):
+                await ref.invoke(handle)
+            await ref.ready()
+        assert ref.statistics().restarts == 3
+        Poor.fail = True
+        with pytest.raises(StartFailed, match="Mute"):
+            await node.start(Poor)
+        Poor.fail = False
+
+
+class Patient(Agent):
+    """Sets timers, and takes them back."""
+
+    @action
+    def change_its_mind(self, times: int) -> int:
+        for _ in range(times):
+            self.after(60, self.change_its_mind, 1).cancel()
+        more = self._slot.more if self._slot is not None else None
+        assert more is not None
+        return len(more.timers or ())
+
+
+async def test_a_cancelled_timer_is_forgotten(virtual_clock) -> None:
+    """An incarnation kept every timer it had cancelled."""
+    async with open_test_node() as node:
+        ref = await node.start(Patient)
+        assert await ref.invoke(Patient.change_its_mind, 100) == 0
+
+
+class Hub(Agent):
+    """Follows others for a while."""
+
+    @action
+    def listen(self, name: str) -> None:
+        self.follow(self.find(Ringing, name), Ringing.rings, self.rung)
+
+    def rung(self, value: int) -> None:
+        pass
+
+    @action
+    def followed(self) -> int:
+        more = self._slot.more if self._slot is not None else None
+        assert more is not None
+        return len(more.follows or ())
+
+
+async def test_who_is_gone_is_followed_no_more(virtual_clock) -> None:
+    """A follower kept what it needs to stop following for every agent it ever followed."""
+    async with open_test_node() as node:
+        hub = await node.start(Hub)
+        for number in range(5):
+            await node.start_child(ChildSpec(f"ringing-{number}", Ringing, restart="temporary"))
+            await hub.invoke(Hub.listen, f"ringing-{number}")
+        assert await hub.invoke(Hub.followed) == 5
+        for number in range(5):
+            await node.root.terminate_child(f"ringing-{number}")
+        assert await hub.invoke(Hub.followed) == 0
+
+
+class Nested(Agent):
+    """Its lifespan has a nursery of its own."""
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncIterator[None]:
+        async with trio.open_nursery():
+            yield
+
+    @action
+    def crash(self) -> None:
+        raise KeyError("once")
+
+
+async def test_a_crash_that_passes_through_a_nursery_of_the_lifespan_is_told_once(virtual_clock) -> None:
+    """It came back in a group, and was taken for a second error."""
+    async with open_test_node() as node:
+        ref = await node.start(Nested)
+        async with ref.monitor() as downs:
+            await crash(ref, Nested.crash)
+            assert isinstance((await downs.receive()).reason.error, KeyError)
+
+
+class Eager(Agent):
+    """Wants a task of its nursery to be ready before it is open itself."""
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncIterator[None]:
+        await self.nursery.start(self.serve)
+        yield
+
+    async def serve(self, task_status: trio.TaskStatus[None]) -> None:
+        task_status.started()
+        await trio.sleep_forever()
+
+
+async def test_starting_a_task_in_the_nursery_before_the_yield_is_an_error(virtual_clock) -> None:
+    """It span for ever, without letting time go on."""
+    async with open_test_node() as node:
+        with pytest.raises(StartFailed, match="opens at the yield"):
+            await node.start(Eager)
+
+
+class Stumbling(Agent):
+    """Fails its second start once."""
+
+    starts: ClassVar[int] = 0
+
+    def started(self) -> None:
+        type(self).starts += 1
+        if self.starts == 2:
+            raise KeyError("start")
+
+    @action
+    def crash(self) -> None:
+        raise KeyError("crash")
+
+
+async def test_a_failed_start_is_no_second_end_of_the_incarnation_before(virtual_clock) -> None:
+    """Monitors had two `Down` for one incarnation."""
+    Stumbling.starts = 0
+    async with open_test_node() as node:
+        ref = await node.start(Stumbling)
+        async with ref.monitor() as downs:
+            await crash(ref, Stumbling.crash)
+            await settle()
+            assert ref.statistics().incarnation == 2
+            assert downs.statistics().waiting == 1
+
+
+class Host(Agent):
+    """Opens a node of its own in a run."""
+
+    @action
+    async def ask_inside(self) -> list[str]:
+        async with open_node() as node:
+            asking = await node.start(Asking)
+            await asking.invoke(Asking.note)
+            await trio.sleep(1)
+            return await asking.invoke(Asking.noted)
+
+
+class Asking(Agent):
+    """Notes who it is talking to."""
+
+    notes: ClassVar[list[str]] = []
+
+    @action
+    def note(self) -> None:
+        self.notes.append(current_request().affordance)
+        self.after(0.5, self.note_timer)
+
+    def note_timer(self) -> None:
+        self.notes.append(current_request().affordance)
+
+    @action
+    def noted(self) -> list[str]:
+        return list(self.notes)
+
+
+async def test_a_node_opened_in_a_run_knows_its_own_requests(virtual_clock) -> None:
+    """Its agents took every request for that of the run around them."""
+    Asking.notes.clear()
+    async with open_test_node() as node:
+        ref = await node.start(Host)
+        assert await ref.invoke(Host.ask_inside) == ["note", "timer"]
+
+
+class Wide(Agent, serial=True, mailbox=MailboxOptions(size=10_000)):
+    """Takes many messages, one run at a time."""
+
+    seen: ClassVar[list[int]] = []
+
+    @action
+    async def block(self) -> None:
+        await trio.sleep(1)
+
+    @action
+    def hear(self, number: int) -> None:
+        self.seen.append(number)
+
+
+async def ask(ref: Ref[Wide], number: int, scope: trio.CancelScope) -> None:
+    with scope:
+        await ref.invoke(Wide.hear, number)
+
+
+@pytest.mark.parametrize("size", [1, 10_000])
+async def test_thousands_of_withdrawn_messages_leave_the_others_in_order(size: int, virtual_clock) -> None:
+    """R5, M1, M4: seats are freed and counted at once, in a long queue as in a long line of parked senders."""
+    Wide.seen.clear()
+    scope = trio.CancelScope()
+    async with open_test_node() as node, trio.open_nursery() as nursery:
+        ref = await node.start_child(ChildSpec("wide", Wide, mailbox=MailboxOptions(size=size)))
+        nursery.start_soon(ref.invoke, Wide.block)
+        await settle()
+        for number in range(3000):
+            nursery.start_soon(ask, ref, number, scope if number % 3 else trio.CancelScope())
+            if not number % 50:
+                await settle()
+        await settle()
+        scope.cancel()
+        await settle()
+        counts = ref.statistics()
+        assert counts.waiting == (1 if size == 1 else 1000)
+        assert counts.accepted == 1 + counts.cancelled + counts.waiting
+        assert ref.mailbox_statistics().depth == counts.waiting
+        await trio.sleep(2)
+        assert sorted(Wide.seen) == list(range(0, 3000, 3))
+        assert [number // 51 for number in Wide.seen] == sorted(number // 51 for number in Wide.seen)
+        assert ref.statistics().handled == 1001
+
+
+async def test_a_mailbox_of_withdrawn_messages_alone_is_empty(virtual_clock) -> None:
+    """A stopping agent ends though it was left with messages that nobody waits for."""
+    scope = trio.CancelScope()
+    async with open_test_node() as node, trio.open_nursery() as nursery:
+        ref = await node.start_child(ChildSpec("wide", Wide, shutdown="infinity"))
+        nursery.start_soon(ref.invoke, Wide.block)
+        await settle()
+        for number in range(5):
+            nursery.start_soon(ask, ref, number, scope)
+        await settle()
+        nursery.start_soon(node.root.terminate_child, "wide")
+        await settle()
+        scope.cancel()
+        await trio.sleep(2)
+        assert ref.statistics().state == "down"
+        assert ref.statistics().cancelled == 5
+        assert ref.statistics().waiting == 0
+
+
+class Sleepy(Agent):
+    """Blocks for a while in each turn."""
+
+    done: ClassVar[list[int]] = []
+
+    @action
+    def work(self) -> None:
+        time.sleep(0.03)
+        self.done.append(1)
+
+
+async def test_a_batch_of_long_turns_lets_others_in_between() -> None:
+    """T6: ten milliseconds of turns are followed by a checkpoint, within a batch too."""
+    Sleepy.done.clear()
+    seen: set[int] = set()
+    async with open_node() as node:
+        ref = await node.start(Sleepy)
+        for _ in range(8):
+            ref.tell_nowait(Sleepy.work)
+        while len(Sleepy.done) < 8:
+            seen.add(len(Sleepy.done))
+            await trio.lowlevel.checkpoint()
+    assert seen & set(range(1, 8))
+
+
+class Interrupting:
+    """An instrument that presses Ctrl-C while a message is being accepted."""
+
+    def __init__(self) -> None:
+        self.armed = True
+        self.inside = False
+
+    def record(self, kind: str, agent: str, fields: dict[str, object]) -> None:
+        import signal
+
+        if kind == "sent" and self.armed:
+            self.armed = False
+            try:
+                signal.raise_signal(signal.SIGINT)
+            except KeyboardInterrupt:
+                self.inside = True
+                raise
+
+
+async def told_at_once(ref: Ref[Ringing]) -> None:
+    ref.tell_nowait(Ringing.ring)
+
+
+async def told(ref: Ref[Ringing]) -> None:
+    await ref.tell(Ringing.ring)
+
+
+async def asked_within(ref: Ref[Ringing]) -> None:
+    await ref.within(5).invoke(Ringing.ring)
+
+
+async def begun(ref: Ref[Ringing]) -> None:
+    async with ref.begin(Ringing.ring) as call:
+        await call.result()
+
+
+@pytest.mark.parametrize("verb", [told_at_once, told, asked_within, begun])
+def test_ctrl_c_does_not_fall_into_the_middle_of_sending(verb: Any) -> None:
+    """T5: the runtime's own code is protected; what was accepted is in the mailbox."""
+    instrument = Interrupting()
+
+    async def main() -> None:
+        async with open_node(instrument=instrument) as node:
+            ref = await node.start(Ringing)
+            try:
+                await verb(ref)
+                await trio.sleep(1)
+            finally:
+                assert ref.statistics().accepted == 1
+
+    with pytest.raises(KeyboardInterrupt):
+        trio.run(main, restrict_keyboard_interrupt_to_checkpoints=False)
+    assert not instrument.inside
