@@ -206,6 +206,31 @@ def test_a_second_ctrl_c_ends_runs_deep_in_the_tree(start):
     assert said == ["ready", "leaving c", "leaving s/b", "leaving s/a", "interrupted"]
 
 
+def test_a_second_ctrl_c_counts_whatever_code_it_hits(start):
+    process = start("""
+        class Asking(Worker):
+            @asynccontextmanager
+            async def lifespan(self):
+                yield
+                await self.find(Living, "b").invoke(Worker.spin)
+
+        async def main():
+            hanging = spec("d", "leaving", shutdown="infinity")
+            children = [spec("a"), hanging, spec("b"), ChildSpec("c", Asking)]
+            async with open_node(SupervisorSpec("root", children)):
+                say("ready")
+                await trio.sleep_forever()
+    """)
+    process.wait_for("ready")
+    process.interrupt()
+    process.wait_for("spinning")
+    process.interrupt()
+    said, _ = process.end()
+    assert said[:2] == ["ready", "spinning"]
+    assert set(said[2:-1]) == {"leaving b", "leaving d", "left d", "leaving a"}  # at once, in any order
+    assert said[-1] == "interrupted"
+
+
 def test_ctrl_c_while_the_tree_starts(start):
     process = start("""
         async def main():

@@ -306,6 +306,8 @@ def test_values_of_the_body_pass_and_nothing_of_the_node_is_left():
 
 
 def test_two_nodes_in_one_run_are_worlds_apart():
+    before = gc.get_threshold()
+
     async def main() -> None:
         spec = tree(child("a", Weather), tree(child("x"), name="s"))
         async with open_test_node(spec) as one, open_test_node(spec) as two:
@@ -327,6 +329,7 @@ def test_two_nodes_in_one_run_are_worlds_apart():
             assert two.statistics().restarts == 0
 
     run(main)
+    assert gc.get_threshold() == before
 
 
 def test_two_nodes_that_end_in_the_order_they_began():

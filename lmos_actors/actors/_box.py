@@ -134,12 +134,16 @@ class Box(Cell):
             self.clear_withdrawn()
         queue = self.queue if len(self.queue) <= BATCH else self.long_queue()
         for place, item in enumerate(queue):
-            if not isinstance(item, Firing):
+            if not isinstance(item, (Firing, Own)):
                 del queue[place]
-                if isinstance(item, Own):
-                    more.own -= 1
                 self._dropped(item[0] if isinstance(item, tuple) else item.op, item)  # pyright: ignore
                 return
+
+    def own_taken(self) -> None:
+        """A message to itself has left its reserved seat (B4)."""
+        self.furnish().own -= 1
+        if self.size > 0:
+            self.size -= 1
 
     def _dropped(self, op: Operation, item: Any) -> None:
         self.begun += 1
@@ -288,7 +292,7 @@ class Box(Cell):
         if isinstance(item, tuple):
             op, args, sender = cast("tuple[Operation, tuple[Any, ...], Box | None]", item)
             if isinstance(item, Own):
-                self.furnish().own -= 1
+                self.own_taken()
             self.rt.dead_letter(reason, self, sender, op.name, args)
             return
         envelope: Envelope = item

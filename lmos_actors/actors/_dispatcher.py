@@ -121,7 +121,7 @@ def _take(slot: Box, item: Any, run: Any) -> None:
         return
     if isinstance(item, Own):
         op, args, sender = item
-        slot.furnish().own -= 1
+        slot.own_taken()
         if op.kind:
             _begin(slot, Tell(slot, op, args, sender))
             return

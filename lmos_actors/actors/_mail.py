@@ -282,4 +282,6 @@ class Mail(Box):
             raise MailboxFull(self.path, OWN_SEATS)
         more.own += 1
         self.accepted += 1
+        if self.size > 0:
+            self.size += 1  # a seat of its own: it takes none from the others
         self.put(Own((op, args, self)))

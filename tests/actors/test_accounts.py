@@ -12,8 +12,9 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import pytest
 import trio
-from hypothesis import given, settings, strategies as st
+from hypothesis import Phase, given, settings, strategies as st
 
 from lmos_actors import (
     ActionCancelled,
@@ -406,7 +407,9 @@ async def carry_out(node: Node, ref: Ref[Worker], step: Step, journal: Journal) 
             await ask(journal, ref, verb, step.handle, step.kind, step.seconds)
 
 
-@settings(max_examples=300)
+# a failing example takes its time to be made small
+@pytest.mark.timeout(300)
+@settings(max_examples=300, phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink])
 @given(PLANS)
 def test_m1_the_accounts_add_up(plan: Plan) -> None:
     trio.run(play, plan, clock=VirtualClock())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 import trio
 
@@ -346,6 +348,40 @@ async def test_b4_a_message_to_oneself_takes_a_reserved_seat(virtual_clock) -> N
             await settle()
             counts = selfish.statistics()
             assert counts.accepted == counts.handled + counts.dead_lettered
+
+
+@pytest.mark.parametrize("when_full", POLICIES)
+async def test_b4_messages_to_oneself_take_nobodys_seat(virtual_clock, when_full) -> None:
+    """B4: the list is reserved: others find the seats there are, and nothing of it is dropped for them."""
+    seen: list[str] = []
+
+    class Selfish(Agent, serial=True):
+        @action
+        async def go(self) -> None:
+            for _ in range(5):
+                self.send(self.ref, Selfish.note, "own")
+            await trio.sleep(5)
+
+        @action
+        def note(self, text: str) -> None:
+            seen.append(text)
+
+    async with open_test_node() as node:
+        options = MailboxOptions(size=2, when_full=when_full)
+        selfish = await node.start_child(ChildSpec("selfish", Selfish, mailbox=options))
+        for _ in range(2):
+            selfish.tell_nowait(Selfish.go)
+            await settle()
+            seats = 0
+            for n in range(4):
+                with suppress(trio.WouldBlock, MailboxFull):
+                    selfish.tell_nowait(Selfish.note, f"{n}")
+                    seats += 1
+            assert seats == (4 if when_full.startswith("drop") else 2)
+            await trio.sleep(6)
+            kept = ["2", "3"] if when_full == "drop_oldest" else ["0", "1"]
+            assert seen == ["own"] * 5 + kept
+            seen.clear()
 
 
 async def test_b4_a_def_sender_to_a_rejecting_agent_is_told(virtual_clock) -> None:
