@@ -22,6 +22,7 @@ from ._errors import (
     NotFound as NotFound,
     RestartIntensityExceeded as RestartIntensityExceeded,
     StartFailed as StartFailed,
+    StopFailed as StopFailed,
     SupervisionError as SupervisionError,
     WrongState as WrongState,
 )

@@ -162,6 +162,14 @@ class StartFailed(SupervisionError):
         super().__init__(f"{path} could not start" + (f": {message}" if message else ""))
 
 
+class StopFailed(SupervisionError):
+    """A child has been stopped, and raised while it ended; what it raised is the `__cause__`."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(f"{path} has stopped, but raised while it ended")
+
+
 class RestartIntensityExceeded(SupervisionError):
     """Children ended more often than `max_restarts` in `max_seconds` allows.
 

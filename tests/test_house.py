@@ -103,7 +103,7 @@ def test_the_machine_runs_the_commands_of_the_readme() -> None:
     ("name", "last", "wanted"),
     [
         ("run", ".venv/bin/lmos-actors run scenarios/weather.yaml", "-e ."),
-        ("test", ".venv/bin/pytest -q", "-e '.[dev]'"),
+        ("test", ".venv/bin/pytest -q -n auto", "-e '.[dev]'"),
     ],
 )
 def test_a_command_of_the_readme_sets_up_and_does_it(name: str, last: str, wanted: str) -> None:

@@ -203,8 +203,10 @@ class Mortal(Listened):
         if more is not None:
             report, more.silent = not more.silent, False
             if more.errors:
-                reason = _with_errors(reason, more.errors)
+                told, reason = reason, _with_errors(reason, more.errors)
                 more.errors = []
+                if not told.abnormal and reason.error is not None:
+                    self.owner.raised_at_end(self, reason.error)
             self._forget_incarnation()
             if more.sinks is not None and report:
                 more.sinks.gap(str(reason))

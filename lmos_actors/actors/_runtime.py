@@ -55,6 +55,10 @@ class Owner(Protocol):
         """An incarnation has ended and everything of it has unwound; never drops, never blocks."""
         ...
 
+    def raised_at_end(self, child: Any, error: BaseException) -> None:
+        """An incarnation that was told to stop raised while it ended."""
+        ...
+
     def start_task(self, async_fn: Callable[..., Any], *args: Any, name: str, context: Context) -> None:
         """Start a task in the supervisor's nursery."""
         ...

@@ -59,6 +59,7 @@ class Branch:
         self._begun: trio.Event = trio.Event()
         self._failure: StartFailed | None = None
         self._delayed: dict[Child, Timer] = {}
+        self._raised: dict[Child, BaseException] = {}  # by children while they were being stopped
         self._restarts: int = 0
         self._failed_starts: int = 0
 
@@ -84,6 +85,14 @@ class Branch:
         """A child has ended and unwound; unless the supervisor itself is stopping it, that is news."""
         if child.status != "stopping" and self._alive:
             self._inbox.put((child, child.incarnation, reason))
+
+    def raised_at_end(self, child: Any, error: BaseException) -> None:
+        """A child that was told to stop raised while it ended: that restarts nobody, but it arrives.
+
+        It goes to whoever asked for the stop, at the latest to whoever sees the supervisor's own end.
+        """
+        if child.status == "stopping":
+            self._raised[child] = error
 
     def start_task(self, async_fn: Callable[..., Any], *args: Any, name: str, context: Context) -> None:
         """Start a task in the supervisor's nursery, in the given context."""
@@ -324,6 +333,12 @@ class Branch:
 
     def _report(self) -> None:
         reason = self._reason or NORMAL
+        raised = tuple(self._raised.values())
+        self._raised.clear()
+        if raised and self.parent is not None and self.status == "stopping":
+            self.parent.raised_at_end(self, _one(f"raised while {self.path} ended", raised))
+        elif raised:
+            reason = _and_raised(reason, self.path, raised)
         if self.parent is not None:
             self.parent.exited(self, reason)
         elif self.on_end is not None:
@@ -352,3 +367,18 @@ class Branch:
 
     def _new_supervisor(self, spec: SupervisorSpec) -> Supervisor:
         raise NotImplementedError
+
+
+def _and_raised(reason: ExitReason, path: str, raised: tuple[BaseException, ...]) -> ExitReason:
+    """Add to a supervisor's exit reason what its children raised while it stopped them."""
+    error = reason.error
+    if isinstance(error, RestartIntensityExceeded):
+        causes = (*error.causes, *raised)
+        both: BaseException = RestartIntensityExceeded(path, error.max_restarts, error.max_seconds, causes)
+    else:
+        both = _one(f"raised while {path} ended", raised)
+    return ExitReason(reason.kind, reason.detail, both)
+
+
+def _one(message: str, errors: tuple[BaseException, ...]) -> BaseException:
+    return errors[0] if len(errors) == 1 else BaseExceptionGroup(message, errors)

@@ -13,7 +13,7 @@ import attrs
 import trio
 from trio.lowlevel import checkpoint, checkpoint_if_cancelled, enable_ki_protection
 
-from lmos_actors._errors import ConfigError, NameTaken, NotFound, StartFailed, WrongState
+from lmos_actors._errors import ConfigError, NameTaken, NotFound, StartFailed, StopFailed, WrongState
 from lmos_actors.actors import SHUTDOWN, LocalLink, Ref
 
 from ._branch import BUDGET, Branch
@@ -210,7 +210,10 @@ class Supervisor(Branch):
 
     @enable_ki_protection
     async def terminate_child(self, name: str) -> None:
-        """Stop a child and keep its spec, unless it is temporary. Raises NotFound."""
+        """Stop a child and keep its spec, unless it is temporary.
+
+        Raises NotFound; StopFailed when the child has stopped, but raised while it ended.
+        """
         await self._give_way()
         if self.idle:
             child = self._child(name)
@@ -220,7 +223,11 @@ class Supervisor(Branch):
         await self.request(partial(self._terminate, name))
 
     async def _terminate(self, name: str) -> None:
-        await self._stop_one(self._child(name))
+        child = self._child(name)
+        await self._stop_one(child)
+        error = self._raised.pop(child, None)
+        if error is not None:
+            raise StopFailed(child.path) from error
 
     async def restart_child(self, name: str) -> None:
         """Start a child that is stopped. Raises NotFound, WrongState, StartFailed (the spec is kept)."""

@@ -8,7 +8,7 @@ from typing import ClassVar
 import pytest
 import trio
 
-from lmos_actors import Agent, AgentDied, ChildSpec, Ref, StartFailed, action
+from lmos_actors import Agent, AgentDied, ChildSpec, Ref, StartFailed, StopFailed, action
 from lmos_actors.testing import open_test_node, settle
 
 
@@ -253,12 +253,14 @@ async def test_r3_a_failure_to_enter_is_a_failed_start(virtual_clock, library_st
 
 
 async def test_r3_a_failure_to_leave_arrives_in_the_reason(virtual_clock, library_story) -> None:
-    """R3: `shutdown` is not told of it by a raised exception, but by the reason."""
+    """R3: it restarts nobody; monitors see it in the reason, whoever asked for the stop is told."""
     async with open_test_node() as node:
         ref = await node.start_child(library(fail_at="leaving"))
         async with ref.monitor() as downs:
-            await node.root.terminate_child("library")
+            with pytest.raises(StopFailed) as raised:
+                await node.root.terminate_child("library")
             down = await downs.receive()
+        assert raised.value.__cause__ is down.reason.error
         assert isinstance(down.reason.error, OSError)
         async with ref.monitor() as downs:
             await node.root.restart_child("library")
@@ -274,6 +276,8 @@ async def test_r3_a_failure_to_leave_arrives_in_the_reason(virtual_clock, librar
             else:
                 leaves.add(type(exc))
         assert leaves == {KeyError, OSError}, "neither is lost"
+        with pytest.raises(StopFailed):
+            await node.root.terminate_child("library")
 
 
 @pytest.mark.parametrize("shutdown", [3.0, "infinity"])
@@ -410,7 +414,8 @@ async def test_what_a_task_raises_while_the_agent_stops_arrives_once(virtual_clo
         await sore.invoke(Sore.begin)
         await settle()
         async with sore.monitor() as downs:
-            await node.root.terminate_child("sore")
+            with pytest.raises(StopFailed):
+                await node.root.terminate_child("sore")
             down = await downs.receive()
         assert down.reason.kind == "error"
         assert isinstance(down.reason.error, ValueError)

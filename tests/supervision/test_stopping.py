@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from lmos_actors import (
     AgentDied,
     AgentUnavailable,
     Down,
+    StopFailed,
     action,
 )
 from lmos_actors.testing import open_test_node
@@ -213,11 +214,14 @@ def test_what_leaving_a_lifespan_raises_arrives_somewhere(how: str):
 
         async with trio.open_nursery() as nursery:
             spec = tree(child("a", living(diary, leave_error=Boom("late"))), child("b"))
-            async with open_test_node(spec, instrument=diary) as node:
-                await nursery.start(watch, node.root.child("a"))
-                if how == "terminate":
-                    await node.root.terminate_child("a")
-                    assert statuses(node.root) == {"a": ("stopped", 1), "b": ("running", 1)}
+            with pytest.raises(Boom, match="late") if how == "leave" else nullcontext():
+                async with open_test_node(spec, instrument=diary) as node:
+                    await nursery.start(watch, node.root.child("a"))
+                    if how == "terminate":
+                        with pytest.raises(StopFailed) as raised:
+                            await node.root.terminate_child("a")
+                        assert isinstance(raised.value.__cause__, Boom)
+                        assert statuses(node.root) == {"a": ("stopped", 1), "b": ("running", 1)}
         assert [str(down.reason.error) for down in downs] == ["late"]
         assert "crashed a" in diary.lines
 
@@ -244,7 +248,8 @@ def test_what_leaving_raises_joins_the_crash_that_it_followed():
             assert [str(part) for part in error.exceptions] == ["first", "late"]
             assert statuses(node.root) == {"a": ("running", 2)}
 
-    run(main)
+    with pytest.raises(Boom, match="late"):  # the second incarnation leaves, too
+        run(main)
 
 
 def test_others_are_still_there_while_a_lifespan_is_left():
