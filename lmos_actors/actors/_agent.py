@@ -67,21 +67,26 @@ class Agent:
 
     `class X(Agent, serial=True)`: one run at a time over all actions, turns wait too (OTP's gen_server).
     `rename="camel"`: wire names in camel case. `mailbox=MailboxOptions(...)`: its own bound and policy.
+    A subclass that says nothing has `serial` and `mailbox` of its base.
     """
 
     __contract__: ClassVar[Contract]
     _slot: LocalLink | None = None
 
     def __init_subclass__(
-        cls, *, serial: bool = False, rename: str | None = None, mailbox: MailboxOptions | None = None
+        cls, *, serial: bool | None = None, rename: str | None = None, mailbox: MailboxOptions | None = None
     ) -> None:
         super().__init_subclass__()
         base = vars(Agent)
         fields = collect_fields(cls, _RESERVED)
         attrs.define(cls, these=fields, slots=False, kw_only=True, eq=False, repr=False)
         namespace = sys._getframe(1).f_locals  # pyright: ignore[reportPrivateUsage] # documented by CPython
+        above: Contract | None = getattr(super(cls, cls), "__contract__", None)
+        if above is not None:
+            serial = above.serial if serial is None else serial
+            mailbox = above.mailbox if mailbox is None else mailbox
         cls.__contract__ = compile_contract(
-            cls, base, _RESERVED, namespace, serial=serial, rename=rename, mailbox=mailbox
+            cls, base, _RESERVED, namespace, serial=bool(serial), rename=rename, mailbox=mailbox
         )
 
     def __repr__(self) -> str:

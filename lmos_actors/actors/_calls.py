@@ -229,10 +229,10 @@ class LocalLink(Slot):
 
     @asynccontextmanager
     async def stream(
-        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
     ) -> AsyncGenerator[LocalStream]:
         """Invoke and receive many outputs."""
-        async with self._open(LocalStream, key, args, kwargs, None) as call:
+        async with self._open(LocalStream, key, args, kwargs, seconds) as call:
             yield call
 
     @asynccontextmanager

@@ -181,4 +181,4 @@ class _Gathering:
                 part.task = None
                 part.slot.withdraw(part)
             if part.bucket is not None:
-                part.bucket.pop(part, None)
+                part.slot.rt.deadlines.forget(part)

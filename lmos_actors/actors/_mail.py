@@ -129,7 +129,7 @@ class Mail(Box):
             raise
         finally:
             if ask.bucket is not None:
-                ask.bucket.pop(ask, None)
+                self.rt.deadlines.forget(ask)
         return self._outcome(ask)
 
     @staticmethod

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ._box import Box
     from ._invocation import Run
     from ._operation import Operation
+    from ._runtime import Bucket
 
 WhenFull = Literal["wait", "reject", "drop_oldest", "drop_newest"]
 WHEN_FULL: Final = ("wait", "reject", "drop_oldest", "drop_newest")
@@ -244,7 +245,7 @@ class Ask(Envelope):
         self.task = task
         self.value: Any = None
         self.error: Exception | None = None
-        self.bucket: dict[Ask, tuple[float, float]] | None = None
+        self.bucket: Bucket | None = None
 
     @property
     def deadline(self) -> float | None:

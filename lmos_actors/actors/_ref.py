@@ -20,6 +20,9 @@ from typing import (
 )
 
 import attrs
+import trio
+
+from lmos_actors._errors import DeadlineExceeded
 
 from ._affordances import EventHandle, PropertyHandle
 
@@ -97,7 +100,7 @@ class Link(Protocol):
         self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
     ) -> AbstractAsyncContextManager[Any]: ...
     def stream(
-        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
     ) -> AbstractAsyncContextManager[Any]: ...
     def listen(
         self, key: str, *, conflate: bool, gaps: bool, size: int
@@ -173,7 +176,7 @@ class Ref(Generic[A_co]):
 
         The agent is at most 16 items ahead of the consumer. Leaving the block early cancels the run.
         """
-        return self._link.stream(_action("stream", handle), args, kwargs)
+        return self._link.stream(_action("stream", handle), args, kwargs, self._seconds)
 
     def tell(
         self: Ref[A],
@@ -184,12 +187,16 @@ class Ref(Generic[A_co]):
     ) -> Coroutine[Any, Any, None]:
         """Send one way: at most once, no answer. Under `wait`, waits for a seat in a full mailbox.
 
-        Raises InvalidInput, MailboxFull (`reject`), AgentUnavailable, NotFound.
+        Raises InvalidInput, MailboxFull (`reject`), AgentUnavailable, NotFound; on a ref made by `within`,
+        DeadlineExceeded when there was no seat in time.
         """
         link = self._link
         if link.turns.slot is not None:
             raise link.turns.misuse("tell")
-        return link.tell(_action("tell", handle), args, kwargs)
+        key = _action("tell", handle)
+        if self._seconds is None:
+            return link.tell(key, args, kwargs)
+        return _tell_within(link, key, args, kwargs, self._seconds)
 
     def tell_nowait(
         self: Ref[A],
@@ -295,6 +302,15 @@ class Ref(Generic[A_co]):
 
 
 NO_KEYWORDS: Final[dict[str, Any]] = {}
+
+
+async def _tell_within(
+    link: Link, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
+) -> None:
+    with trio.move_on_after(seconds):
+        await link.tell(key, args, kwargs)
+        return
+    raise DeadlineExceeded(link.path, seconds)
 
 
 def wrong_handle(verb: str, kind: str, handle: object) -> TypeError:

@@ -104,9 +104,11 @@ class Finder:
             yield call
 
     @asynccontextmanager
-    async def stream(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> AsyncGenerator[Any]:
+    async def stream(
+        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
+    ) -> AsyncGenerator[Any]:
         """See `Link`."""
-        async with self.resolve().stream(key, args, kwargs) as items:
+        async with self.resolve().stream(key, args, kwargs, seconds) as items:
             yield items
 
     @asynccontextmanager

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from lmos_actors._entropy import Entropy
     from lmos_actors._instrument import Instrument
-    from lmos_actors._timers import Timers
+    from lmos_actors._timers import Timer, Timers
 
     from ._box import Box
     from ._invocation import Runners
@@ -117,6 +117,15 @@ class Turns:
         )
 
 
+class Bucket(dict["Ask", tuple[float, float]]):
+    """The asks whose deadlines fall into one hundredth of a second, and the timer that sweeps them."""
+
+    __slots__ = ("tick", "timer")
+
+    tick: int
+    timer: Timer
+
+
 class Deadlines:
     """Deadlines of asks, swept: one timer for all that fall into the same hundredth of a second."""
 
@@ -124,7 +133,7 @@ class Deadlines:
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
-        self._buckets: dict[int, dict[Ask, tuple[float, float]]] = {}
+        self._buckets: dict[int, Bucket] = {}
 
     def add(self, ask: Ask, seconds: float) -> None:
         """Have an ask fail with `DeadlineExceeded` if it is unanswered after `seconds`."""
@@ -132,10 +141,20 @@ class Deadlines:
         tick = int(when / DEADLINE_GRAIN) + 1
         bucket = self._buckets.get(tick)
         if bucket is None:
-            bucket = self._buckets[tick] = {}
-            self._timers.call_at(tick * DEADLINE_GRAIN, lambda: self._sweep(tick))
+            bucket = self._buckets[tick] = Bucket()
+            bucket.tick = tick
+            bucket.timer = self._timers.call_at(tick * DEADLINE_GRAIN, lambda: self._sweep(tick))
         bucket[ask] = (seconds, when)
         ask.bucket = bucket
+
+    def forget(self, ask: Ask) -> None:
+        """Take note that an ask waits no more; the last of its bucket takes the timer with it."""
+        bucket = ask.bucket
+        if bucket is None or bucket.pop(ask, None) is None:
+            return
+        if not bucket and self._buckets.get(bucket.tick) is bucket:
+            del self._buckets[bucket.tick]
+            bucket.timer.cancel()
 
     def _sweep(self, tick: int) -> None:
         for ask, (seconds, _) in self._buckets.pop(tick).items():

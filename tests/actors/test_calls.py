@@ -14,7 +14,10 @@ from lmos_actors import (
     Agent,
     AgentDied,
     CallStatus,
+    ChildSpec,
+    DeadlineExceeded,
     Gap,
+    MailboxOptions,
     Progress,
     action,
 )
@@ -345,3 +348,37 @@ async def test_a_told_stream_runs_to_its_end_for_nobody(virtual_clock) -> None:
 def test_values_of_calls() -> None:
     assert CallStatus("pending") == CallStatus("pending", cancelled=False, reason=None)
     assert Gap("why") == Gap("why", None)
+
+
+async def test_b5_within_holds_for_tell_and_stream_too(virtual_clock) -> None:
+    class Slow(Agent, mailbox=MailboxOptions(size=1)):
+        @action
+        async def work(self) -> None:
+            await trio.sleep(100)
+
+        @action
+        async def drip(self) -> AsyncIterator[int]:
+            for number in range(100):
+                await trio.sleep(1)
+                yield number
+
+    async with open_test_node() as node:
+        slow = await node.start_child(ChildSpec("slow", Slow, shutdown="brutal"))
+        seen = []
+
+        async def receive() -> None:
+            async with slow.within(3.5).stream(Slow.drip) as items:
+                async for item in items:
+                    seen.append(item)
+
+        with pytest.raises(DeadlineExceeded):
+            await receive()
+        assert seen == [0, 1, 2]
+        await slow.tell(Slow.work)
+        await settle()
+        await slow.tell(Slow.work)
+        began = trio.current_time()
+        with pytest.raises(DeadlineExceeded):
+            await slow.within(2).tell(Slow.work)
+        assert trio.current_time() - began == pytest.approx(2)
+        assert slow.statistics().waiting == 1

@@ -22,6 +22,7 @@ from lmos_actors import (
     ConfigError,
     Event,
     InvalidInput,
+    MailboxOptions,
     NameTaken,
     NotAllowed,
     NotFound,
@@ -762,3 +763,19 @@ def test_every_error_is_one_of_ours() -> None:
     ]
     assert len(errors) > 15
     assert all(issubclass(error, lmos_actors.LmosActorsError) for error in errors)
+
+
+def test_a_subclass_has_serial_and_mailbox_of_its_base() -> None:
+    options = MailboxOptions(size=3, when_full="reject")
+
+    class Base(Agent, serial=True, mailbox=options):
+        pass
+
+    class Below(Base):
+        pass
+
+    class Other(Base, serial=False, mailbox=MailboxOptions(size=9)):
+        pass
+
+    assert (Below.__contract__.serial, Below.__contract__.mailbox) == (True, options)
+    assert (Other.__contract__.serial, Other.__contract__.mailbox.size) == (False, 9)
