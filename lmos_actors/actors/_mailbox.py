@@ -26,10 +26,11 @@ from lmos_actors._errors import ConfigError
 if TYPE_CHECKING:
     import trio
 
+    from lmos_actors._timers import Timer
+
     from ._box import Box
     from ._invocation import Run
     from ._operation import Operation
-    from ._runtime import Bucket
 
 WhenFull = Literal["wait", "reject", "drop_oldest", "drop_newest"]
 WHEN_FULL: Final = ("wait", "reject", "drop_oldest", "drop_newest")
@@ -265,6 +266,16 @@ class Ask(Envelope):
     def fail(self, error: Exception) -> None:
         self.error = error
         self.answer(None)
+
+
+class Bucket(dict[Ask, tuple[float, float]]):
+    """The asks whose deadlines fall into one hundredth of a second, and the timer that sweeps them."""
+
+    __slots__ = ("far", "tick", "timer")
+
+    far: bool
+    tick: int
+    timer: Timer
 
 
 class Firing:

@@ -18,13 +18,14 @@ from lmos_actors._errors import DeadlineExceeded
 from lmos_actors._instrument import describe
 
 from ._invocation import CURRENT
+from ._mailbox import Bucket
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lmos_actors._entropy import Entropy
     from lmos_actors._instrument import Instrument
-    from lmos_actors._timers import Timer, Timers
+    from lmos_actors._timers import Timers
 
     from ._box import Box
     from ._invocation import Runners
@@ -36,6 +37,7 @@ BUDGET: Final = 256  # messages between two checkpoints (T6)
 BATCH: Final = 64  # messages of one agent before the next agent's turn (T6)
 DEAD_LETTERS: Final = 1000  # records kept (M3)
 DEADLINE_GRAIN: Final = 0.01  # seconds (B5)
+FAR: Final = 60.0  # seconds: up to here an empty bucket's timer costs less than to cancel it
 SHOWN: Final = 512  # characters of a dead letter's message that are kept
 
 RUNTIME: ContextVar[Runtime | None] = ContextVar("lmos_actors_runtime", default=None)
@@ -117,15 +119,6 @@ class Turns:
         )
 
 
-class Bucket(dict["Ask", tuple[float, float]]):
-    """The asks whose deadlines fall into one hundredth of a second, and the timer that sweeps them."""
-
-    __slots__ = ("tick", "timer")
-
-    tick: int
-    timer: Timer
-
-
 class Deadlines:
     """Deadlines of asks, swept: one timer for all that fall into the same hundredth of a second."""
 
@@ -143,16 +136,17 @@ class Deadlines:
         if bucket is None:
             bucket = self._buckets[tick] = Bucket()
             bucket.tick = tick
+            bucket.far = seconds > FAR
             bucket.timer = self._timers.call_at(tick * DEADLINE_GRAIN, lambda: self._sweep(tick))
         bucket[ask] = (seconds, when)
         ask.bucket = bucket
 
     def forget(self, ask: Ask) -> None:
-        """Take note that an ask waits no more; the last of its bucket takes the timer with it."""
+        """Take note that an ask waits no more; the last of a far bucket takes the timer with it."""
         bucket = ask.bucket
         if bucket is None or bucket.pop(ask, None) is None:
             return
-        if not bucket and self._buckets.get(bucket.tick) is bucket:
+        if bucket.far and not bucket and self._buckets.get(bucket.tick) is bucket:
             del self._buckets[bucket.tick]
             bucket.timer.cancel()
 

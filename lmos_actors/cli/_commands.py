@@ -44,13 +44,17 @@ def _seeds(text: str) -> list[int]:
     """Read `7`, `1,7,42` or `1..500`."""
     try:
         first, dots, last = text.partition("..")
-        whole = range(int(first), int(last) + 1) if dots else (int(part) for part in text.split(","))
-        found = list(whole)
+        whole = range(int(first), int(last) + 1) if dots else [int(part) for part in text.split(",")]
     except ValueError:
-        found = []
-    if not found or len(found) > MOST_SEEDS:
+        whole = []
+    if not whole[:1]:
         raise ConfigError(f'"{text}" is not 7, nor 1,7,42, nor 1..500', "--seeds")
-    return found
+    if whole[MOST_SEEDS:]:
+        raise ConfigError(f'"{text}" has more than {MOST_SEEDS} seeds', "--seeds")
+    for index, seed in enumerate(whole):
+        if isinstance(whole, list) and seed in whole[:index]:
+            raise ConfigError(f'"{text}" has {seed} twice', "--seeds")
+    return list(whole)
 
 
 MOST_SEEDS = 100_000
@@ -120,6 +124,8 @@ def run(
     """
     if seed is not None and seeds is not None:
         raise ConfigError("give --seed or --seeds, not both", "--seeds")
+    if time_limit <= 0:
+        raise ConfigError("must be more than 0s", "--time-limit")
     if trials is not None and trials < 1:
         raise ConfigError("must be at least 1", "--trials")
     options = Options(

@@ -42,21 +42,24 @@ def _load(
     file: str, settings: Mapping[str, str], seeds: Sequence[int] | None, real_limit: float
 ) -> Resolved | int:
     """Read one file. The code of its agents' modules runs meanwhile, and may hang as any other."""
-    guard = Guard(real_limit, lambda where: print(_hangs(file, where), file=sys.stderr, flush=True))
+    guard = Guard(real_limit, lambda why, where: print(_hangs(file, why, where), file=sys.stderr, flush=True))
     try:
-        with redirect_stdout(sys.stderr), guard:
-            return load_scenario(file, settings=settings, seeds=seeds)
+        with redirect_stdout(sys.stderr), guard, guard.heeding():
+            loaded = load_scenario(file, settings=settings, seeds=seeds)
+        if not guard.interrupted:
+            return loaded
+        raise KeyboardInterrupt
     except ConfigError as error:
         return complain(error)
     except KeyboardInterrupt:
         if not guard.fired:
             raise
-    print(_hangs(file, guard.where), file=sys.stderr)
+    print(_hangs(file, "time limit", guard.where), file=sys.stderr)
     return TIME_LIMIT
 
 
-def _hangs(file: str, where: str) -> str:
-    return f"{file}: time limit, importing its agents hangs at {where}"
+def _hangs(file: str, why: str, where: str) -> str:
+    return f"{file}: {why}, importing its agents hangs at {where}"
 
 
 def complain(error: ConfigError) -> int:

@@ -5,8 +5,12 @@ Nothing heavy is imported before it is known to be needed: `--version` answers a
 
 from __future__ import annotations
 
+import io
 import os
+import signal
 import sys
+import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors._errors import ConfigError, nearest
@@ -21,24 +25,66 @@ LATER: Final = (
     "write", "observe", "listen", "describe", "chat", "relay", "serve", "conform", "export", "doctor",
 )  # fmt: skip
 
+GONE: Final = 1
 USAGE: Final = 2
+COULD_NOT_RUN: Final = 3
 INTERRUPTED: Final = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Be the command: run it and exit with its code. Exits by SystemExit."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    _open_streams()
     try:
         code = _command(words)
         sys.stdout.flush()
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
         code = INTERRUPTED
-    except BrokenPipeError:
-        # whoever read our output has gone; nothing more is written, not even at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 1
+        if arguments is None:  # from here on Ctrl-C ends the process at once
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+        with suppress(OSError):
+            print("interrupted", file=sys.stderr)
+    except OSError as error:
+        code = _cannot_say(error)
+    if arguments is None and _threads_left():
+        _flush_streams()
+        os._exit(code)
     sys.exit(code)
+
+
+def _open_streams() -> None:
+    """Have streams to write to, whatever we were started with, that take every character."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - left with the process
+        if isinstance(stream := getattr(sys, name), io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _cannot_say(error: OSError) -> int:
+    """End where output cannot be written; nothing more is, not even at exit."""
+    with suppress(OSError, ValueError):
+        if not isinstance(error, BrokenPipeError):
+            print(f"lmos-actors: {error.strerror or error}", file=sys.stderr, flush=True)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            with suppress(OSError, ValueError):
+                os.dup2(nowhere, stream.fileno())
+    return GONE if isinstance(error, BrokenPipeError) else COULD_NOT_RUN
+
+
+def _threads_left() -> bool:
+    """Whether agents have left threads that the interpreter would wait for, maybe for ever."""
+    return any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread())
+
+
+def _flush_streams() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
 
 
 def _command(words: list[str]) -> int:

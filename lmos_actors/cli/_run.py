@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
     from lmos_actors.scenario import Cell, Resolved, RunResult
 
+MOST_WORDS = 100
+"""How long `-k` may be."""
+
 _WORD = re.compile(r"\s*(\(|\)|\band\b|\bor\b|\bnot\b|[^\s()]+)")
 
 
@@ -167,9 +170,9 @@ def _to_repeat(cells: list[tuple[int, Cell]], which: str) -> list[int]:
     return [number for number, cell in cells if which == "all" or cell.seed == first]
 
 
-def _last_words(file: str, label: str, where: str) -> None:
+def _last_words(file: str, label: str, why: str, where: str) -> None:
     """Say why the process ends: a run that nothing else can end."""
-    print(f"{file} {label}: time limit, and it cannot be ended: it hangs at {where}", file=sys.stderr)
+    print(f"{file} {label}: {why}, and it cannot be ended: it hangs at {where}", file=sys.stderr)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
 
@@ -182,6 +185,8 @@ def selection(expression: str | None) -> Callable[[str], bool]:
     if expression is None:
         return lambda label: True
     tokens = _WORD.findall(expression)
+    if len(tokens) > MOST_WORDS:
+        raise ConfigError(f"has more than {MOST_WORDS} words", "-k")
     found, rest = _either(tokens)
     if rest:
         raise ConfigError(f'cannot be read at "{rest[0]}"', "-k")

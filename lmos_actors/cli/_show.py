@@ -21,6 +21,10 @@ REFRESH = 0.1
 _STYLES = {"passed": "green", "failed": "bold red", "could not run": "bold red", "time limit": "bold red"}
 
 
+def _takes_all(out: Any) -> bool:
+    return str(getattr(out, "encoding", "")).lower().replace("-", "") == "utf8"
+
+
 class Show:
     """Prints how runs go."""
 
@@ -95,6 +99,6 @@ class Show:
         """Everything has ended."""
         if self._json:
             data = {"files": [as_data(result) for result in results], "seconds": seconds, "exit_code": code}
-            print(json.dumps(data, ensure_ascii=False), file=self._out)
+            print(json.dumps(data, ensure_ascii=not _takes_all(self._out)), file=self._out, flush=True)
         else:
             self._print(summary(results, seconds), "green" if code == 0 else "bold red")

@@ -1,38 +1,50 @@
-"""A limit of real time on one run: virtual time never comes to a handler that loops for ever."""
+"""A limit of real time on one run, and Ctrl-C: virtual time never comes to a handler that loops for ever."""
 
 from __future__ import annotations
 
 import _thread
 import os
+import signal
 import sys
 import threading
+from contextlib import contextmanager
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
     from types import FrameType, TracebackType
 
 GRACE = 3.0
 """Seconds that a run has, once told to end, before the process ends."""
 
+RUNTIME = "the runtime itself"
 TIME_LIMIT = 124
+INTERRUPTED = 130
+
+# taken now: a simulated world has its own, and agents may put theirs in its place
+_exit_process = os._exit
 
 
 class Guard:
     """`with Guard(60.0, say) as guard:` around a run in the main thread.
 
     Past the limit the run gets a KeyboardInterrupt, later another, and `fired` is set. If that does not end
-    it, `say` is called with where it hangs, and the process ends with 124.
+    it, `say` is called with why and where it hangs, and the process ends with 124. Ctrl-C inside
+    `heeding()` sets `interrupted`; if it does not end the run soon, the guard does, and with 130.
     """
 
-    def __init__(self, seconds: float, say: Callable[[str], None]) -> None:
+    def __init__(self, seconds: float, say: Callable[[str, str], None]) -> None:
         self.fired = False
+        self.interrupted = False
         self.where = ""
         self._seconds = seconds
         self._say = say
         self._over = threading.Event()
         self._main = threading.get_ident()
         self._lock = threading.Lock()
+        # a signal handler may put into it while it puts into it
+        self._told: SimpleQueue[None] = SimpleQueue()
 
     def __enter__(self) -> Guard:
         threading.Thread(target=self._watch, name="time limit", daemon=True).start()
@@ -43,25 +55,78 @@ class Guard:
     ) -> None:
         with self._lock:
             self._over.set()
+        self._told.put(None)
+
+    @contextmanager
+    def heeding(self) -> Generator[None]:
+        """Make sure that Ctrl-C inside the block is heeded.
+
+        What handles it else may wait for the next checkpoint to raise it, which a handler that has begun
+        meanwhile, and loops, never comes to; or the code that it hits may suppress it.
+        """
+        theirs = signal.getsignal(signal.SIGINT)
+        if not callable(theirs):  # ignored, or not ours to handle
+            yield
+            return
+
+        def ours(number: int, frame: FrameType | None) -> None:
+            if not self.fired:
+                self.interrupted = True
+                self._told.put(None)
+            theirs(number, frame)
+
+        signal.signal(signal.SIGINT, ours)
+        try:
+            with self._alarm():
+                yield
+        finally:
+            if signal.getsignal(signal.SIGINT) is ours:
+                signal.signal(signal.SIGINT, theirs)
+
+    @contextmanager
+    def _alarm(self) -> Generator[None]:
+        """Have the limit kept where the main thread lets no other run, as a regular expression does."""
+        if not hasattr(signal, "setitimer"):
+            yield
+            return
+
+        def ring(number: int, frame: FrameType | None) -> None:
+            if not self.fired and not self._over.is_set():
+                self.fired, self.where = True, place_of(frame)
+                signal.raise_signal(signal.SIGINT)
+
+        before = signal.signal(signal.SIGALRM, ring)
+        signal.setitimer(signal.ITIMER_REAL, self._seconds + GRACE / 6, GRACE)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
 
     def _watch(self) -> None:
-        if self._over.wait(self._seconds):
-            return
+        try:
+            self._told.get(timeout=self._seconds)
+        except Empty:
+            pass
         with self._lock:
             if self._over.is_set():
                 return
-            self.fired = True
-            self.where = self._place()
+            self.fired = self.fired or not self.interrupted
+            self.where = self.where or self._place()
+        if self.fired:
+            self._interrupt()
         # as Ctrl-C: the first stops in order, the second gives nobody more time
         for _ in range(2):
-            with self._lock:
-                if self._over.is_set():
-                    return
-                _thread.interrupt_main()
             if self._over.wait(GRACE / 2):
                 return
-        self._say(self._place())
-        os._exit(TIME_LIMIT)
+            self._interrupt()
+        self._say("interrupted" if self.interrupted else "time limit", self._place())
+        _exit_process(INTERRUPTED if self.interrupted else TIME_LIMIT)
+
+    def _interrupt(self) -> None:
+        with self._lock:
+            if not self._over.is_set():
+                _thread.interrupt_main()
 
     def _place(self) -> str:
         return place_of(sys._current_frames().get(self._main))  # pyright: ignore[reportPrivateUsage]
@@ -72,9 +137,9 @@ def place_of(frame: FrameType | None) -> str:
     while frame is not None:
         package = str(frame.f_globals.get("__name__")).partition(".")[0]
         if (
-            package not in ("lmos_actors", "trio", "outcome", "attr")
+            package not in ("lmos_actors", "trio", "outcome", "attr", "cyclopts", "jsonpath")
             and package not in sys.stdlib_module_names
         ):
             return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
         frame = frame.f_back
-    return "the runtime itself"
+    return RUNTIME

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import time
 import traceback
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 import attrs
@@ -18,6 +18,7 @@ from lmos_actors._errors import (
     StartFailed,
     SupervisionError,
     group_of,
+    text_of,
 )
 from lmos_actors._node import open_node
 from lmos_actors.actors import Thing
@@ -26,7 +27,7 @@ from lmos_actors.supervision import Supervisor, SupervisorSpec
 
 from ._classes import paths, supervisor_spec
 from ._expect import Verdict, judge_bounded, judge_latency
-from ._guard import Guard
+from ._guard import RUNTIME, Guard
 from ._model import Latency, Never, Restarts, Statistics
 from ._results import Failure, RunResult
 from ._steps import Story
@@ -56,6 +57,7 @@ class _Telling:
     root: Path
     story: Story
     log: TraceLog
+    guard: Guard
     ended: Ended = "failed"
     told: bool = False
     virtual: float = 0.0
@@ -75,19 +77,20 @@ def run_cell(
     *,
     real_limit: float = REAL_LIMIT,
     progress: Callable[[int, int, str], None] = lambda done, total, text: None,
-    last_words: Callable[[str], None] = lambda where: None,
+    last_words: Callable[[str, str], None] = lambda why, where: None,
 ) -> RunResult:
     """Run a cell once in a simulated world, in the main thread. Raises KeyboardInterrupt, and nothing else.
 
     What agents print goes to standard error. Past `real_limit` seconds of real time the run is ended; if it
-    cannot be, `last_words` is called and the process ends with 124.
+    cannot be, `last_words` is called with why and where, and the process ends with 124; with 130 if it
+    cannot be ended by Ctrl-C.
     """
     log = TraceLog()
     watch = Watch(log)
     story = Story(cell.scenario, resolved.document, watch, progress)
-    telling = _Telling(cell, resolved.document, resolved.root, story, log)
-    began = time.perf_counter()
     guard = Guard(real_limit, last_words)
+    telling = _Telling(cell, resolved.document, resolved.root, story, log, guard)
+    began = perf_counter()
     try:
         with contextlib.redirect_stdout(sys.stderr), guard:
             simulate(_live, telling, watch, seed=cell.seed, log=log)
@@ -96,14 +99,22 @@ def run_cell(
             _went_wrong(telling, error)
         elif not guard.fired:
             raise KeyboardInterrupt from None
+    if guard.interrupted and not guard.fired:  # and the code that it hit has suppressed it
+        raise KeyboardInterrupt
     if guard.fired:
         telling.ended = "time limit"
         expected = f"an end within {real_limit:g} s of real time"
-        telling.problems = [Failure("", "the run", expected, f"it was still busy at {guard.where}")]
-    return _result(telling, trial, time.perf_counter() - began)
+        place = story.at if guard.where == RUNTIME and story.at else guard.where
+        telling.problems = [Failure("", "the run", expected, f"it was still busy at {place}")]
+    return _result(telling, trial, perf_counter() - began)
 
 
 async def _live(telling: _Telling, watch: Watch) -> None:
+    with telling.guard.heeding():
+        await _stage(telling, watch)
+
+
+async def _stage(telling: _Telling, watch: Watch) -> None:
     cell, story = telling.cell, telling.story
     root = cell.root
     empty = SupervisorSpec(
@@ -248,7 +259,7 @@ def said(error: BaseException, root: Path) -> str:
         and "site-packages" not in frame.filename
     ]
     place = f" at {Path(frames[-1].filename).relative_to(root)}:{frames[-1].lineno}" if frames else ""
-    return f"{type(error).__name__}: {error}".rstrip(": ") + place
+    return f"{type(error).__name__}: {text_of(error)}".rstrip(": ") + place
 
 
 def _only(error: BaseException) -> BaseException:

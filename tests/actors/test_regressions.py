@@ -23,6 +23,7 @@ from lmos_actors import (
     action,
     current_request,
     event,
+    invoke_all,
     open_node,
     prop,
 )
@@ -323,6 +324,26 @@ async def test_a_cancelled_timer_is_forgotten(virtual_clock) -> None:
     async with open_test_node() as node:
         ref = await node.start(Patient)
         assert await ref.invoke(Patient.change_its_mind, 100) == 0
+
+
+class Answering(Agent):
+    """Answers at once, but in a run."""
+
+    @action
+    async def answer(self) -> int:
+        return 1
+
+
+async def test_the_timer_of_a_far_deadline_goes_with_the_last_ask_that_needs_it(virtual_clock) -> None:
+    """B5: a timer stayed for each hundredth of a second in which anything had been asked, for an hour."""
+    async with open_test_node() as node:
+        ref = (await node.start(Answering)).within(3600)
+        before = len(virtual_clock)
+        for _ in range(20):
+            await ref.invoke(Answering.answer)
+            await trio.sleep(0.02)
+        assert await invoke_all([ref, ref], Answering.answer) == [1, 1]
+        assert len(virtual_clock) == before
 
 
 class Hub(Agent):
