@@ -113,6 +113,8 @@ class Box(Cell):
             if more.parked is None:
                 more.parked = Line()
             more.parked.join(envelope)
+            if self.gate == IDLE:  # all seats are in line for a run: an inline turn would overtake this one
+                self.gate = QUIET
             return False
         if policy == "reject":
             more.refused += 1
@@ -327,7 +329,7 @@ class Box(Cell):
             self.gate = BUSY
             self.rt.schedule(self)
         else:
-            self.gate = IDLE
+            self.gate = QUIET if self.more is not None and self.more.parked else IDLE
             self.queue = NO_MAIL
             self.settled_down()
 

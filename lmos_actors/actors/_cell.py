@@ -43,7 +43,7 @@ BUSY: Final = 1  # in the ready queue, or its turn runs
 HANDING: Final = 2  # a run was handed over and has not begun
 HELD: Final = 3  # a message of its turn waits for a seat elsewhere
 SERIAL: Final = 4  # `serial=True` and a run is open
-QUIET: Final = 5  # as idle, but stopping: its runs go on, and no turn begins for an asker
+QUIET: Final = 5  # as idle, but no turn begins in an asker's step: it is stopping, or senders are parked
 CLOSED: Final = 6
 
 NO_MAIL: Final[Any] = ()

@@ -14,7 +14,7 @@ from trio.lowlevel import Abort, checkpoint, current_task, enable_ki_protection,
 
 from lmos_actors._errors import AgentDied, AgentError, InvalidInput
 
-from ._cell import BUSY, DRAINING, IDLE, NO_MAIL
+from ._cell import BUSY, DRAINING, IDLE, NO_MAIL, QUIET
 from ._invocation import declared_failure
 from ._mailbox import DONE, Envelope, Firing, Own, Tell
 from ._monitor import ExitReason
@@ -106,7 +106,7 @@ def _leave(rt: Runtime, slot: Box, batch: list[Any], done: int) -> None:
             rt.ready.append(slot)
         else:
             slot.queue = NO_MAIL
-            slot.gate = IDLE
+            slot.gate = QUIET if slot.more is not None and slot.more.parked else IDLE
             if slot.state == DRAINING:
                 slot.settled_down()
     elif left:

@@ -39,6 +39,8 @@ class Slot(Mortal):
             contract = getattr(type(cast("object", agent)), "__contract__", None)
             if contract is None:
                 raise TypeError(f"the factory made {agent!r}, which is no agent")
+            if agent._slot is not None:
+                raise TypeError(f"the factory gave {agent!r}, which lives already; it must make a new one")
         except BaseException as exc:
             self.state = DOWN
             raise self._start_failed(exc) from exc

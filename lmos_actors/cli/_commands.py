@@ -51,9 +51,8 @@ def _seeds(text: str) -> list[int]:
         raise ConfigError(f'"{text}" is not 7, nor 1,7,42, nor 1..500', "--seeds")
     if whole[MOST_SEEDS:]:
         raise ConfigError(f'"{text}" has more than {MOST_SEEDS} seeds', "--seeds")
-    for index, seed in enumerate(whole):
-        if isinstance(whole, list) and seed in whole[:index]:
-            raise ConfigError(f'"{text}" has {seed} twice', "--seeds")
+    if len(set(whole)) < len(whole):
+        raise ConfigError(f'"{text}" has a seed twice', "--seeds")
     return list(whole)
 
 

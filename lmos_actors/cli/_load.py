@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lmos_actors._errors import ConfigError
 from lmos_actors.files import FileError
-from lmos_actors.scenario import REAL_LIMIT, Guard, load_scenario, worst
+from lmos_actors.scenario import REAL_LIMIT, Guard, load_scenario, staying, worst
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ def _load(
     """Read one file. The code of its agents' modules runs meanwhile, and may hang as any other."""
     guard = Guard(real_limit, lambda why, where: print(_hangs(file, why, where), file=sys.stderr, flush=True))
     try:
-        with redirect_stdout(sys.stderr), guard, guard.heeding():
+        with redirect_stdout(sys.stderr), staying(), guard, guard.heeding():
             loaded = load_scenario(file, settings=settings, seeds=seeds)
         if not guard.interrupted:
             return loaded

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import sys
-import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from json import dumps
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
@@ -70,7 +71,7 @@ def run_files(files: Sequence[str], options: Options) -> int:
     if not any(chosen(cell.label) for _, resolved in found for cell in resolved.cells):
         raise ConfigError(f'no run has the words "{options.only}"', "-k")
     with ExitStack() as stack:
-        running = _Running(options, chosen, stack)
+        running = _Running(files, options, chosen, stack)
         for file, resolved in found:
             running.file(file, resolved)
             if options.fail_fast and running.code():
@@ -82,13 +83,16 @@ def run_files(files: Sequence[str], options: Options) -> int:
 class _Running:
     """One call of `run`: what has come of it so far, what is shown, what is written."""
 
-    def __init__(self, options: Options, chosen: Callable[[str], bool], stack: ExitStack) -> None:
+    def __init__(
+        self, files: Sequence[str], options: Options, chosen: Callable[[str], bool], stack: ExitStack
+    ) -> None:
         self.options = options
+        self._files = files
         self.chosen = chosen
         self.results: list[FileResult] = []
         self._stack = stack
         self._logs: dict[str, Any] = {}
-        self._began = time.perf_counter()
+        self._began = perf_counter()
         self._show = Show(json=options.json)
         stack.callback(self._show.close)
         if options.log is not None:
@@ -102,6 +106,9 @@ class _Running:
         cells = [(n, cell) for n, cell in enumerate(resolved.cells) if self.chosen(cell.label)]
         if not cells:
             return
+        for _, cell in cells:  # what cannot be written is to be known before anything runs
+            if cell.scenario.report.log is not None:
+                self._log(cell.scenario.report.log)
         trials = options.trials or scenario.trials.count
         result = FileResult(file, resolved.name, scenario.trials.pass_rate, trials, len(cells))
         self.results.append(result)
@@ -135,7 +142,7 @@ class _Running:
             # the log of a run is long, and only that of the first is looked at again
             result.runs.append(attrs.evolve(run, log=()))
             for path in filter(None, (self.options.log, cell.scenario.report.log)):
-                self._log(str(path)).write("".join(line + "\n" for line in run.log))
+                self._write(str(path), run.log)
             self._show.run(run, result, self._again(result.file, run))
             if self.options.fail_fast and not run.ok:
                 break
@@ -151,15 +158,51 @@ class _Running:
 
     def _log(self, path: str) -> Any:
         if path not in self._logs:
+            if any(_same_file(path, file) for file in self._files):
+                raise ConfigError("is a scenario file, the log would be written over it", path)
             try:
-                opened = open(path, "w", encoding="utf-8")  # noqa: SIM115 - left with the stack
-                self._logs[path] = self._stack.enter_context(opened)
-            except OSError as error:
-                raise ConfigError(f"cannot be written: {error.strerror}", path) from None
+                opened = open(path, "w", encoding="utf-8", errors="surrogatepass", opener=_opened)  # noqa: SIM115 - left with the stack
+            except (OSError, ValueError) as error:
+                raise _unwritten(path, error) from None
+            self._stack.callback(_closed, opened)
+            self._logs[path] = opened
         return self._logs[path]
 
+    def _write(self, path: str, lines: Sequence[str]) -> None:
+        log = self._log(path)
+        try:
+            log.write("".join(line + "\n" for line in lines))
+            log.flush()
+        except OSError as error:
+            raise _unwritten(path, error) from None
+
     def end(self) -> None:
-        self._show.end(self.results, time.perf_counter() - self._began, self.code())
+        self._show.end(self.results, perf_counter() - self._began, self.code())
+
+
+def _opened(path: str, flags: int) -> int:
+    # a pipe that nobody reads is an error, and nothing to wait for
+    descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o666)
+    os.set_blocking(descriptor, True)
+    return descriptor
+
+
+def _closed(opened: Any) -> None:
+    # what could not be written has been told
+    with suppress(OSError):
+        opened.close()
+
+
+def _unwritten(path: str, error: OSError | ValueError) -> ConfigError:
+    reason = error.strerror if isinstance(error, OSError) else error
+    return ConfigError(f"cannot be written: {reason}", ascii(path)[1:-1])
+
+
+def _same_file(one: str, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except (OSError, ValueError):
+        return False
 
 
 def _to_repeat(cells: list[tuple[int, Cell]], which: str) -> list[int]:

@@ -15,7 +15,7 @@ from ._expect import (
     percentile as percentile,
     waits_to_the_end as waits_to_the_end,
 )
-from ._guard import Guard as Guard
+from ._guard import Guard as Guard, staying as staying
 from ._model import USER as USER, Scenario as Scenario, scenario_schema as scenario_schema
 from ._paths import pick as pick
 from ._report import (

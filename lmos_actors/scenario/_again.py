@@ -1,6 +1,6 @@
 """Running cells a second time in a fresh process with another hash seed, to compare the message logs (X1).
 
-`python -m lmos_actors.scenario._again ORDER` is that process; ORDER is a file with what to do.
+`main` is that process; its order is a file with what to do.
 """
 
 from __future__ import annotations
@@ -25,6 +25,13 @@ if TYPE_CHECKING:
 
     from ._results import RunResult
 
+# The path is that of this process as it began: neither what agents' modules stand in, nor what these have
+# put before it, may hide the modules that we need ourselves.
+_PATH = tuple(sys.path)
+_BEGIN = (
+    "import sys; sys.path[:] = sys.argv[2:]; import pathlib, lmos_actors.scenario._again as again; "
+    "again.main(pathlib.Path(sys.argv[1]))"
+)
 _SPARE = 30.0
 """Seconds of real time for the process itself, beside those of its runs."""
 
@@ -53,7 +60,7 @@ class SecondProcess:
         (self._place / "order.json").write_text(json.dumps(order), encoding="utf-8")
         self._errors = (self._place / "errors").open("wb")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "lmos_actors.scenario._again", str(self._place / "order.json")],
+            [sys.executable, "-P", "-c", _BEGIN, str(self._place / "order.json"), *_PATH],
             stdin=subprocess.DEVNULL,
             stdout=self._errors,
             stderr=self._errors,
@@ -77,7 +84,7 @@ class SecondProcess:
         log = self._place / f"{cell}.jsonl"
         if not log.is_file():
             return Repeated(first.label, problem=f"the second process gave no log: {self._ended}")
-        again = log.read_text(encoding="utf-8").splitlines()
+        again = log.read_text(encoding="utf-8", errors="surrogatepass").split("\n")[:-1]
         return Repeated(first.label, first_difference(first.log, again))
 
     def _wait(self) -> str:
@@ -97,9 +104,5 @@ def main(order: Path) -> None:
     for number in numbers:
         result = run_cell(resolved, resolved.cells[number], 1, real_limit=asked["real_limit"])
         half = order.parent / f"{number}.part"
-        half.write_text("".join(line + "\n" for line in result.log), encoding="utf-8")
+        half.write_text("".join(line + "\n" for line in result.log), encoding="utf-8", errors="surrogatepass")
         half.rename(order.parent / f"{number}.jsonl")
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

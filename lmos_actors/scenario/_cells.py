@@ -152,9 +152,11 @@ class Cells:
         return value
 
     def _distinct(self, key: str, values: list[Any]) -> None:
-        for index, value in enumerate(values):
-            if any(type(value) is type(other) and value == other for other in values[:index]):
-                self.wrong(("matrix", key, index), f'"{value}" stands in the matrix twice')
+        """Refuse values that are shown alike: runs are told apart, and judged together, by what is shown."""
+        shown = [str(mapped(value).get(LABEL, value)) for value in values]
+        for index, text in enumerate(shown):
+            if text in shown[:index]:
+                self.wrong(("matrix", key, index), f'"{text}" stands in the matrix twice')
 
     def all(self) -> list[CellData]:
         """Give the cells, in the order of the matrix, its last key running fastest."""

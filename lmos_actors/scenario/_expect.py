@@ -171,8 +171,8 @@ def filled(expect: Expect, saved: Mapping[str, Any]) -> Expect:
 
 
 def waits_to_the_end(expect: Expect) -> bool:
-    """Tell whether a step can only be judged when its time is over: one that counts."""
-    return expect.times is not UNSET
+    """Tell whether a step can only be judged when its time is over: one that counts, or wants nothing."""
+    return expect.times is not UNSET or expect.sequence == ()
 
 
 def judge_expect(expect: Expect, seen: object) -> list[Verdict]:

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -104,10 +104,8 @@ class Guard:
             signal.signal(signal.SIGALRM, before)
 
     def _watch(self) -> None:
-        try:
+        with suppress(Empty):
             self._told.get(timeout=self._seconds)
-        except Empty:
-            pass
         with self._lock:
             if self._over.is_set():
                 return
@@ -130,6 +128,21 @@ class Guard:
 
     def _place(self) -> str:
         return place_of(sys._current_frames().get(self._main))  # pyright: ignore[reportPrivateUsage]
+
+
+@contextmanager
+def staying() -> Generator[None]:
+    """Come back to the working directory after the block: relative paths of ours are meant from here."""
+    try:
+        here = os.getcwd()
+    except OSError:  # it has been deleted
+        yield
+        return
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            os.chdir(here)
 
 
 def place_of(frame: FrameType | None) -> str:

@@ -57,7 +57,7 @@ class Trials(Closed, frozen=True, kw_only=True):
 class Mailbox(Closed, frozen=True, kw_only=True):
     """Room for messages not begun, and what happens to one that finds none."""
 
-    size: Annotated[int, Meta(ge=1)] = 64
+    size: Annotated[int, Meta(ge=1, le=1 << 40)] = 64
     when_full: Literal["wait", "reject", "drop_oldest", "drop_newest"] = "wait"
 
 
@@ -246,7 +246,7 @@ class Repeat(Step, frozen=True, kw_only=True, tag="repeat"):
 class Parallel(Step, frozen=True, kw_only=True, tag="parallel"):
     """Do several branches at once; done when all are."""
 
-    branches: Annotated[tuple[tuple[AnyStep, ...], ...], Meta(min_length=2)]
+    branches: Annotated[tuple[Branch, ...], Meta(min_length=2)]
 
 
 class Expect(Expected, frozen=True, kw_only=True, tag_field="do", tag="expect"):
@@ -266,6 +266,8 @@ AnyStep: TypeAlias = Annotated[
     Read | Write | Observe | Subscribe | Invoke | Tell | Inject | Wait | Repeat | Parallel | Expect,
     Later("start", "stop", "restart", "fault", "partition", "heal", "query", "cancel", "stream", "chat"),
 ]
+
+Branch: TypeAlias = Annotated[tuple[AnyStep, ...], Meta(min_length=1)]
 
 # --- checks, judged at the end over the whole run
 

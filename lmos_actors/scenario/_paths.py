@@ -33,7 +33,9 @@ def regex_problem(pattern: str) -> str | None:
     """Say what is wrong with a regular expression, or None."""
     try:
         re.compile(pattern)
-    except re.error as error:
+    except RecursionError:
+        return "the regular expression is nested too deeply"
+    except (re.error, OverflowError) as error:
         return f'"{pattern}" is not a regular expression: {error}'
     return None
 

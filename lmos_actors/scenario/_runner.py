@@ -27,7 +27,7 @@ from lmos_actors.supervision import Supervisor, SupervisorSpec
 
 from ._classes import paths, supervisor_spec
 from ._expect import Verdict, judge_bounded, judge_latency
-from ._guard import RUNTIME, Guard
+from ._guard import RUNTIME, Guard, staying
 from ._model import Latency, Never, Restarts, Statistics
 from ._results import Failure, RunResult
 from ._steps import Story
@@ -92,7 +92,7 @@ def run_cell(
     telling = _Telling(cell, resolved.document, resolved.root, story, log, guard)
     began = perf_counter()
     try:
-        with contextlib.redirect_stdout(sys.stderr), guard:
+        with contextlib.redirect_stdout(sys.stderr), staying(), guard:
             simulate(_live, telling, watch, seed=cell.seed, log=log)
     except BaseException as error:  # noqa: ASYNC103 -- what ended the run is its verdict
         if not _interrupted(error):

@@ -112,16 +112,20 @@ class Story:
             await self._one(step, (*path, index))
 
     async def _one(self, step: Any, path: DataPath) -> None:
-        if isinstance(step, Repeat):
-            await self._repeat(step, path)
-        elif isinstance(step, Parallel):
-            async with trio.open_nursery() as branches:
-                for index, branch in enumerate(step.branches):
-                    branches.start_soon(self._all, branch, (*path, "branches", index))
-        else:
+        if not isinstance(step, (Repeat, Parallel)):
             await self._step(step, path)
+            return
+        with trio.move_on_after(math.inf if step.within is None else step.within) as scope:
+            await (self._repeat if isinstance(step, Repeat) else self._parallel)(step, path)
+        if scope.cancelled_caught:
+            raise self.fail(step, path, f"an end within {step.within}", f"still at {self.at}")
 
-    async def _repeat(self, step: Repeat, path: DataPath) -> None:
+    async def _parallel(self, step: Any, path: DataPath) -> None:
+        async with trio.open_nursery() as branches:
+            for index, branch in enumerate(step.branches):
+                branches.start_soon(self._all, branch, (*path, "branches", index))
+
+    async def _repeat(self, step: Any, path: DataPath) -> None:
         begin = trio.current_time()
         for number in range(step.times):
             if step.every is not None:

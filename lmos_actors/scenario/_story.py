@@ -291,6 +291,8 @@ class Story:
         words: list[tuple[DataPath, Any]] = [
             ((*path, "sequence", i), word) for i, word in enumerate(step.sequence or ())
         ]
+        if step.sequence == ():
+            self.names.wrong((*path, "sequence"), "a status is always one of a sequence", "shape")
         if step.equals is not UNSET:
             words.append(((*path, "equals"), step.equals))
         for here, word in words:

@@ -13,7 +13,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from lmos_actors._errors import ConfigError, nearest
+from lmos_actors._errors import ConfigError, nearest, text_of
 from lmos_actors.files import did_you_mean
 
 if TYPE_CHECKING:
@@ -81,8 +81,10 @@ def _loaded(file: Path, root: Path) -> ModuleType:
     _on_path(root)
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         del sys.modules[name]
+        if isinstance(error, KeyboardInterrupt):
+            raise
         raise _broken(file.name, root, error) from error
     return module
 
@@ -98,7 +100,9 @@ def _by_name(name: str, root: Path, file: Path | None = None) -> ModuleType:
         if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
             raise ConfigError(f'no module "{name}" in {root}{_near_module(name, root)}') from None
         raise _broken(name, root, error) from error
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise _broken(name, root, error) from error
     _is_ours(module, name, root, file)
     return module
@@ -138,7 +142,7 @@ def _broken(name: str, root: Path, error: BaseException) -> ConfigError:
             and "site-packages" not in frame.filename
         ]
         place = f"{_relative(ours[-1].filename, root)}:{ours[-1].lineno}" if ours else ""
-    said = error.msg if isinstance(error, SyntaxError) else str(error)
+    said = error.msg if isinstance(error, SyntaxError) else text_of(error)
     what = f"{type(error).__name__}: {said}" if said else type(error).__name__
     return ConfigError(f'importing "{name}" failed{f" at {place}" if place else ""}: {what}')
 

@@ -232,6 +232,7 @@ def _forbidden_calls() -> Generator[None]:
         (subprocess.Popen, "__init__", "subprocess.Popen"),
         (socket.socket, "__init__", "socket.socket"),
         (os, "fork", "os.fork"),
+        (os, "_exit", "os._exit"),
         # trio keeps idle threads of earlier runs, which it need not start again
         (trio.to_thread, "run_sync", "trio.to_thread.run_sync"),
     ]

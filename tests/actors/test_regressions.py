@@ -623,3 +623,41 @@ def test_ctrl_c_does_not_fall_into_the_middle_of_sending(verb: Any) -> None:
     with pytest.raises(KeyboardInterrupt):
         trio.run(main, restrict_keyboard_interrupt_to_checkpoints=False)
     assert not instrument.inside
+
+
+async def test_m4_no_inline_turn_overtakes_a_parked_message(virtual_clock) -> None:
+    order: list[str] = []
+
+    class Full(Agent, mailbox=MailboxOptions(size=1)):
+        @action
+        async def work(self) -> None:
+            await trio.sleep(10)
+
+        @action
+        def note(self, word: str) -> None:
+            order.append(word)
+
+    async def send_then_ask(full: Ref[Full]) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(full.tell, Full.note, "told first")
+            await settle()
+            nursery.start_soon(full.invoke, Full.note, "asked second")
+
+    async with open_test_node() as node:
+        full = await node.start(Full)
+        for _ in range(2):  # one runs, one holds the only seat in line for it
+            await full.tell(Full.work)
+            await settle()
+        await send_then_ask(full)
+    assert order == ["told first", "asked second"]
+
+
+async def test_a_factory_that_gives_a_living_agent_is_refused(virtual_clock) -> None:
+    class Only(Agent):
+        pass
+
+    only = Only()
+    async with open_test_node() as node:
+        await node.start_child(ChildSpec("first", lambda: only))
+        with pytest.raises(StartFailed, match="lives already"):
+            await node.start_child(ChildSpec("second", lambda: only))

@@ -306,6 +306,7 @@ CALLS: dict[str, Callable[[], object]] = {
     "subprocess.Popen": lambda: subprocess.run([sys.executable, "--version"], check=False),
     "socket.socket": lambda: socket.create_connection(("127.0.0.1", 9)),
     "os.fork": fork,
+    "os._exit": lambda: os._exit(0),
 }
 
 
@@ -344,6 +345,7 @@ class TestForbiddenCalls:
                 subprocess.Popen.__init__,
                 socket.socket.__init__,
                 os.fork,
+                os._exit,
                 trio.to_thread.run_sync,
                 trio_run._r,
                 trio_run._ALLOW_DETERMINISTIC_SCHEDULING,
