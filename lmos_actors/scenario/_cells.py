@@ -27,6 +27,7 @@ from lmos_actors.files import (
     inside,
     is_list,
     is_mapping,
+    listed,
     mapped,
     parse,
 )
@@ -190,6 +191,10 @@ class Cells:
                 )
         for key in ("vars", "matrix"):
             self._no_references(self.data.get(key), (key,))
+        seeds = listed(self.data.get("seeds"))
+        for index, seed in enumerate(seeds):
+            if seed in seeds[:index]:
+                self.wrong(("seeds", index), f"seed {seed} is given twice")
 
     def _typed(self, path: DataPath, declared: Any, value: Any) -> None:
         self.mistakes.extend(decode(self.document, declared, value, at=path)[1])
