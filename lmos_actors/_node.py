@@ -19,7 +19,7 @@ import trio
 
 from ._ambient import Ambient, current_ambient
 from ._entropy import Entropy
-from ._errors import NotFound, StartFailed, group_of
+from ._errors import ConfigError, NotFound, StartFailed, group_of
 from ._services import Services
 from ._timers import TaskTimers
 from .actors import (
@@ -215,8 +215,10 @@ async def open_node(
     root supervisor gives up, the body is cancelled and `RestartIntensityExceeded` raised. An exception
     of the body comes out as itself. Ctrl-C stops in order; a second one gives nobody more time.
 
-    Raises StartFailed when a child of `tree` cannot start.
+    Raises StartFailed when a child of `tree` cannot start, ConfigError when `tree` is no SupervisorSpec.
     """
+    if tree is not None and not isinstance(tree, SupervisorSpec):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(f"open_node takes a SupervisorSpec, not {tree!r}; node.start(...) starts one agent")
     opening = _Opening()
     async with trio.open_nursery(strict_exception_groups=True) as nursery:
         services = Services(nursery)

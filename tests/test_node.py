@@ -18,6 +18,7 @@ from lmos_actors import (
     RestartIntensityExceeded,
     StartFailed,
     action,
+    open_node,
 )
 from lmos_actors.testing import open_test_node
 
@@ -380,3 +381,9 @@ def test_agents_of_one_node_use_those_of_another():
                     await near.invoke(Bridge.ask, 1.0)
 
     run(main)
+
+
+async def test_open_node_refuses_what_is_no_tree(virtual_clock) -> None:
+    with pytest.raises(ConfigError, match="open_node takes a SupervisorSpec, not"):
+        async with open_node(Worker):
+            pass

@@ -247,7 +247,9 @@ class _Compiler:
         self, fn: Any, hints: dict[str, Any], name: str
     ) -> tuple[tuple[Parameter, ...], Shape[Any] | None, bool]:
         where = f"{self.cls.__name__}.{name}"
-        _, *given = inspect.signature(fn).parameters.values()
+        me, *given = inspect.signature(fn).parameters.values() or (None,)
+        if me is None or me.name in hints:
+            raise TypeError(f"{where}: self is missing, it goes before the parameters")
         progress: Shape[Any] | None = None
         if given and is_progress(hints.get(given[0].name)):
             progress = _shape((get_args(hints[given[0].name]) or (Any,))[0], where)

@@ -175,7 +175,7 @@ def every(seconds: float, /) -> Callable[[Callable[[A], None]], Callable[[A], No
     The period is counted from the schedule, not from the end of the turn; a firing that is still
     waiting is not queued twice, and missed ones are merged.
     """
-    if not 0 < seconds < math.inf:
+    if callable(seconds) or not 0 < seconds < math.inf:
         raise TypeError(f"@every needs a finite number of seconds above 0, not {seconds!r}")
 
     def mark(fn: Callable[[A], None]) -> Callable[[A], None]:

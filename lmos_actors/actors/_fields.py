@@ -32,6 +32,11 @@ def collect_fields(cls: type, reserved: frozenset[str]) -> dict[str, Any]:
                     f"{cls.__name__}.{name}: a default that can be changed would be shared by all agents; "
                     f"use attrs.field(factory={kind})"
                 )
+            maker = _maker_of(hint)
+            if maker is not None:
+                raise TypeError(
+                    f"{cls.__name__}.{name} is declared but not made: write `= {maker}` after its type"
+                )
             fields[name] = attrs.field(default=value, alias=name)
     return fields
 
@@ -44,6 +49,14 @@ def _is_class_variable(hint: Any) -> bool:
     return (
         get_origin(hint) is ClassVar or hint is ClassVar or text.startswith(("ClassVar", "typing.ClassVar"))
     )
+
+
+def _maker_of(hint: Any) -> str | None:
+    """Give what an annotation of an affordance has to be followed by, None for plain state."""
+    text = hint.partition("[")[0].rpartition(".")[2] if isinstance(hint, str) else ""
+    if get_origin(hint) is Property or text == "Property":
+        return "prop(default=...)"
+    return "event()" if get_origin(hint) is Event or text == "Event" else None
 
 
 def _property_field(made: Property[Any], name: str) -> Any:

@@ -138,6 +138,16 @@ class Ref(Generic[A_co]):
         """The agent's place in its tree: `desk/weather`."""
         return self._link.path
 
+    if not TYPE_CHECKING:  # type checkers know the attributes there are
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(
+                f"a ref has no {name!r}: it is asked by the handles of the agent's class, "
+                f"such as ref.invoke(Weather.forecast) and ref.read(Weather.units)",
+                name=name,
+                obj=self,
+            )
+
     # ---- actions
 
     def invoke(
@@ -313,9 +323,16 @@ async def _tell_within(
     raise DeadlineExceeded(link.path, seconds)
 
 
+_EXAMPLES: Final = {
+    "an action": "Weather.forecast",
+    "a property": "Weather.units",
+    "an event": "Weather.asked",
+}
+
+
 def wrong_handle(verb: str, kind: str, handle: object) -> TypeError:
     """Make the error of a verb that was given something else than the handle it takes."""
-    return TypeError(f"ref.{verb} takes the handle of {kind}, such as Weather.forecast, not {handle!r}")
+    return TypeError(f"ref.{verb} takes the handle of {kind}, such as {_EXAMPLES[kind]}, not {handle!r}")
 
 
 def _action(verb: str, handle: Any) -> str:

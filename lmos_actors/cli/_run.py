@@ -65,13 +65,14 @@ def read_files(files: Sequence[str], settings: Mapping[str, str]) -> int:
 def run_files(files: Sequence[str], options: Options) -> int:
     """Run files, show how it goes, and give the exit code. Nothing runs while a file is wrong."""
     chosen = selection(options.only)
+    show = Show(json=options.json)  # before agents' modules, which may hide what it imports
     found, code = load_files(files, options.settings, options.seeds, options.time_limit)
     if code:
         return code
     if not any(chosen(cell.label) for _, resolved in found for cell in resolved.cells):
         raise ConfigError(f'no run has the words "{options.only}"', "-k")
     with ExitStack() as stack:
-        running = _Running(files, options, chosen, stack)
+        running = _Running(files, options, chosen, show, stack)
         for file, resolved in found:
             running.file(file, resolved)
             if options.fail_fast and running.code():
@@ -84,7 +85,12 @@ class _Running:
     """One call of `run`: what has come of it so far, what is shown, what is written."""
 
     def __init__(
-        self, files: Sequence[str], options: Options, chosen: Callable[[str], bool], stack: ExitStack
+        self,
+        files: Sequence[str],
+        options: Options,
+        chosen: Callable[[str], bool],
+        show: Show,
+        stack: ExitStack,
     ) -> None:
         self.options = options
         self._files = files
@@ -93,8 +99,8 @@ class _Running:
         self._stack = stack
         self._logs: dict[str, Any] = {}
         self._began = perf_counter()
-        self._show = Show(json=options.json)
-        stack.callback(self._show.close)
+        self._show = show
+        stack.callback(show.close)
         if options.log is not None:
             self._log(str(options.log))
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 def accepts(cls: type) -> str | None:
     """Say why a class cannot be an agent of a scenario, or None."""
     if not issubclass(cls, Agent):
-        return "is not an agent: it does not derive from lmos_actors.Agent"
-    return "is the base of all agents, not one of them" if cls is Agent else None
+        return f"{cls.__name__} is not an agent, it does not derive from lmos_actors.Agent"
+    return "Agent is the base of all agents, not one of them" if cls is Agent else None
 
 
 @attrs.frozen

@@ -292,7 +292,7 @@ class Story:
             ((*path, "sequence", i), word) for i, word in enumerate(step.sequence or ())
         ]
         if step.sequence == ():
-            self.names.wrong((*path, "sequence"), "a status is always one of a sequence", "shape")
+            self.names.wrong((*path, "sequence"), "the statuses of a step are never empty", "shape")
         if step.equals is not UNSET:
             words.append(((*path, "equals"), step.equals))
         for here, word in words:

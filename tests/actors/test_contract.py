@@ -34,6 +34,7 @@ from lmos_actors import (
     WrongState,
     action,
     event,
+    every,
     prop,
 )
 from lmos_actors.testing import open_test_node, settle
@@ -107,6 +108,33 @@ class Weather(Agent):
 
 def refused(text: str):
     return pytest.raises(TypeError, match=text)
+
+
+def test_self_is_missing() -> None:
+    with refused(r"Wrong\.greet: self is missing"):
+
+        class Wrong(Agent):
+            @action
+            def greet(name: str) -> str:
+                return name
+
+    with refused(r"Wrong\.greet: self is missing"):
+
+        class Wrong(Agent):
+            @action
+            async def greet() -> None: ...
+
+
+def test_an_affordance_that_is_only_declared() -> None:
+    with refused(r"Wrong\.heard is declared but not made: write `= event\(\)`"):
+
+        class Wrong(Agent):
+            heard: Event[str]
+
+    with refused(r"Wrong\.units is declared but not made: write `= prop\("):
+
+        class Wrong(Agent):
+            units: Property[str] = "celsius"
 
 
 @pytest.mark.parametrize(
@@ -779,3 +807,18 @@ def test_a_subclass_has_serial_and_mailbox_of_its_base() -> None:
 
     assert (Below.__contract__.serial, Below.__contract__.mailbox) == (True, options)
     assert (Other.__contract__.serial, Other.__contract__.mailbox.size) == (False, 9)
+
+
+async def test_an_affordance_is_no_attribute_of_a_ref(virtual_clock) -> None:
+    async with open_test_node() as node:
+        weather: Any = await node.start(Weather)
+        with pytest.raises(AttributeError, match=r"a ref has no 'turn': .* ref\.invoke"):
+            weather.turn("Bonn")
+
+
+def test_every_without_its_seconds() -> None:
+    with refused("@every needs a finite number of seconds above 0, not <function"):
+
+        class Wrong(Agent):
+            @every
+            def tick(self) -> None: ...
