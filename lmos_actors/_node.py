@@ -222,18 +222,13 @@ async def open_node(
     opening = _Opening()
     async with trio.open_nursery(strict_exception_groups=True) as nursery:
         services = Services(nursery)
-        rt = _runtime(services, instrument, opening)
-        root = Supervisor(rt, tree or SupervisorSpec("root"), None)
-        opening.root = root
-        root.on_end = opening.root_ended
-        rt.resolver = _Tree(root)
-        services.start_soon(dispatch, rt, name="dispatcher")
-        watchdog = Watchdog(rt) if rt.real else None
-        if watchdog is not None:
-            rt.wake_watchdog = watchdog.wake
-            rt.turns.budget = 0  # so that the first turn wakes it
+        watchdog: Watchdog | None = None
         _collector.node_opened()
         try:
+            rt = _runtime(services, instrument, opening)
+            root = opening.root = _root(rt, tree, opening)
+            services.start_soon(dispatch, rt, name="dispatcher")
+            watchdog = _watchdog(rt)
             try:
                 await root.begin(services.start_soon)
                 with opening.body:
@@ -241,16 +236,32 @@ async def open_node(
             finally:
                 opening.left = True
                 await _stop(root)
+                root.bury()
+                rt.end()
         except BaseException as exc:  # noqa: ASYNC103 -- raised below, with what else ended the node
             opening.errors.append(exc)
         finally:
             _collector.node_ended()
-            root.bury()
-            rt.end()
             services.end()
             if watchdog is not None:
                 watchdog.close()
     _raise(opening.errors)
+
+
+def _root(rt: Runtime, tree: SupervisorSpec | None, opening: _Opening) -> Supervisor:
+    root = Supervisor(rt, tree or SupervisorSpec("root"), None)
+    root.on_end = opening.root_ended
+    rt.resolver = _Tree(root)
+    return root
+
+
+def _watchdog(rt: Runtime) -> Watchdog | None:
+    if not rt.real:
+        return None
+    watchdog = Watchdog(rt)
+    rt.wake_watchdog = watchdog.wake
+    rt.turns.budget = 0  # so that the first turn wakes it
+    return watchdog
 
 
 async def _stop(root: Supervisor) -> None:

@@ -21,17 +21,21 @@ class Services:
     def __init__(self, nursery: trio.Nursery) -> None:
         self._nursery = nursery
         self._scopes: list[trio.CancelScope] = []
+        self._ended = False
 
     def start_soon(self, async_fn: Callable[..., Awaitable[object]], *args: Any, name: str) -> None:
         """Start a service; what cancels the body does not reach it."""
         self._nursery.start_soon(self._shielded, async_fn, args, name=name)
 
     async def _shielded(self, async_fn: Callable[..., Awaitable[object]], args: tuple[Any, ...]) -> None:
+        if self._ended:  # before its first step
+            return
         with trio.CancelScope(shield=True) as scope:
             self._scopes.append(scope)
             await async_fn(*args)
 
     def end(self) -> None:
-        """Cancel all services of the stage."""
+        """Cancel all services of the stage, also those that have yet to take their first step."""
+        self._ended = True
         for scope in self._scopes:
             scope.cancel("the stage has ended")

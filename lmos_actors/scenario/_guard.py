@@ -67,8 +67,6 @@ class Guard:
         What handles it else may wait for the next checkpoint to raise it, which a handler that has begun
         meanwhile, and loops, never comes to; or the code that it hits may suppress it.
         """
-        yield
-        return
         theirs = signal.getsignal(signal.SIGINT)
         if not callable(theirs):  # ignored, or not ours to handle
             yield

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 
 from lmos_actors._errors import ConfigError
-from lmos_actors.files import Document, FileError, Mistake, Note, decode, mapped, read
+from lmos_actors.files import Document, FileError, Kind, Mistake, Note, decode, mapped, read
 
 from ._cells import LABEL, CellData, Cells
 from ._model import Root, Scenario, SeedRange
@@ -125,24 +125,26 @@ class _Targets:
         self.document = document
         self.root = root
         self.accepts = accepts
-        self.found: dict[str, type | str] = {}
+        self.found: dict[str, type | ConfigError] = {}
 
     def classes(self, agents: Mapping[str, AgentEntry], mistakes: list[Mistake]) -> dict[str, type]:
         classes: dict[str, type] = {}
         for name, entry in agents.items():
             found = self._imported(entry.use)
-            if isinstance(found, str):
-                mistakes.append(self.document.mistake(("agents", name, "use"), found, "import"))
+            if isinstance(found, ConfigError):
+                # what raised while it was imported could not run; anything else is a wrong word in the file
+                kind: Kind = "import" if found.__cause__ is not None else "name"
+                mistakes.append(self.document.mistake(("agents", name, "use"), found.message, kind))
             else:
                 classes[name] = found
         return classes
 
-    def _imported(self, target: str) -> type | str:
+    def _imported(self, target: str) -> type | ConfigError:
         if target not in self.found:
             try:
                 self.found[target] = import_target(target, self.root, self.accepts)
             except ConfigError as error:
-                self.found[target] = error.message
+                self.found[target] = error
         return self.found[target]
 
 

@@ -597,7 +597,7 @@ def test_classes_may_be_left_alone(project: Project) -> None:
     assert project.resolve(text, classes=False).cells[0].classes == {}
     with pytest.raises(FileError) as caught:
         project.resolve(text)
-    assert [mistake.kind for mistake in caught.value.mistakes] == ["import"]
+    assert [mistake.kind for mistake in caught.value.mistakes] == ["name"]
 
 
 def test_a_class_may_be_refused(project: Project) -> None:
