@@ -89,7 +89,13 @@ def run_batch(rt: Runtime, slot: Box) -> None:
     slot.begun += told
     slot.handled += told
     turns.budget -= done
-    _leave(rt, slot, batch, done)
+    if turns.leave or slot.more is not None or slot.gate != BUSY:
+        _leave(rt, slot, batch, done)
+    elif slot.queue:  # the common case, without the call
+        rt.ready.append(slot)
+    else:
+        slot.queue = NO_MAIL
+        slot.gate = IDLE
 
 
 def _leave(rt: Runtime, slot: Box, batch: list[Any], done: int) -> None:

@@ -57,7 +57,9 @@ class Mail(Box):
             args = self.bound(op, args, kwargs)
         else:
             try:
-                args = (op.take(args[0]),)
+                value = op.take(args[0])
+                if value is not args[0]:
+                    args = (value,)
             except InvalidInput:
                 args = self.bound(op, args, kwargs)
         await checkpoint_if_cancelled()
@@ -170,7 +172,9 @@ class Mail(Box):
             args = self.bound(op, args, kwargs)
         else:
             try:
-                args = (op.take(args[0]),)
+                value = op.take(args[0])
+                if value is not args[0]:
+                    args = (value,)
             except InvalidInput:
                 args = self.bound(op, args, kwargs)
         run = CURRENT.get()
@@ -235,7 +239,9 @@ class Mail(Box):
             args = self.bound(op, args, kwargs)
         else:
             try:
-                args = (op.take(args[0]),)
+                value = op.take(args[0])
+                if value is not args[0]:
+                    args = (value,)
             except InvalidInput:
                 args = self.bound(op, args, kwargs)
         if op.kind or sender is self or self.accepted - self.begun >= self.size:
