@@ -8,6 +8,7 @@ by a checkpoint however few they were (T6). Real time only: a simulated world ha
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import traceback
@@ -21,12 +22,16 @@ from ._operation import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
     from ._runtime import Runtime
 
 TICK: Final = 0.01  # seconds: the longest between two checkpoints
 SLOW: Final = 0.1  # seconds a turn may take before it is named
+SHOWN: Final = 20  # calls of its stack that are shown at most
 QUIET: Final = 100  # ticks without a turn before the thread sleeps
+
+_HERE: Final = os.path.dirname(__file__) + os.sep
 
 
 class SlowTurnWarning(RuntimeWarning):
@@ -89,7 +94,7 @@ class Watchdog:
     def _tell(self, slot: Any, current: Any) -> None:
         frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage] # documented by CPython
         frame = frames.get(self._ident)
-        stack = "".join(traceback.format_stack(frame, limit=-12)[-4:]) if frame is not None else ""
+        stack = _where(frame) if frame is not None else ""
         turn = f"the turn {_name(current)} of agent {slot.path!r}"
         text = f"{turn} has held up its node for {SLOW:g} s:\n{stack}"
         try:
@@ -114,3 +119,10 @@ def _name(current: Any) -> str:
         return repr(current.name)
     op = current[0] if current else None
     return repr(op.name) if op is not None else "started"
+
+
+def _where(frame: FrameType) -> str:
+    """Show the calls from the handler inwards, without the runtime's own that led to it."""
+    calls = traceback.extract_stack(frame, limit=SHOWN)
+    ours = [place for place, call in enumerate(calls) if call.filename.startswith(_HERE)]
+    return "".join(traceback.format_list(calls[ours[-1] + 1 :] if ours else calls))

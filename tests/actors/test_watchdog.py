@@ -1,0 +1,72 @@
+"""A `def` turn that blocks is named while it blocks. Real time and a real thread, but no sleeping: the
+handler waits for the very report, and a turn that nobody reports would end by its own long limit."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, ClassVar
+
+import pytest
+import trio
+
+from lmos_actors import Agent, SlowTurnWarning, action, open_node
+from lmos_actors.actors import Watchdog
+
+LIMIT = 30.0
+
+
+class Blocking(Agent):
+    reported: ClassVar[threading.Event] = threading.Event()
+
+    @action
+    def block(self) -> bool:
+        return self.reported.wait(LIMIT)
+
+    @action
+    def quick(self) -> None:
+        pass
+
+
+@pytest.fixture
+def reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    Blocking.reported.clear()
+    tell = Watchdog._tell
+
+    def told(self: Watchdog, slot: Any, current: Any) -> None:
+        tell(self, slot, current)
+        Blocking.reported.set()
+
+    monkeypatch.setattr(Watchdog, "_tell", told)
+
+
+@pytest.mark.parametrize("way", ["in the asker's step", "by the dispatcher"])
+@pytest.mark.usefixtures("reports")
+async def test_t6_a_turn_that_blocks_is_named(way: str) -> None:
+    async def block() -> None:
+        async with open_node() as node:
+            ref = await node.start(Blocking)
+            await ref.invoke(Blocking.quick)
+            if way == "by the dispatcher":
+                await ref.tell(Blocking.block)
+            else:
+                assert await ref.invoke(Blocking.block)
+            await ref.invoke(Blocking.quick)
+
+    with pytest.warns(SlowTurnWarning, match=r"the turn 'block' of agent 'blocking'") as caught:
+        await block()
+    text = str(caught[0].message)
+    assert "return self.reported.wait(LIMIT)" in text, "it says where"
+    assert "_dispatcher.py" not in text, "in the handler, not in the runtime"
+    assert "_mail.py" not in text
+
+
+@pytest.mark.usefixtures("reports")
+async def test_where_warnings_are_errors_it_ends_the_node() -> None:
+    async def block() -> None:
+        async with open_node() as node:
+            ref = await node.start(Blocking)
+            await ref.invoke(Blocking.block)
+            await trio.sleep_forever()
+
+    with pytest.raises(SlowTurnWarning, match="'block'"):
+        await block()
