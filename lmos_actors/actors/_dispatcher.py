@@ -51,7 +51,10 @@ async def dispatch(rt: Runtime) -> None:
 
 
 def run_batch(rt: Runtime, slot: Box) -> None:
-    """Run up to a batch of an agent's turns."""
+    """Run up to a batch of an agent's turns.
+
+    The hot path, and longer than a function here should be: parting it would cost a call a batch.
+    """
     turns = rt.turns
     batch = slot.take_batch()
     agent = slot.agent
