@@ -96,6 +96,7 @@ FILES: dict[str, tuple[str, ...]] = {
         "_registry",
         "_thing",
         "_gather",
+        "_acting",
         "_agent",
     ),
     "lmos_actors.supervision": ("_spec", "_plan", "_children", "_inbox", "_branch", "_supervisor"),
