@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import trio
@@ -26,6 +26,8 @@ class Ambient:
     timers: Timers
     instrument: Instrument | None = None
     describe: list[Callable[[], str]] = attrs.field(factory=list[Callable[[], str]])
+    staging: Any = None
+    """What tests put in the place of agents; see `Staging` of the runtime."""
 
 
 _ambient: trio.lowlevel.RunVar[Ambient | None] = trio.lowlevel.RunVar("lmos_actors.ambient", None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -124,6 +124,20 @@ class AgentDied(AgentError):
         super().__init__(f"agent died ({reason}), request {'had begun' if started else 'had not begun'}")
 
 
+class LinkedAgentDied(AgentError):
+    """An agent that a task was linked to has ended, with another reason than `normal`.
+
+    `agent` is its path, `incarnation` which of its lives it was, `reason` its `ExitReason`; the exception
+    in that, if any, is also the `__cause__`.
+    """
+
+    def __init__(self, agent: str, incarnation: int, reason: Any) -> None:
+        self.agent = agent
+        self.incarnation = incarnation
+        self.reason = reason
+        super().__init__(f"linked agent {agent!r} has ended: {reason}")
+
+
 class DeadlineExceeded(AgentError, TimeoutError):
     """A call through `ref.within(seconds)` was not answered in time; its run is cancelled."""
 
@@ -191,6 +205,17 @@ class RestartIntensityExceeded(SupervisionError):
 
 class Deadlocked(LmosActorsError):
     """On virtual time nothing can ever happen again and the body has not ended."""
+
+
+class ForbiddenCall(LmosActorsError):
+    """In a simulated world something was called that reaches out of it; the text names the caller."""
+
+
+class WorkerDied(LmosActorsError):
+    """The process that carried out a `self.to_process` ended, or could not start, before it answered.
+
+    How far the function had come is not known. What is known of the cause is the `__cause__`.
+    """
 
 
 class ConfigError(LmosActorsError):

@@ -62,6 +62,8 @@ class LogInstrument:
     def record(self, kind: Kind, agent: str, fields: dict[str, object]) -> None:
         """Take one record."""
         members = {_LOG_NAMES.get(name, name): plain(value) for name, value in fields.items()}
+        if kind == "crashed" and "report" in fields:
+            members["report"] = str(fields["report"])
         log = self._log.error if kind == "crashed" else self._log.info
         log(kind, agent=agent, **members)
 

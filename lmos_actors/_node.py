@@ -7,47 +7,65 @@ order, then the tasks that carried their turns.
 
 from __future__ import annotations
 
-import gc
-import re
 from collections import Counter
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 import attrs
 import trio
 
 from ._ambient import Ambient, current_ambient
+from ._collector import collector
 from ._entropy import Entropy
-from ._errors import ConfigError, NotFound, StartFailed, group_of
+from ._errors import ConfigError, StartFailed, group_of
 from ._services import Services
 from ._timers import TaskTimers
 from .actors import (
     Agent,
+    CrashReport,
     DeadLetter,
     ExitReason,
     Feed,
     Finder,
+    Group,
     LocalLink,
+    Outside,
     Ref,
     Runtime,
+    Topic,
     TracedLink,
+    WaitingGraph,
     Watchdog,
+    awaited,
     dispatch,
+    topic_of,
 )
-from .supervision import ChildSpec, Supervisor, SupervisorSpec, agent_class
+from .observe import dump, graph_of, shown
+from .portal import Portal, open_portal
+from .supervision import (
+    ChildSpec,
+    Household,
+    Pool,
+    PoolRef,
+    Supervisor,
+    SupervisorSpec,
+    Tree,
+    agents_of,
+    draw,
+    name_of,
+    supervisors_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterator
+    from collections.abc import AsyncGenerator, Callable
+    from types import UnionType
 
     from ._instrument import Instrument
 
 A = TypeVar("A", bound=Agent)
+T = TypeVar("T")
 P = ParamSpec("P")
-
-GC_THRESHOLD = 50_000
-"""Allocations between collections while a node is open, where the process has a lower number: agents are
-made by the ten thousand, and the collector would look at all of them again and again."""
 
 
 @attrs.frozen
@@ -74,24 +92,34 @@ _NOT_SUMMED = ("agents", "supervisors", "dead_letters")
 class Node:
     """What `open_node` gives: the root supervisor and everything that is asked of the tree as a whole."""
 
-    def __init__(self, rt: Runtime, root: Supervisor) -> None:
+    def __init__(self, rt: Runtime, root: Supervisor, services: Services) -> None:
         self._rt = rt
         self._root = root
+        self._services = services
+        self._portal: Portal | None = None
 
     @property
     def root(self) -> Supervisor:
         """The root supervisor."""
         return self._root
 
+    @awaited("node.")
     async def start(self, factory: Callable[P, A], /, *args: P.args, **kwargs: P.kwargs) -> Ref[A]:
         """Start a permanent agent named after its class: `weather`, then `weather-2`. Raises StartFailed."""
         made = partial(factory, *args, **kwargs) if args or kwargs else factory
-        return await self._root.start_named(made, _name_of(factory))
+        return await self._root.start_named(made, name_of(factory))
 
+    @awaited("node.")
     async def start_child(self, spec: ChildSpec[A]) -> Ref[A]:
         """Start an agent under the root supervisor. Raises NameTaken, StartFailed."""
         return await self._root.start_child(spec)
 
+    @awaited("node.")
+    async def start_pool(self, spec: Pool[A]) -> PoolRef[A]:
+        """Start a pool under the root supervisor. Raises NameTaken (if it was named), StartFailed."""
+        return await self._root.start_pool(spec)
+
+    @awaited("node.")
     async def start_supervisor(self, spec: SupervisorSpec) -> Supervisor:
         """Start a supervisor and its children under the root. Raises NameTaken, StartFailed."""
         return await self._root.start_supervisor(spec)
@@ -103,15 +131,37 @@ class Node:
         """
         return Ref(Finder(self._rt, cls, name))
 
+    @overload
+    def topic(self, name: str, tp: type[T], /) -> Topic[T]: ...
+    @overload
+    def topic(self, name: str, tp: UnionType, /) -> Topic[Any]: ...
+    def topic(self, name: str, tp: Any, /) -> Topic[Any]:
+        """Give the topic of that name and type. Raises TypeError if it is one of another type."""
+        return topic_of(self._rt, name, tp)
+
+    def group(self, name: str, cls: type[A], /) -> Group[A]:
+        """Give the members of a group that are of that class; agents join by `self.join_group(name)`."""
+        return Group(self._rt, name, cls)
+
+    def portal(self) -> Portal:
+        """Give the way into this node for other threads and for asyncio code; to be called in the node.
+
+        Raises ForbiddenCall on virtual time, where there are no other threads.
+        """
+        if self._portal is None:
+            home: Any = self  # pyright takes a decorated generic method for another than itself
+            self._portal = open_portal(self._rt, self._services, home)
+        return self._portal
+
     def agents(self) -> list[Ref[Any]]:
         """Give refs to all agents of the tree, in start order, whatever their status."""
-        return [Ref(slot) for slot in _walk(self._root)]
+        return [Ref(slot) for slot in agents_of(self._root)]
 
     def statistics(self) -> NodeStatistics:
         """Count over all agents that are in the tree now."""
         totals: Counter[str] = Counter()
         agents = 0
-        for slot in _walk(self._root):
+        for slot in agents_of(self._root):
             agents += 1
             numbers = attrs.asdict(slot.statistics())
             totals.update({name: value for name, value in numbers.items() if isinstance(value, int)})
@@ -119,14 +169,26 @@ class Node:
         counts = {name: totals[name] for name in names if name not in _NOT_SUMMED}
         return NodeStatistics(
             agents=agents,
-            supervisors=sum(1 for _ in _supervisors(self._root)),
+            supervisors=sum(1 for _ in supervisors_of(self._root)),
             dead_letters=self._rt.dead_letter_count,
             **counts,
         )
 
+    def waiting_graph(self) -> WaitingGraph:
+        """Say who waits for whom now, and which of them wait in a circle. As text, circles come first."""
+        return graph_of(self._root)
+
+    def dump(self) -> str:
+        """Write down the turn in progress, the tree with mailboxes and accounts, where runs and tasks stand,
+        who waits for whom, and the last dead letters. Bounded, and never raises.
+
+        A process with open nodes that is sent SIGUSR1 writes the same to standard error.
+        """
+        return dump(self._root, self._rt)
+
     def tree(self) -> str:
         """Draw the tree with the state of every child, as text."""
-        return "\n".join(_draw(self._root))
+        return "\n".join(draw(self._root))
 
     @property
     def dead_letters(self) -> tuple[DeadLetter, ...]:
@@ -143,37 +205,20 @@ class Node:
         finally:
             self._rt.dead_letter_feeds.remove(feed)
 
+    @property
+    def crash_reports(self) -> tuple[CrashReport, ...]:
+        """The last hundred crashes of agents, the oldest first."""
+        return tuple(self._rt.crashes.reports)
 
-def _name_of(factory: Any) -> str:
-    while isinstance(factory, partial):
-        factory = factory.func  # pyright: ignore[reportUnknownMemberType]
-    name: str = getattr(factory, "__name__", "agent")
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).strip("_<>").lower() or "agent"
-
-
-def _walk(supervisor: Supervisor) -> Iterator[LocalLink]:
-    for child in supervisor.children:
-        if isinstance(child, Supervisor):
-            yield from _walk(child)
-        else:
-            yield child
-
-
-def _supervisors(supervisor: Supervisor) -> list[Supervisor]:
-    below = [s for child in supervisor.children if isinstance(child, Supervisor) for s in _supervisors(child)]
-    return [supervisor, *below]
-
-
-def _draw(supervisor: Supervisor, indent: str = "") -> list[str]:
-    spec = supervisor.spec
-    head = f"{indent}{supervisor.label} ({spec.strategy}, {spec.max_restarts} in {spec.max_seconds:g} s)"
-    lines = [head]
-    for child in supervisor.children:
-        if isinstance(child, Supervisor):
-            lines.extend(_draw(child, indent + "  "))
-        else:
-            lines.append(f"{indent}  {child.label} {child.status} #{child.incarnation}")
-    return lines
+    @asynccontextmanager
+    async def watch_crash_reports(self, *, size: int = 64) -> AsyncGenerator[Feed[CrashReport]]:
+        """Give every crash report from now on; past `size` waiting ones the oldest is dropped and counted."""
+        feed: Feed[CrashReport] = Feed(self._rt.timers, size=size)
+        self._rt.crashes.feeds.append(feed)
+        try:
+            yield feed
+        finally:
+            self._rt.crashes.feeds.remove(feed)
 
 
 class _Opening:
@@ -207,9 +252,16 @@ class _Opening:
 
 @asynccontextmanager
 async def open_node(
-    tree: SupervisorSpec | None = None, *, instrument: Instrument | None = None
+    tree: SupervisorSpec | None = None,
+    *,
+    instrument: Instrument | None = None,
+    threads: int | None = None,
+    processes: int | None = None,
 ) -> AsyncGenerator[Node]:
     """Open a node: a root supervisor with the children of `tree`, and what carries their turns.
+
+    At most `threads` threads, by default 16, and `processes` worker processes, by default as many as there
+    are processors, work for its agents at a time (`self.to_thread`, `self.to_process`).
 
     Leaving the block stops the children in reverse start order, each within its `shutdown`. When the
     root supervisor gives up, the body is cancelled and `RestartIntensityExceeded` raised. An exception
@@ -223,25 +275,28 @@ async def open_node(
     async with trio.open_nursery(strict_exception_groups=True) as nursery:
         services = Services(nursery)
         watchdog: Watchdog | None = None
-        _collector.node_opened()
+        collector.node_opened()
         try:
             rt = _runtime(services, instrument, opening)
+            rt.outside = Outside(threads=threads, processes=processes)
             root = opening.root = _root(rt, tree, opening)
             services.start_soon(dispatch, rt, name="dispatcher")
             watchdog = _watchdog(rt)
-            try:
-                await root.begin(services.start_soon)
-                with opening.body:
-                    yield Node(rt, root)
-            finally:
-                opening.left = True
-                await _stop(root)
-                root.bury()
-                rt.end()
+            with shown(root, rt):
+                try:
+                    await root.begin(services.start_soon)
+                    with opening.body:
+                        yield Node(rt, root, services)
+                finally:
+                    opening.left = True
+                    await _stop(root)
+                    root.bury()
+                    rt.end()
+                    await rt.outside.close()
         except BaseException as exc:  # noqa: ASYNC103 -- raised below, with what else ended the node
             opening.errors.append(exc)
         finally:
-            _collector.node_ended()
+            collector.node_ended()
             services.end()
             if watchdog is not None:
                 watchdog.close()
@@ -251,7 +306,8 @@ async def open_node(
 def _root(rt: Runtime, tree: SupervisorSpec | None, opening: _Opening) -> Supervisor:
     root = Supervisor(rt, tree or SupervisorSpec("root"), None)
     root.on_end = opening.root_ended
-    rt.resolver = _Tree(root)
+    rt.resolver = Tree(root)
+    rt.starter = Household
     return root
 
 
@@ -313,70 +369,9 @@ def _runtime(services: Services, instrument: Instrument | None, opening: _Openin
         ambient = Ambient(Entropy(), timers, instrument)
         rt = Runtime(timers=timers, entropy=ambient.entropy, instrument=instrument, real=True)
     else:
-        seen = instrument or ambient.instrument
+        seen = ambient.instrument if instrument is None else instrument  # a log is false while empty
         rt = Runtime(timers=ambient.timers, entropy=ambient.entropy, instrument=seen, real=False)
+        rt.staging = ambient.staging
     rt.fatal = opening.fatal
     rt.link = LocalLink if rt.instrument is None else TracedLink
     return rt
-
-
-class _Collector:
-    """The process's garbage collector, which is to run less often while any node is open."""
-
-    def __init__(self) -> None:
-        self._nodes = 0
-        self._threshold = gc.get_threshold()
-
-    def node_opened(self) -> None:
-        """Raise the threshold if this is the first node."""
-        self._nodes += 1
-        if self._nodes == 1:
-            self._threshold = gc.get_threshold()
-            if 0 < self._threshold[0] < GC_THRESHOLD:
-                gc.set_threshold(GC_THRESHOLD, *self._threshold[1:])
-
-    def node_ended(self) -> None:
-        """Restore the threshold if this was the last node."""
-        self._nodes -= 1
-        if not self._nodes:
-            gc.set_threshold(*self._threshold)
-
-
-_collector = _Collector()
-
-
-class _Tree:
-    """Finds agents in the tree of one node, in start order (L3)."""
-
-    def __init__(self, root: Supervisor) -> None:
-        self._root = root
-
-    def resolve(self, cls: type | None, name: str | None) -> LocalLink | None:
-        """Give the slot of an agent; see `Resolver`."""
-        if name is not None and "/" in name:
-            return _by_path(self._root, cls, name)
-        for slot in _walk(self._root):
-            if (name is None or slot.label == name) and _is_a(slot, cls):
-                return slot
-        return None
-
-
-def _by_path(root: Supervisor, cls: type | None, path: str) -> LocalLink | None:
-    *supervisors, name = path.split("/")
-    here = root
-    try:
-        for step in supervisors:
-            here = here.supervisor(step)
-    except NotFound:
-        return None
-    found = next((child for child in here.children if child.label == name), None)
-    return found if isinstance(found, LocalLink) and _is_a(found, cls) else None
-
-
-def _is_a(slot: LocalLink, cls: type | None) -> bool:
-    if cls is None:
-        return True
-    if slot.agent is not None:
-        return isinstance(slot.agent, cls)
-    made = agent_class(slot.spec)
-    return made is not None and issubclass(made, cls)

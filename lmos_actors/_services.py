@@ -22,6 +22,8 @@ class Services:
         self._nursery = nursery
         self._scopes: list[trio.CancelScope] = []
         self._ended = False
+        self.at_end: list[Callable[[], None]] = []
+        """What is called when the stage ends, before its services are cancelled; must not raise."""
 
     def start_soon(self, async_fn: Callable[..., Awaitable[object]], *args: Any, name: str) -> None:
         """Start a service; what cancels the body does not reach it."""
@@ -37,5 +39,7 @@ class Services:
     def end(self) -> None:
         """Cancel all services of the stage, also those that have yet to take their first step."""
         self._ended = True
+        for call in self.at_end:
+            call()
         for scope in self._scopes:
             scope.cancel("the stage has ended")

@@ -10,13 +10,16 @@ from ._affordances import (
     StreamAction as StreamAction,
     Turn as Turn,
 )
-from ._agent import Agent as Agent, Starter as Starter, current_request as current_request
+from ._agent import Agent as Agent, current_request as current_request
 from ._calls import LocalCall as LocalCall, LocalLink as LocalLink
 from ._cell import OutputGate as OutputGate, StateStore as StateStore, Status as Status
 from ._declare import action as action, event as event, every as every, prop as prop
 from ._dispatcher import dispatch as dispatch
+from ._follow import Following as Following
 from ._gather import invoke_all as invoke_all
+from ._groups import Change as Change, Group as Group, Joined as Joined, Left as Left
 from ._invocation import Progress as Progress, Runners as Runners
+from ._links import Monitor as Monitor
 from ._mailbox import (
     DEFAULT_MAILBOX as DEFAULT_MAILBOX,
     AgentStatistics as AgentStatistics,
@@ -26,11 +29,42 @@ from ._mailbox import (
 )
 from ._monitor import NORMAL as NORMAL, SHUTDOWN as SHUTDOWN, Down as Down, ExitReason as ExitReason
 from ._observers import Feed as Feed, FeedStatistics as FeedStatistics, Gap as Gap, Occurrence as Occurrence
-from ._operation import MISSING as MISSING
+from ._operation import (
+    MISSING as MISSING,
+    RUN as RUN,
+    STREAM as STREAM,
+    TURN as TURN,
+    Operation as Operation,
+)
+from ._outside import Outside as Outside
+from ._reports import CrashReport as CrashReport
 from ._ref import Call as Call, CallStatus as CallStatus, Link as Link, Ref as Ref
-from ._registry import Finder as Finder
-from ._runtime import DeadLetter as DeadLetter, Owner as Owner, Resolver as Resolver, Runtime as Runtime
+from ._registry import Finder as Finder, slot_of as slot_of
+from ._router import BY as BY, By as By, PoolLink as PoolLink
+from ._runtime import (
+    DeadLetter as DeadLetter,
+    Household as Household,
+    Owner as Owner,
+    Resolver as Resolver,
+    Runtime as Runtime,
+    Staging as Staging,
+    Startable as Startable,
+    Starter as Starter,
+    interruptible as interruptible,
+    awaited as awaited,
+    title_of as title_of,
+)
+from ._secrets import Secret as Secret, conceal_all as conceal_all
+from ._standin import (
+    Altered as Altered,
+    Standin as Standin,
+    current_envelope as current_envelope,
+    on_each_end as on_each_end,
+    stand_in as stand_in,
+)
 from ._thing import Thing as Thing, acting_as as acting_as
+from ._topics import Topic as Topic, TopicStatistics as TopicStatistics, topic_of as topic_of
 from ._traced import TracedLink as TracedLink
 from ._values import Shape as Shape, shape_of as shape_of
+from ._waiting import Waiting as Waiting, WaitingGraph as WaitingGraph, waiting_graph as waiting_graph
 from ._watchdog import SlowTurnWarning as SlowTurnWarning, Watchdog as Watchdog

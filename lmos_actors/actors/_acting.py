@@ -6,35 +6,50 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, TypeVarTuple, overload
 
 from lmos_actors._errors import AgentUnavailable
 
+from ._follow import Following, follow
+from ._groups import Group, join, leave
 from ._holder import AgentNursery
-from ._monitor import NORMAL
+from ._mailbox import Stashed
+from ._monitor import NORMAL, check_reason
+from ._options import check_behaviour
+from ._outside import outside_of
 from ._ref import Ref
-from ._registry import Finder, follow
+from ._registry import Finder, slot_of
+from ._topics import Topic, topic_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
     from datetime import datetime
+    from types import UnionType
 
     from lmos_actors._entropy import RandomStream
     from lmos_actors._timers import Timer
 
     from ._affordances import Action, EventHandle, Turn
     from ._calls import LocalLink
+    from ._links import Monitor
+    from ._monitor import Down, ExitReason
+    from ._observers import Gap
+    from ._runtime import Household, Startable
 
 A = TypeVar("A")
 S = TypeVar("S", bound="Acting")
 V = TypeVar("V")
 P = ParamSpec("P")
+Ts = TypeVarTuple("Ts")
 
 
 class Acting:
     """An agent's own verbs; they raise AgentUnavailable before its start and after its end."""
 
     _slot: LocalLink | None = None
+    _behaviour: str = ""
+    _history: Any = None  # its last messages, see `_history.py`
 
     # ---- who and where
 
@@ -76,12 +91,61 @@ class Acting:
         link = ref._link  # pyright: ignore[reportPrivateUsage] # every send passes here: no call between
         link.send_from(self._slot or self._place(), handle.name, args, kwargs)
 
-    def follow(self, ref: Ref[A], handle: EventHandle[A, V], turn: Callable[[V], None], /) -> None:
-        """Have another agent's events arrive as turns of this one, for this incarnation's life.
+    # ---- topics and groups
 
-        Needs no task. At most 64 events wait; past that the oldest is dropped and counted.
+    @overload
+    def follow(
+        self,
+        ref: Ref[A],
+        handle: EventHandle[A, V],
+        turn: Callable[[V], None],
+        /,
+        *,
+        size: int = 64,
+        on_gap: Callable[[Gap], None] | None = None,
+    ) -> Following: ...
+    @overload
+    def follow(
+        self,
+        topic: Topic[V],
+        turn: Callable[[V], None],
+        /,
+        *,
+        size: int = 64,
+        on_gap: Callable[[Gap], None] | None = None,
+    ) -> Following: ...
+    def follow(self, source: Any, /, *rest: Any, size: int = 64, on_gap: Any = None) -> Following:
+        """Have another agent's events, or a topic's values, arrive as turns of this incarnation.
+
+        Needs no task. Past `size` waiting ones the oldest is dropped and counted in `missed`; `on_gap` is
+        the turn that is told where something is missing. An agent that `find` does not know yet is
+        followed from its start on. A restart of the agent that is followed does not end it.
         """
-        follow(self._place(), ref, handle, turn)
+        return follow(self._place(), source, rest, size, on_gap)
+
+    @overload
+    def topic(self, name: str, tp: type[V], /) -> Topic[V]: ...
+    @overload
+    def topic(self, name: str, tp: UnionType, /) -> Topic[Any]: ...
+    def topic(self, name: str, tp: Any, /) -> Topic[Any]:
+        """Give the node's topic of that name and type. Raises TypeError if it is one of another type."""
+        return topic_of(self._place().rt, name, tp)
+
+    def group(self, name: str, cls: type[A], /) -> Group[A]:
+        """Give the members of a group that are of that class."""
+        return Group(self._place().rt, name, cls)
+
+    def join_group(self, name: str, /) -> None:
+        """Be a member of a group, until this incarnation is told to stop or ends.
+
+        Who joins twice has to leave twice, and is a member once.
+        """
+        join(self._place(), name)
+
+    def leave_group(self, name: str, /) -> bool:
+        """Undo one joining; False where this agent was no member."""
+        return leave(self._place(), name)
+
 
     def after(self, seconds: float, turn: Callable[P, None], /, *args: P.args, **kwargs: P.kwargs) -> Timer:
         """Have a turn run `seconds` from now; it ends with the incarnation, or by `cancel()` of the timer."""
@@ -89,16 +153,148 @@ class Acting:
             raise ValueError(f"after() needs a number of seconds of at least 0, not {seconds!r}")
         return self._place().after(seconds, partial(turn, *args, **kwargs) if args or kwargs else turn, ())
 
-    def stop(self) -> None:
-        """End with the reason `normal`, once what waits and runs has been handled."""
+    def stop(self, reason: ExitReason = NORMAL) -> None:
+        """End with that reason, `normal` if none is given, once what waits and runs has been handled.
+
+        Supervisor, monitors and linked agents are told it. Raises TypeError for anything but an ExitReason.
+        """
+        check_reason(reason)
         slot = self._place()
         shutdown = slot.spec.shutdown
-        slot.drain(NORMAL, float(shutdown) if isinstance(shutdown, (int, float)) else None)
+        slot.drain(reason, float(shutdown) if isinstance(shutdown, (int, float)) else None)
+
+    # ---- ending together
+
+    def link(self, ref: Ref[Any]) -> None:
+        """Let this incarnation and another agent's end together.
+
+        When one has ended with another reason than `normal`, the other ends at once with the same reason,
+        unless its class has `trap_exits=True`. Linking twice is linking once; with itself, nothing. Raises
+        AgentUnavailable or NotFound where that agent does not run, NotAllowed where it is no agent of this
+        process.
+        """
+        self._place().link_to(slot_of(ref))
+
+    def unlink(self, ref: Ref[Any]) -> None:
+        """Take a link away; nothing if there is none. A turn of `on_exit` may be on its way already."""
+        self._place().unlink_from(slot_of(ref))
+
+    def monitor(self, ref: Ref[Any], turn: Callable[[Down], None], /) -> Monitor:
+        """Have a turn run with a `Down` for every incarnation of another agent that ends.
+
+        Lasts for this incarnation's life, needs no task and affects neither side. Where that agent does not
+        run now, a first `Down` says so, with the reason `shutdown` and the detail `not running`. Ends when
+        the agent is gone for good, or by `cancel()` of what is given back. Raises NotFound for a name that
+        was never found.
+        """
+        if iscoroutinefunction(turn):
+            raise TypeError(f"monitor() takes a def, as it becomes a turn, not {turn!r}")
+        return self._place().monitor(slot_of(ref), turn)
+
+    # ---- having behaviours
+
+    @property
+    def behaviour(self) -> str:
+        """The behaviour it has now: that of the last `become`, or the first its class declares."""
+        return self._behaviour
+
+    def become(self, behaviour: str, /) -> None:
+        """Have another behaviour from now on: it decides which actions with `when` are taken.
+
+        What was postponed or stashed comes next, in order; the timer of `state_timeout` ends. Nothing
+        happens if it is the present one. Raises ValueError for a behaviour that the class does not have.
+        """
+        slot = self._place()
+        contract = slot.agent.__contract__
+        check_behaviour(behaviour, type(self).__name__, contract.behaviours)
+        if behaviour != self._behaviour:
+            self._behaviour = behaviour
+            slot.behaviour_changed()
+
+    def state_timeout(
+        self, seconds: float, turn: Callable[P, None], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Timer:
+        """Have a turn run `seconds` from now unless the behaviour changes before; one at a time."""
+        if not seconds >= 0:
+            raise ValueError(f"state_timeout() needs a number of seconds of at least 0, not {seconds!r}")
+        return self._place().state_timeout(seconds, partial(turn, *args, **kwargs))
+
+    def stash(self) -> NoReturn:
+        """Put the message in hand aside and end this turn here; it keeps its seat and its asker waits on.
+
+        It comes again after `unstash_all` or the next change of behaviour. In an `async def` action only
+        before its first wait. Raises RuntimeError where there is no message to put aside.
+        """
+        self._place().check_stash()
+        raise Stashed
+
+    def unstash_all(self) -> None:
+        """Take what was stashed or postponed next, in order, before all that came later."""
+        self._place().unstash()
 
     @property
     def nursery(self) -> AgentNursery:
         """Tasks that live as long as this incarnation; an exception in one is a crash."""
         return AgentNursery(self._place())
+
+    # ---- the outside world
+
+    def to_thread(
+        self, fn: Callable[[*Ts], V], /, *args: *Ts, abandon: bool = False
+    ) -> Coroutine[Any, Any, V]:
+        """Call a function that blocks in a thread, and give what it returns; what it raises is raised here.
+
+        At most 16 at a time in a node (`open_node(threads=...)`). A run that is cancelled waits for the
+        thread; with `abandon` it leaves it to end by itself, for nobody. Context variables are carried.
+        Raises RuntimeError in a `def` turn, ForbiddenCall on virtual time.
+        """
+        return outside_of(self._place(), "to_thread").to_thread(fn, args, abandon)
+
+    def to_process(self, fn: Callable[[*Ts], V], /, *args: *Ts) -> Coroutine[Any, Any, V]:
+        """Call a function that computes in a worker process; give what it returns, raise what it raises.
+
+        As many at a time as there are processors (`open_node(processes=...)`). The function has to stand
+        at the top level of a module, arguments and result must be picklable: TypeError. A cancel kills the
+        worker; a worker that ends by itself is WorkerDied. RuntimeError in a `def` turn, ForbiddenCall on
+        virtual time.
+        """
+        return outside_of(self._place(), "to_process").to_process(fn, args)
+
+    # ---- children
+
+    def start(
+        self, factory: Callable[P, A], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, Ref[A]]:
+        """Start a permanent child named after its class: `worker`, then `worker-2`. It ends with this agent.
+
+        Raises StartFailed; WrongState when this agent is ending; RuntimeError, at once, in a `def` turn.
+        Cancelled: the start is undone.
+        """
+        made = partial(factory, *args, **kwargs) if args or kwargs else factory
+        return self._household("start").start_class(made)
+
+    def start_child(self, spec: Startable[A], /) -> Coroutine[Any, Any, Ref[A]]:
+        """Start a child as a ChildSpec says. Raises NameTaken, ConfigError, and what `start` raises."""
+        return self._household("start_child").start_child(spec)
+
+    def start_supervisor(self, spec: Any, /) -> Coroutine[Any, Any, Any]:
+        """Start the Supervisor of a SupervisorSpec, and give it. Raises what `start_child` does."""
+        return self._household("start_supervisor").start_supervisor(spec)
+
+    def start_pool(self, spec: Any, /) -> Coroutine[Any, Any, Any]:
+        """Start a Pool of children, and give its PoolRef. Raises what `start_child` does."""
+        return self._household("start_pool").start_pool(spec)
+
+    def _household(self, verb: str) -> Household:
+        slot = self._place()
+        if slot.turns.slot is not None:
+            raise slot.turns.misuse(verb, of="self.")
+        return slot.household()
+
+    @property
+    def children(self) -> Any:
+        """The Supervisor of this agent's children. Raises WrongState when the agent is ending."""
+        return self._place().household()
 
     # ---- time, chance, ids, log: the only sources an agent needs (X3)
 
@@ -108,7 +304,7 @@ class Acting:
         slot = self._place()
         more = slot.furnish()
         if more.random is None:
-            more.random = slot.rt.entropy.stream(f"agent {slot.path} {slot.incarnation}")
+            more.random = slot.rt.entropy.stream(f"agent {slot.path} {slot.incarnation}{slot.owner.lives}")
         return more.random
 
     def now(self) -> datetime:

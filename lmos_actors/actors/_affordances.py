@@ -135,10 +135,11 @@ class Property(Generic[V]):
 class EventHandle(Generic[A_contra, V_co]):
     """Names an event of agent class `A`: `Weather.asked`."""
 
-    __slots__ = ("key", "name")
+    __slots__ = ("key", "name", "secrecy")
 
     name: str
     key: str
+    secrecy: int
 
     def __repr__(self) -> str:
         return f"<event {self.name}>"
@@ -177,10 +178,12 @@ class Event(Generic[V]):
         self.handle: EventHandle[Any, V] = EventHandle()
         self.take: Callable[[Any], V] | None = None
         self.immutable = False
+        self.secrecy = 0
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.attribute = name
         self.handle.name = self.wire_name or name
+        self.handle.secrecy = 0
 
     @overload
     def __get__(self, instance: None, owner: type[A]) -> EventHandle[A, V]: ...
@@ -195,16 +198,26 @@ class Event(Generic[V]):
 class ActionOptions:
     """What `@action(...)` was given."""
 
-    __slots__ = ("concurrency", "idempotent", "name", "on_disconnect", "safe")
+    __slots__ = ("concurrency", "idempotent", "name", "on_disconnect", "postpone", "safe", "when")
 
     def __init__(
-        self, *, name: str | None, concurrency: int, on_disconnect: str, safe: bool, idempotent: bool
+        self,
+        *,
+        name: str | None,
+        concurrency: int,
+        on_disconnect: str,
+        safe: bool,
+        idempotent: bool,
+        when: tuple[str, ...] | None,
+        postpone: bool,
     ) -> None:
         self.name = name
         self.concurrency = concurrency
         self.on_disconnect = on_disconnect
         self.safe = safe
         self.idempotent = idempotent
+        self.when = when
+        self.postpone = postpone
 
 
 class _ActionHandle:

@@ -14,8 +14,6 @@ from typing import (
     Any,
     ClassVar,
     Final,
-    Protocol,
-    TypeVar,
     dataclass_transform,
 )
 
@@ -25,27 +23,18 @@ from trio.lowlevel import current_task
 from ._acting import Acting
 from ._contract import Contract, compile_contract
 from ._declare import event, prop
-from ._fields import collect_fields
+from ._fields import check_defaults, check_members, collect_fields
 from ._invocation import CURRENT
+from ._links import check_on_exit
 from ._mailbox import Envelope, Firing, MailboxOptions, Request
 from ._operation import Operation
+from ._options import ClassOptions
 from ._runtime import RUNTIME
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator
 
-    from ._calls import LocalLink
-    from ._ref import Ref
-
-A = TypeVar("A")
-
-
-class Starter(Protocol):
-    """What starts children of an agent, under a supervisor of its own; filled in by supervision."""
-
-    async def start(self, parent: LocalLink, factory: Callable[[], A]) -> Ref[A]:
-        """Start a child of `parent`, gone with it. Raises StartFailed."""
-        ...
+    from ._monitor import Down
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(prop, event, attrs.field))
@@ -54,26 +43,45 @@ class Agent(Acting):
 
     `class X(Agent, serial=True)`: one run at a time over all actions, turns wait too (OTP's gen_server).
     `rename="camel"`: wire names in camel case. `mailbox=MailboxOptions(...)`: its own bound and policy.
-    A subclass that says nothing has `serial` and `mailbox` of its base.
+    `behaviours=("new", "paid")`: the names for `@action(when=...)` and `become`, the first one first.
+    `trap_exits=True`: exit signals of linked agents become turns of `on_exit`.
+    `history=16`: its crash reports tell the last 16 messages, and the state before the one that failed.
+    What a subclass does not say is as in its base, but for `rename`.
     """
 
     __contract__: ClassVar[Contract]
 
     def __init_subclass__(
-        cls, *, serial: bool | None = None, rename: str | None = None, mailbox: MailboxOptions | None = None
+        cls,
+        *,
+        serial: bool | None = None,
+        rename: str | None = None,
+        mailbox: MailboxOptions | None = None,
+        behaviours: tuple[str, ...] | None = None,
+        trap_exits: bool | None = None,
+        history: int | None = None,
     ) -> None:
         super().__init_subclass__()
         base = vars(Agent)
+        check_members(cls, _VERBS)
         fields = collect_fields(cls, _RESERVED)
         attrs.define(cls, these=fields, slots=False, kw_only=True, eq=False, repr=False)
+        check_defaults(cls)
         namespace = sys._getframe(1).f_locals  # pyright: ignore[reportPrivateUsage] # documented by CPython
         above: Contract | None = getattr(super(cls, cls), "__contract__", None)
-        if above is not None:
-            serial = above.serial if serial is None else serial
-            mailbox = above.mailbox if mailbox is None else mailbox
-        cls.__contract__ = compile_contract(
-            cls, base, _RESERVED, namespace, serial=bool(serial), rename=rename, mailbox=mailbox
+        options = ClassOptions(
+            serial=serial, mailbox=mailbox, behaviours=behaviours, trap_exits=trap_exits, history=history
         )
+        cls.__contract__ = compile_contract(
+            cls,
+            base,
+            _RESERVED,
+            namespace,
+            rename=rename,
+            options=options.over(above.options if above is not None else None),
+        )
+        check_on_exit(cls, cls.__contract__.options.trap_exits, base["on_exit"])
+        cls._behaviour = next(iter(cls.__contract__.behaviours), "")
 
     def __repr__(self) -> str:
         return (
@@ -87,6 +95,21 @@ class Agent(Acting):
     def started(self) -> None:
         """The first turn of an incarnation, before its mailbox opens; what it raises is a failed start."""
 
+    def on_exit(self, down: Down) -> None:
+        """The turn for the end of a linked agent or task; for classes with `trap_exits=True`.
+
+        It has a seat of its own. `down.agent` is the path of the agent; of a task it is `task ...` or
+        `run ... of ...`, and `down.incarnation` is 0.
+        """
+
+    def supervises(self) -> Any:
+        """Give a SupervisorSpec: the children the agent always has, and how its children are restarted.
+
+        Called once for each incarnation, when the lifespan has been entered. The children start before
+        `started()`; one that cannot is a failed start of the agent. Of the spec only `children`,
+        `strategy`, `max_restarts`, `max_seconds` and `auto_shutdown` count.
+        """
+
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
         """Hold resources for the agent's life: entered before it takes messages, left after it has ended."""
@@ -95,10 +118,11 @@ class Agent(Acting):
 
 def _own_names() -> frozenset[str]:
     names = {name for part in (Agent, Acting) for name in vars(part) if not name.startswith("__")}
-    return frozenset(names | {"start", "link", "become", "stash", "unstash_all", "to_thread", "on_exit"})
+    return frozenset(names)
 
 
 _RESERVED: Final = _own_names()
+_VERBS: Final = _RESERVED - {name for name in vars(Agent) if name not in vars(Acting)}
 
 
 def current_request() -> Request:
@@ -114,7 +138,7 @@ def current_request() -> Request:
         raise LookupError("no agent's turn or run is in progress here")
     item = rt.turns.current
     if isinstance(item, Firing):
-        return Request(affordance="timer")
+        return Request(affordance=item.affordance)
     if isinstance(item, Envelope):
         return item.request()
     op: Operation | None

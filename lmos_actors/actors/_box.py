@@ -19,20 +19,35 @@ from lmos_actors._errors import (
     NotFound,
 )
 
-from ._cell import BUSY, EMPTY, ENDING, GONE, HANDING, HELD, IDLE, NO_MAIL, QUIET, SERIAL, STATES, Cell
+from ._aside import Aside
+from ._cell import BUSY, EMPTY, ENDING, GONE, HANDING, HELD, IDLE, NO_MAIL, QUIET, SERIAL, STATES
 from ._invocation import CURRENT, Run
-from ._mailbox import DONE, PARKED, PENDING, QUEUED, RUNNING, Envelope, Firing, Line, Own, Tell
-from ._operation import TURN
+from ._mailbox import (
+    ASIDE,
+    DONE,
+    PARKED,
+    PENDING,
+    QUEUED,
+    RUNNING,
+    Envelope,
+    Firing,
+    Line,
+    Own,
+    OwnTell,
+    Tell,
+)
+from ._operation import RUNS
 from ._runtime import BATCH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ._mailbox import Held
+    from ._monitor import ExitReason
     from ._operation import Operation
 
 
-class Box(Cell):
+class Box(Aside):
     """What happens to messages once they are sent."""
 
     __slots__ = ()
@@ -123,31 +138,25 @@ class Box(Cell):
             self._drop_oldest()
             return True
         self.accepted += 1
-        self._dropped(envelope.op, envelope)
+        self._dropped(envelope)
         return False
 
     def _drop_oldest(self) -> None:
         more = self.furnish()
-        for op, line in more.pending.items():
-            if line:
-                self._dropped(op, line.first())
-                return
+        waiting = self.oldest_aside() or self.oldest_pending()
+        if waiting is not None:
+            self._dropped(waiting)
+            return
         if more.withdrawn:
             self.clear_withdrawn()
         queue = self.queue if len(self.queue) <= BATCH else self.long_queue()
         for place, item in enumerate(queue):
-            if not isinstance(item, (Firing, Own)):
+            if not isinstance(item, (Firing, Own, OwnTell)):
                 del queue[place]
-                self._dropped(item[0] if isinstance(item, tuple) else item.op, item)  # pyright: ignore
+                self._dropped(item)
                 return
 
-    def own_taken(self) -> None:
-        """A message to itself has left its reserved seat (B4)."""
-        self.furnish().own -= 1
-        if self.size > 0:
-            self.size -= 1
-
-    def _dropped(self, op: Operation, item: Any) -> None:
+    def _dropped(self, item: Any) -> None:
         self.begun += 1
         self.furnish().dropped += 1
         if isinstance(item, Envelope):
@@ -171,7 +180,7 @@ class Box(Cell):
             if self.gate == QUIET:
                 self.resume()
             return
-        if isinstance(item, Envelope) and item.op.kind != TURN:
+        if isinstance(item, Envelope) and item.op.kind in RUNS:
             self.begin_run(item, hold=True)
             return
         self.gate = BUSY
@@ -193,13 +202,25 @@ class Box(Cell):
 
     # ---- runs
 
+    def begin_next(self, line: Line) -> bool:
+        """Begin the first run in line that the behaviour allows; say whether there was one."""
+        while line:
+            envelope = line.first()
+            self.begin_run(envelope, hold=False)
+            if envelope.phase == RUNNING:
+                return True
+        return False
+
     def begin_run(self, envelope: Envelope, *, hold: bool) -> None:
         """Hand a run to a runner, or put it in line for its action's concurrency.
 
         `hold`: no turn until the run's first step, as later messages must not overtake it (M4).
         """
-        more = self.furnish()
+        more = self.furnish_runs()
         op = envelope.op
+        if op.when is not None and not self.enabled(op):
+            self.not_now(envelope)
+            return
         active = more.active.get(op, 0)
         if active >= op.concurrency:
             envelope.phase = PENDING
@@ -210,6 +231,8 @@ class Box(Cell):
         run = Run(self, envelope)
         more.runs[run] = None
         self.begun += 1
+        if isinstance(envelope, OwnTell):
+            self.own_taken()
         if hold:
             self.gate = HANDING
             more.handing = run
@@ -262,6 +285,8 @@ class Box(Cell):
             return True
         if phase == QUEUED:
             self.withdraw_queued()
+        elif phase == ASIDE:
+            del self.shelf().items[id(envelope)]
         else:
             more.pending[envelope.op].pop(envelope)
         self.begun += 1
@@ -299,6 +324,8 @@ class Box(Cell):
             return
         envelope: Envelope = item
         envelope.phase = DONE
+        if isinstance(envelope, OwnTell):
+            self.own_taken()
         if envelope.waits_for_answer:
             self.rt.note("answered", envelope, error=reason)
         else:
@@ -310,7 +337,7 @@ class Box(Cell):
         if self.state >= ENDING:  # nothing is left to be held back
             held.holds = None
             return
-        self.furnish().out[held] = None
+        self.furnish_out()[held] = None
         if self.gate in (IDLE, BUSY, QUIET):
             if self.turns.slot is self:
                 self.turns.leave = True
@@ -335,7 +362,7 @@ class Box(Cell):
 
     # ---- filled in by Slot
 
-    def inline_failed(self, exc: BaseException, op: Operation) -> BaseException:
+    def inline_failed(self, exc: BaseException, op: Operation, args: tuple[Any, ...]) -> BaseException:
         """Deal with what an inline turn raised; give what its asker is to see."""
         raise NotImplementedError
 
@@ -347,7 +374,7 @@ class Box(Cell):
         """Nothing waits any more: a stopping agent may end."""
         raise NotImplementedError
 
-    def turn_crashed(self, exc: BaseException) -> BaseException:
+    def turn_crashed(self, exc: BaseException, reason: ExitReason) -> BaseException:
         """End the agent for what its turn raised; give what the asker is to see."""
         raise NotImplementedError
 

@@ -20,9 +20,12 @@ from trio.lowlevel import (
 from lmos_actors._errors import ActionCancelled, DeadlineExceeded
 
 from ._cell import GONE
+from ._invocation import CURRENT
 from ._mailbox import DONE, RUNNING, Envelope
 from ._observers import MONITORS, Feed
+from ._operation import named
 from ._ref import STREAM_CREDIT, CallStatus
+from ._runtime import awaited
 from ._slot import Slot
 
 if TYPE_CHECKING:
@@ -99,6 +102,14 @@ class LocalCall(Envelope):
         """What the run reports."""
         return self.feed
 
+    def waiting_tasks(self) -> tuple[trio.lowlevel.Task, ...]:
+        if self._done:
+            return ()
+        receiver = self.feed.receiver
+        return tuple(self._waiting) if receiver is None else (*self._waiting, receiver)
+
+    @awaited("call.")
+    @named("call.result")
     async def result(self) -> Any:
         """Wait for the final answer and give it."""
         await checkpoint_if_cancelled()
@@ -108,11 +119,15 @@ class LocalCall(Envelope):
             raise self._error
         return self._value
 
+    @awaited("call.")
+    @named("call.query")
     async def query(self) -> CallStatus:
         """Say how the invocation stands."""
         await checkpoint()
         return self._status()
 
+    @awaited("call.")
+    @named("call.cancel")
     @enable_ki_protection
     async def cancel(self, reason: str | None = None) -> CallStatus:
         """Cancel the invocation if it is still open."""
@@ -150,13 +165,23 @@ class LocalCall(Envelope):
 class LocalStream(LocalCall):
     """An invocation with many outputs: the run waits while the consumer is 16 items behind."""
 
-    __slots__ = ("_items", "_receiver", "_room")
+    __slots__ = ("_items", "_receiver", "_room", "consumer")
 
     def __init__(self, slot: Slot, op: Operation, args: tuple[Any, ...], sender: Slot | None) -> None:
         super().__init__(slot, op, args, sender)
         self._items: deque[Any] = deque()
         self._receiver: trio.lowlevel.Task | None = None
         self._room: trio.lowlevel.Task | None = None
+        self.consumer = CURRENT.get()
+
+    @property
+    def held_up(self) -> bool:
+        """The run waits for its consumer to take items."""
+        return self._room is not None
+
+    def waiting_tasks(self) -> tuple[trio.lowlevel.Task, ...]:
+        tasks = super().waiting_tasks()
+        return tasks if self._receiver is None else (*tasks, self._receiver)
 
     async def put(self, item: Any) -> None:
         """Take one output from the run; wait while there is no credit."""

@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from lmos_actors._entropy import RandomStream
     from lmos_actors._timers import Timer
 
+    from ._aside import Shelf
     from ._holder import Holder
     from ._invocation import Run
     from ._mailbox import Held, Line, MailboxOptions
     from ._monitor import ExitReason
     from ._observers import Sinks
     from ._operation import Operation
-    from ._runtime import Owner, Runtime, Turns
+    from ._runtime import Household, Owner, Runtime, Turns
 
 # Where a slot is in its life.
 EMPTY, STARTING, RUNNING, DRAINING, ENDING, DOWN, GONE = range(7)
@@ -70,13 +71,27 @@ class OutputGate(Protocol):
         ...
 
 
+class _Nothing(dict[Any, Any]):
+    """What an agent has not needed yet: one empty dict for all, so nothing may be put in."""
+
+    def __setitem__(self, key: Any, value: Any, /) -> None:
+        raise TypeError("this is shared: furnish() the agent first")
+
+    def setdefault(self, key: Any, default: Any = None, /) -> Any:
+        raise TypeError("this is shared: furnish() the agent first")
+
+
+NOTHING_YET: Final = _Nothing()
+
+
 class More:
     """What an agent has once it has needed it."""
 
     __slots__ = (
         "active", "buried", "cancelled", "dead_lettered", "drain_timer", "dropped", "errors", "follows",
-        "handing", "holder", "log", "out", "own", "parked", "pending", "random", "reason", "refused",
-        "runs", "silent", "sinks", "timers", "waiters", "withdrawn",
+        "groups", "handing", "holder", "household", "links", "log", "monitors", "out", "own",
+        "parked", "pending", "random", "reason", "refused", "runs", "shelf", "silent", "sinks", "timers",
+        "waiters", "withdrawn",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -84,22 +99,27 @@ class More:
         self.cancelled = 0
         self.dropped = 0
         self.dead_lettered = 0
-        self.runs: dict[Run, None] = {}
-        self.active: dict[Operation, int] = {}
-        self.pending: dict[Operation, Line] = {}
+        self.runs: dict[Run, None] = NOTHING_YET
+        self.active: dict[Operation, int] = NOTHING_YET
+        self.pending: dict[Operation, Line] = NOTHING_YET
         self.handing: Run | None = None
         self.parked: Line | None = None
         self.sinks: Sinks | None = None
         self.timers: dict[Timer, None] | None = None
-        self.follows: dict[Any, tuple[Sinks, str]] | None = None
+        self.follows: Any = None  # the first of a chain, see `_follow.py`
+        self.groups: dict[Any, None] | None = None  # those it is a member of
+        self.links: dict[Any, None] | None = None  # whoever ends with this incarnation
+        self.monitors: dict[Any, None] | None = None  # those it has made itself
         self.holder: Holder | None = None
+        self.household: Household | None = None
         self.silent = False  # the supervisor is not told of this end
         self.buried = False  # the slot is to be emptied for good at this end
-        self.out: dict[Held, None] = {}  # messages of its turns that wait for seats elsewhere
+        self.out: dict[Held, None] = NOTHING_YET  # messages of its turns that wait for seats elsewhere
+        self.shelf: Shelf | None = None
         self.own = 0
         self.withdrawn = 0  # envelopes in the queue that are done
         self.reason: ExitReason | None = None
-        self.errors: list[BaseException] = []
+        self.errors: tuple[BaseException, ...] = ()
         self.drain_timer: Timer | None = None
         self.waiters: list[trio.lowlevel.Task] | None = None
         self.random: RandomStream | None = None
@@ -159,6 +179,20 @@ class Cell:
             more = self.more = More()
         return more
 
+    def furnish_runs(self) -> More:
+        """As `furnish`, with room for runs and for those in line."""
+        more = self.more or self.furnish()
+        if more.runs is NOTHING_YET:
+            more.runs, more.active, more.pending = {}, {}, {}
+        return more
+
+    def furnish_out(self) -> dict[Held, None]:
+        """Give room for messages of its turns that wait for seats elsewhere."""
+        more = self.furnish()
+        if more.out is NOTHING_YET:
+            more.out = {}
+        return more.out
+
     def context(self) -> Context:
         """Give the agent's context: a copy of the node's, made for each incarnation (T2)."""
         ctx = self.ctx
@@ -171,6 +205,7 @@ class Cell:
         count = sum(not isinstance(m, Firing) for m in self.queue)
         if self.more is not None:
             count += sum(len(line) for line in self.more.pending.values()) - self.more.withdrawn
+            count += len(self.more.shelf.everything()) if self.more.shelf is not None else 0
         return count
 
     # ---- the queue: a list, as nearly all are short; of a long one either end is reached at once

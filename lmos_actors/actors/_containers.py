@@ -18,6 +18,7 @@ from lmos_actors._errors import InvalidInput
 from lmos_actors.protocol.td import is_any, type_name
 
 from ._leaves import KEY, SCALARS, AnyTake, Part, convert, inside, member, shown, wrong
+from ._secrets import WHOLE, guarded, secret_members
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -78,7 +79,8 @@ def _tuple(tree: types.TupleType, compiled: Compile) -> Part:
 
 
 def _named_tuple(tree: types.NamedTupleType, compiled: Compile) -> Part:
-    parts = [compiled(field.type) for field in tree.fields]
+    hidden = secret_members(tree.cls)
+    parts = [_hiding(compiled(field.type), hidden.get(field.name, 0)) for field in tree.fields]
     cls: Any = get_origin(tree.cls) or tree.cls
     return _positions(cls, parts, sum(field.required for field in tree.fields))
 
@@ -159,12 +161,18 @@ def _take_unless_unset(take: AnyTake) -> AnyTake:
     return take_set
 
 
+def _hiding(part: Part, secrecy: int) -> Part:
+    """Give the part of a field; where that is secret, its refusals do not speak of the value."""
+    return part if secrecy < WHOLE else attrs.evolve(part, take=guarded(part.take))
+
+
 def _fields(tree: Any, compiled: Compile) -> list[Field]:
-    return [_field(tree, field, compiled) for field in tree.fields]
+    hidden = secret_members(tree.cls)
+    return [_field(tree, field, compiled, hidden.get(field.name, 0)) for field in tree.fields]
 
 
-def _field(tree: Any, field: types.Field, compiled: Compile) -> Field:
-    part = compiled(field.type)
+def _field(tree: Any, field: types.Field, compiled: Compile, secrecy: int) -> Field:
+    part = _hiding(compiled(field.type), secrecy)
     value = field.default is not msgspec.NODEFAULT or field.default_factory is not msgspec.NODEFAULT
     unset = not field.required and not value and not getattr(tree, "array_like", False)
     take = _take_unless_unset(part.take) if unset else part.take
@@ -256,8 +264,6 @@ def _tag(tree: types.StructType | types.DataclassType) -> tuple[str, object] | N
 
 def _builder(tree: types.Type, cls: Any) -> Callable[[dict[str, Any], str], Any]:
     """Give what makes an instance of checked fields; a ValueError of a `__post_init__` is a refusal."""
-    if not isinstance(tree, types.StructType):
-        return lambda taken, path: convert(taken, cls, path)
 
     def build(taken: dict[str, Any], path: str) -> Any:
         try:
@@ -265,7 +271,11 @@ def _builder(tree: types.Type, cls: Any) -> Callable[[dict[str, Any], str], Any]
         except (ValueError, TypeError) as exc:
             raise InvalidInput(str(exc), path) from None
 
-    return build
+    def build_other(taken: dict[str, Any], path: str) -> Any:
+        return convert(taken, cls, path)
+
+    made = build if isinstance(tree, types.StructType) else build_other
+    return guarded(made, f"Refused by {type_name(cls)}, which has secrets") if secret_members(cls) else made
 
 
 def _open(tree: types.StructType | types.DataclassType, fields: list[Field]) -> Callable[[Any, str], Any]:

@@ -21,9 +21,12 @@ from lmos_actors._errors import InvalidInput, NotAllowed, NotFound
 from ._affordances import Action, Event, Property, StreamAction, Turn
 from ._fields import MUTABLE
 from ._hints import Hints, is_progress, output_of
+from ._history import keep_history
 from ._mailbox import MailboxOptions
 from ._observers import ALL_EVENTS, event_key, property_key
-from ._operation import MISSING, RUN, STREAM, TURN, Operation, Parameter
+from ._operation import ANYTHING, GATED, MISSING, RUN, STREAM, TURN, Operation, Parameter
+from ._options import ClassOptions, behaviours_of
+from ._secrets import UNREAD, hidden_fields
 from ._values import check_property_type, shape_of
 
 if TYPE_CHECKING:
@@ -47,8 +50,8 @@ class Contract:
     """What an agent class offers, compiled."""
 
     __slots__ = (
-        "actions", "events", "has_lifespan", "has_started", "mailbox", "periodic", "properties",
-        "rename", "serial", "table", "title",
+        "actions", "behaviours", "events", "guarded", "has_children", "has_lifespan", "has_started",
+        "hidden", "mailbox", "options", "periodic", "properties", "rename", "serial", "table", "title",
     )  # fmt: skip
 
     def __init__(self, title: str) -> None:
@@ -61,10 +64,15 @@ class Contract:
         self.events: dict[str, Event[Any]] = {}
         self.periodic: tuple[tuple[float, str], ...] = ()
         self.has_lifespan = False
+        self.has_children = False
         self.has_started = False
         self.rename: str | None = None
         self.serial = False
         self.mailbox: Any = None
+        self.options = ClassOptions()
+        self.behaviours: tuple[str, ...] = ()
+        self.hidden: dict[str, int] = {}  # fields that are not shown as they are
+        self.guarded = False  # some value of it is secret: texts are searched for such
 
 
 def compile_contract(
@@ -73,25 +81,33 @@ def compile_contract(
     reserved: frozenset[str],
     namespace: Mapping[str, Any],
     *,
-    serial: bool,
     rename: str | None,
-    mailbox: Any,
+    options: ClassOptions,
 ) -> Contract:
     """Compile an agent class. Raises TypeError with the reason when it cannot be accepted."""
     if rename not in _RENAMES:
         raise TypeError(f"{cls.__name__}: rename must be 'camel', not {rename!r}")
+    mailbox = options.mailbox
     if mailbox is not None and not isinstance(mailbox, MailboxOptions):
         raise TypeError(f"{cls.__name__}: mailbox must be a MailboxOptions, not {mailbox!r}")
     contract = Contract(cls.__name__)
     contract.rename = rename
-    contract.serial = serial
+    contract.options = options
+    contract.serial = bool(options.serial)
     contract.mailbox = mailbox
     compiler = _Compiler(cls, contract, namespace, rename, reserved)
     for name in dict.fromkeys(name for part in reversed(cls.__mro__) for name in vars(part)):
         compiler.member(name, inspect.getattr_static(cls, name))
     compiler.whole_object()
+    contract.hidden = hidden_fields(cls, namespace, reserved)
+    contract.guarded = any(secrecy != UNREAD for secrecy in contract.hidden.values()) or any(
+        op.secrecies is not None for op in contract.table.values()
+    )
+    keep_history(cls.__name__, contract.table.values(), options.history)
+    contract.behaviours = behaviours_of(cls.__name__, contract.table, options.behaviours)
     contract.has_started = _overrides(cls, "started", bases)
     contract.has_lifespan = _overrides(cls, "lifespan", bases)
+    contract.has_children = _overrides(cls, "supervises", bases)
     if contract.has_started and inspect.iscoroutinefunction(inspect.getattr_static(cls, "started")):
         raise TypeError(
             f"{cls.__name__}.started must be a def, as it is the first turn; "
@@ -197,9 +213,10 @@ class _Compiler:
             feed.push(read(agent))
 
         self._add(property_key(wire), "read", wire, refuse_read if made.write_only else read)
+        self.contract.table[property_key(wire)].result_secrecy = shape.secrecy
         value = Parameter("value", "value", shape, MISSING, keyword_only=False)
         self._add(f"={wire}", "write", wire, refuse_write if made.read_only else write, (value,), whole=True)
-        self._add(f"+{property_key(wire)}", "observe", wire, observe, (_ANYTHING,))
+        self._add(f"+{property_key(wire)}", "observe", wire, observe, (ANYTHING,))
 
     # ---- events
 
@@ -211,12 +228,13 @@ class _Compiler:
         made.handle.key = f"+{event_key(wire)}"
         made.take = shape.take
         made.immutable = shape.immutable
+        made.secrecy = made.handle.secrecy = shape.secrecy
         self.contract.events[wire] = made
 
         def subscribe(agent: Any, feed: Any) -> None:
             agent._slot.sinks().add(event_key(wire), feed)
 
-        self._add(made.handle.key, "subscribe", wire, subscribe, (_ANYTHING,))
+        self._add(made.handle.key, "subscribe", wire, subscribe, (ANYTHING,))
 
     # ---- actions
 
@@ -233,7 +251,7 @@ class _Compiler:
             verb="invoke",
             name=wire,
             owner=self.cls.__name__,
-            kind=kind,
+            kind=GATED if kind == TURN and handle.options.when is not None else kind,
             fn=_by_position(fn, params, with_progress=progress is not None),
             params=params,
             result=_shape(output_of(hints.get("return", Any), kind), f"{self.cls.__name__}.{name}"),
@@ -241,6 +259,8 @@ class _Compiler:
             concurrency=handle.options.concurrency,
             whole=whole,
             on_disconnect=handle.options.on_disconnect,
+            when=handle.options.when,
+            postpone=handle.options.postpone,
         )
 
     def _parameters(
@@ -310,8 +330,13 @@ class _Compiler:
             agent._slot.sinks().add(ALL_EVENTS, feed)
 
         self._add("?", "read all", "*", read_all)
-        self._add("=", "write many", "*", write_many, (_ANYTHING,))
-        self._add(f"+{ALL_EVENTS}", "subscribe to all", "*", subscribe_all, (_ANYTHING,))
+        self._add("=", "write many", "*", write_many, (ANYTHING,))
+        read = {wire: table[property_key(wire)].result_secrecy for wire in properties}
+        hidden: dict[str, Any] = {wire: secrecy for wire, secrecy in read.items() if secrecy}
+        if hidden:
+            table["?"].result_secrecy = hidden
+            table["="].secrecies = (hidden,)
+        self._add(f"+{ALL_EVENTS}", "subscribe to all", "*", subscribe_all, (ANYTHING,))
 
     def _writable(self, wire: str) -> Property[Any]:
         made = self.contract.properties.get(wire)
@@ -343,21 +368,6 @@ class _Compiler:
             whole=whole,
             internal=True,
         )
-
-
-class _Anything:
-    """A shape that passes whatever the runtime itself hands over."""
-
-    exact = None
-    name = "anything"
-
-    @staticmethod
-    def take(value: Any, path: str = "$") -> Any:
-        """Pass it."""
-        return value
-
-
-_ANYTHING: Final[Any] = Parameter("it", "it", _Anything(), MISSING, keyword_only=False)  # type: ignore[arg-type]
 
 
 def _assigned(shape: Shape[Any], where: str) -> Callable[[Any], Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from inspect import isasyncgenfunction, iscoroutinefunction
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from ._affordances import NOTHING, Action, ActionOptions, Event, Property, StreamAction, Turn
@@ -126,6 +126,8 @@ def action(
     on_disconnect: Literal["cancel", "finish"] = ...,
     safe: bool = ...,
     idempotent: bool = ...,
+    when: str | tuple[str, ...] | None = ...,
+    postpone: bool = ...,
 ) -> _ActionDecorator: ...
 def action(
     fn: Any = None,
@@ -136,6 +138,8 @@ def action(
     on_disconnect: Literal["cancel", "finish"] = "cancel",
     safe: bool = False,
     idempotent: bool = False,
+    when: str | tuple[str, ...] | None = None,
+    postpone: bool = False,
 ) -> Any:
     """Declare an action: `def` is a turn, `async def` a run, an async generator a stream of outputs.
 
@@ -144,11 +148,21 @@ def action(
     consumers; further ones wait in line and keep their seat in the mailbox. `on_disconnect="finish"`
     lets a run go on when its consumer's connection breaks. `safe` and `idempotent` are told in the
     description and allow `ref.retrying`.
+
+    `when` names the behaviours in which the action is taken; in any other it is refused with `NotAllowed`,
+    or, with `postpone=True`, waits in its seat until `self.become(...)` changes the behaviour (as in OTP's
+    `gen_statem`). A message sent one way that is refused is a dead letter.
     """
     if type(concurrency) is not int or concurrency < 1:
         raise TypeError(f"concurrency must be a whole number of at least 1, not {concurrency!r}")
     options = ActionOptions(
-        name=name, concurrency=concurrency, on_disconnect=on_disconnect, safe=safe, idempotent=idempotent
+        name=name,
+        concurrency=concurrency,
+        on_disconnect=on_disconnect,
+        safe=safe,
+        idempotent=idempotent,
+        when=_behaviours(when, postpone),
+        postpone=postpone,
     )
     if fn is None:
 
@@ -159,9 +173,25 @@ def action(
     return _handle_for(fn, options)
 
 
+def _behaviours(when: Any, postpone: bool) -> tuple[str, ...] | None:
+    if when is None:
+        if postpone:
+            raise TypeError("postpone=True needs when=(...): the behaviours in which the action is taken")
+        return None
+    names = (when,) if isinstance(when, str) else tuple(when)
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise TypeError(f"when must name one or more behaviours, not {when!r}")
+    return names
+
+
 def _handle_for(fn: Any, options: ActionOptions) -> Any:
     if not callable(fn) or not hasattr(fn, "__code__"):
         raise TypeError(f"@action goes on a function, not on {type(fn).__name__}")
+    if isgeneratorfunction(fn):
+        raise TypeError(
+            f"@action {fn.__qualname__}: a generator written def gives its caller nothing; write async def "
+            f"for a stream of outputs, or return a tuple"
+        )
     if isasyncgenfunction(fn):
         return StreamAction[Any, ..., Any](fn, options)
     if iscoroutinefunction(fn):

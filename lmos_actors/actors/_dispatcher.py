@@ -8,16 +8,19 @@ runners and cost the dispatcher nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, cast
 
 from trio.lowlevel import Abort, checkpoint, current_task, enable_ki_protection, wait_task_rescheduled
 
 from lmos_actors._errors import AgentDied, AgentError, InvalidInput
 
 from ._cell import BUSY, DRAINING, IDLE, NO_MAIL, QUIET
+from ._crashes import crash_reason
 from ._invocation import declared_failure
-from ._mailbox import DONE, Envelope, Firing, Own, Tell
-from ._monitor import ExitReason
+from ._mailbox import DONE, Envelope, Firing, Own, OwnTell, Stashed
+from ._operation import GATED
+from ._reports import EARLIER
 from ._runtime import BUDGET
 
 if TYPE_CHECKING:
@@ -108,8 +111,10 @@ def _leave(rt: Runtime, slot: Box, batch: list[Any], done: int) -> None:
     turns.leave = False
     if done < len(batch):
         slot.put_back(batch[done:])
-    if slot.more is not None and slot.more.parked:
-        slot.admit()
+    if slot.more is not None:
+        slot.take_up()
+        if slot.more.parked:
+            slot.admit()
     if slot.gate == BUSY:
         if slot.queue:
             rt.ready.append(slot)
@@ -126,17 +131,12 @@ def _take(slot: Box, item: Any, run: Any) -> None:
     """Carry out one item that is no plain tell."""
     if isinstance(item, Firing):
         fn, args = item.take()
-        run(fn, *args)
+        given = run(fn, *args)
+        if given is not None:
+            _refuse_coroutine(given, fn)
         return
     if isinstance(item, Own):
-        op, args, sender = item
-        slot.own_taken()
-        if op.kind:
-            _begin(slot, Tell(slot, op, args, sender))
-            return
-        slot.begun += 1
-        run(op.fn, slot.agent, *args)
-        slot.handled += 1
+        _take_own(slot, item, run)
         return
     envelope: Envelope = item
     if envelope.phase == DONE:  # its consumer is gone
@@ -144,8 +144,12 @@ def _take(slot: Box, item: Any, run: Any) -> None:
         return
     op = envelope.op
     if op.kind:
-        _begin(slot, envelope)
-        return
+        if op.kind != GATED:
+            _begin(slot, envelope)
+            return
+        if not slot.enabled(op):
+            slot.not_now(envelope)
+            return
     slot.begun += 1
     envelope.phase = DONE
     traced = envelope.trace is not None
@@ -162,6 +166,31 @@ def _take(slot: Box, item: Any, run: Any) -> None:
     envelope.answer(value)
 
 
+def _refuse_coroutine(given: Any, fn: Any) -> None:
+    """A timer's or follower's turn cannot wait: what an `async def` gives would never be awaited."""
+    if isinstance(given, Coroutine):
+        given.close()
+        raise TypeError(
+            f"{getattr(fn, '__qualname__', fn)} is async def, and a turn cannot wait: write it as def, and "
+            f"begin what takes time by self.nursery.start_soon(...)"
+        )
+
+
+def _take_own(slot: Box, item: Own, run: Any) -> None:
+    """Carry out a message of the agent to itself."""
+    op, args, sender = item
+    if op.kind and not slot.enabled(op):
+        slot.not_now(item)
+        return
+    if op.kind and op.kind != GATED:
+        _begin(slot, OwnTell(slot, op, args, sender))
+        return
+    slot.own_taken()
+    slot.begun += 1
+    run(op.fn, slot.agent, *args)
+    slot.handled += 1
+
+
 def _begin(slot: Box, envelope: Envelope) -> None:
     """Hand a run over; the turns after it wait for its first step."""
     slot.begin_run(envelope, hold=True)
@@ -169,9 +198,23 @@ def _begin(slot: Box, envelope: Envelope) -> None:
         slot.turns.leave = True
 
 
+def _fired(item: Firing, exc: BaseException) -> Firing:
+    """Give a timer's turn with the arguments it had: a following has let go of them, `_take` has not."""
+    traceback = exc.__traceback__
+    while traceback is not None and traceback.tb_frame.f_code is not _take.__code__:
+        traceback = traceback.tb_next
+    taken: dict[str, Any] = traceback.tb_frame.f_locals if traceback is not None else {}
+    return Firing(taken.get("fn", item.fn), taken.get("args", item.args))
+
+
 def _failed(rt: Runtime, slot: Box, exc: BaseException, batch: list[Any], done: int) -> None:
     """A turn raised: answer its asker; end the agent unless it is a declared failure (T3)."""
     item = batch[done - 1]
+    if isinstance(exc, Stashed):
+        rt.turns.budget -= done
+        slot.stash_taken(item)
+        _leave(rt, slot, batch, done)
+        return
     failure: Exception | None = declared_failure(exc)
     envelope = item if isinstance(item, Envelope) else None
     if failure is None and envelope is not None and envelope.op.internal and isinstance(exc, AgentError):
@@ -182,13 +225,14 @@ def _failed(rt: Runtime, slot: Box, exc: BaseException, batch: list[Any], done: 
             slot.begun += 1
     rt.turns.budget -= done
     if failure is None:
-        reason = ExitReason("error", error=exc)
+        hand = _fired(item, exc) if isinstance(item, Firing) else cast("Any", item)
+        reason = crash_reason(slot, exc, hand, batch[max(0, done - 1 - EARLIER) : done - 1])
         if envelope is not None:
             rt.note("answered", envelope, error=f"AgentDied: {reason}")
             envelope.fail(AgentDied(str(reason), started=True))
         slot.put_back(batch[done:])
         rt.turns.leave = False
-        slot.turn_crashed(exc)
+        slot.turn_crashed(exc, reason)
         return
     if envelope is not None:
         rt.note("answered", envelope, error=f"{type(failure).__name__}: {failure}")

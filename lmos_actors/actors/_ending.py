@@ -16,16 +16,20 @@ from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule,
 from lmos_actors._errors import AgentDied, AgentUnavailable
 
 from ._cell import CLOSED, DOWN, DRAINING, ENDING, GONE, IDLE, NO_MAIL, RUNNING, SHUT
-from ._listeners import Listened
+from ._crashes import crash_reason
+from ._links import Linked
 from ._mailbox import DONE, Held
 from ._monitor import NORMAL, Down, ExitReason
 from ._observers import MONITORS
+from ._operation import named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ._reports import CrashReport
 
-class Mortal(Listened):
+
+class Mortal(Linked):
     """A slot whose incarnations end: answering, letting go, unwinding, and telling whoever waits."""
 
     __slots__ = ()
@@ -48,8 +52,12 @@ class Mortal(Listened):
         return self.state >= DOWN
 
     def _hurry(self, shutdown: float | str) -> None:
-        if shutdown == "brutal" and self.more is not None and self.more.holder is not None:
-            self.more.holder.hurry()
+        more = self.more
+        if shutdown == "brutal" and more is not None:
+            if more.holder is not None:
+                more.holder.hurry()
+            if more.household is not None:
+                more.household.kill()
 
     @property
     def at_rest(self) -> bool:
@@ -66,11 +74,14 @@ class Mortal(Listened):
             self._end(reason)
             return
         more = self.furnish()
-        if self.state != DRAINING:
+        stopping = self.state == DRAINING
+        if not stopping:
             self.state = DRAINING
             self.size = SHUT
             self._refuse_parked("stopping")
-        more.reason = reason
+            self._part()
+        if not (stopping and more.reason is not None and more.reason.abnormal):
+            more.reason = reason  # of several, an error is not forgotten
         if seconds is not None and more.drain_timer is None:
             more.drain_timer = self.rt.timers.call_at(
                 trio.current_time() + seconds, lambda: self._end(reason)
@@ -95,9 +106,12 @@ class Mortal(Listened):
         """End now (T4): slot emptied, mailbox closed, everybody answered, runs cancelled. Synchronous."""
         if self.state >= ENDING:
             if reason.error is not None and self.state == ENDING:
-                self.furnish().errors.append(reason.error)
+                self.furnish().errors += (reason.error,)
             return
+        if reason.error is not None and reason.report is None:
+            reason = crash_reason(self, reason.error, None)
         self._end(reason)
+        self.rt.crashes.take(self, reason)
 
     def _end(self, reason: ExitReason) -> None:
         if self.state >= ENDING:
@@ -115,9 +129,9 @@ class Mortal(Listened):
             more.reason = reason
             self._answer_all(queue, reason)
             self._let_go(reason)
-            if more.runs or (more.holder is not None and not more.holder.ended):
-                return
-        self._finish(reason)
+            self._maybe_finish()
+        else:
+            self._finish(reason)
 
     def _answer_all(self, queue: Iterable[Any], reason: ExitReason) -> None:
         """Answer whoever still waits: lost with the agent, or with its stop (M1, M2)."""
@@ -129,7 +143,8 @@ class Mortal(Listened):
         for line in tuple(more.pending.values()):
             while line:
                 self.lose(line.first(), why, error)
-        for item in queue:
+        shelf, more.shelf = more.shelf, None
+        for item in (*(shelf.everything() if shelf is not None else ()), *queue):
             self.lose(item, why, error)
         more.withdrawn = 0
         for run in tuple(more.runs):
@@ -150,18 +165,27 @@ class Mortal(Listened):
         timers, more.timers = more.timers, None
         for timer in tuple(timers or ()):
             timer.cancel()
-        if more.follows is not None:
-            for follow, (sinks, key) in more.follows.items():
-                sinks.remove(key, follow)
-            more.follows = None
+        self._part()
+        self.end_monitors()
         if more.holder is not None:
             more.holder.end(reason)
+
+    def _part(self) -> None:
+        """Hear no more of what it follows, and be in no group: it takes nothing new."""
+        more = self.furnish()
+        while more.follows is not None:
+            more.follows.drop()
+        groups, more.groups = more.groups, None
+        for roll in groups or ():
+            roll.lose(self)
 
     def _maybe_finish(self) -> None:
         more = self.furnish()
         if self.state == ENDING and not more.runs:
             if more.holder is not None and not more.holder.ended:
                 more.holder.runs_ended()
+            elif more.household is not None:
+                more.household.dismiss(self.spec.shutdown)
             else:
                 self._finish(more.reason or NORMAL)
 
@@ -169,6 +193,41 @@ class Mortal(Listened):
         """The lifespan has been left."""
         if self.state == ENDING:
             self._maybe_finish()
+
+    def household_ended(self, reason: ExitReason | None, raised: Iterable[BaseException]) -> None:
+        """All children have ended; without a reason because they were told to, or could not start.
+
+        A supervisor that gives up is a crash of its agent; one whose work is done ends it.
+        """
+        more = self.furnish()
+        more.household = None
+        more.errors += tuple(raised)
+        if self.state >= ENDING:
+            self._maybe_finish()
+        elif reason is None:
+            if more.holder is not None:
+                more.holder.runs_ended()
+        elif reason.error is None:
+            shutdown = self.spec.shutdown
+            self.drain(reason, float(shutdown) if isinstance(shutdown, (int, float)) else None)
+        elif more.holder is not None and more.holder.entering:
+            more.holder.fail_entering(reason.error)
+        else:
+            self.die(ExitReason("error", error=reason.error))
+
+    async def undo_start(self, exc: BaseException) -> BaseException:
+        """End what a failed start has begun; give the error, with what was raised meanwhile."""
+        more = self.furnish()
+        with trio.CancelScope(shield=True):
+            if more.holder is not None:
+                more.holder.end(ExitReason("error", error=exc))
+                await more.holder.wait_ended()
+            if more.household is not None:
+                more.household.dismiss(self.spec.shutdown)
+                await more.household.wait_ended()
+        late, more.errors = more.errors, ()
+        self._start_over(exc)
+        return BaseExceptionGroup("a start that failed, and what followed", [exc, *late]) if late else exc
 
     def _start_over(self, exc: BaseException) -> None:
         """A start failed before the agent was opened: nothing of it is left for the next."""
@@ -178,6 +237,8 @@ class Mortal(Listened):
         self._let_go(reason)
         self._unseat()
         self._forget_incarnation()
+        self.furnish().silent = False
+        self.end_links(reason)
 
     def _forget_incarnation(self) -> None:
         more = self.furnish()
@@ -197,14 +258,18 @@ class Mortal(Listened):
 
     def _finish(self, reason: ExitReason) -> None:
         """Everything has unwound: tell the supervisor and the listeners."""
-        self._unseat()
         more = self.more
+        told = reason
+        if more is not None and more.errors:
+            reason = self._with_errors(reason, more.errors)
+        elif reason.error is not None and reason.report is None:
+            reason = self._with_errors(reason, ())
+        self._unseat()
         report = True
         if more is not None:
             report, more.silent = not more.silent, False
             if more.errors:
-                told, reason = reason, _with_errors(reason, more.errors)
-                more.errors = []
+                more.errors = ()
                 if not told.abnormal and reason.error is not None:
                     self.owner.raised_at_end(self, reason.error)
             self._forget_incarnation()
@@ -212,12 +277,26 @@ class Mortal(Listened):
                 more.sinks.gap(str(reason))
                 more.sinks.push(MONITORS, Down(self.path, self.incarnation, reason))
         if self.rt.instrument is not None:
-            self.rt.record("crashed" if reason.abnormal else "stopped", self, reason=str(reason))
+            crash = {"report": reason.report} if reason.report is not None else {}
+            self.rt.record("crashed" if reason.abnormal else "stopped", self, reason=str(reason), **crash)
         if report:
             self.owner.exited(self, reason)
         if more is not None and more.buried:
             self.bury()
         self._wake_waiters()
+        self.end_links(reason)
+
+    def _with_errors(self, reason: ExitReason, errors: tuple[BaseException, ...]) -> ExitReason:
+        """Add what was raised while unwinding: exceptions always arrive somewhere."""
+        every = errors if reason.error is None else (reason.error, *errors)
+        alone = every[0] if len(every) == 1 else BaseExceptionGroup("errors of one incarnation", every)
+        report: CrashReport | None = reason.report
+        if report is not None and report.is_of(self):
+            report.later = errors
+            return ExitReason("error", error=alone, report=report)
+        raised = crash_reason(self, alone, "its end")
+        self.rt.crashes.take(self, raised)
+        return raised
 
     def _wake_waiters(self) -> None:
         more = self.more
@@ -235,6 +314,7 @@ class Mortal(Listened):
         while self.state < DOWN:
             await self._wait()
 
+    @named("ref.ready")
     @enable_ki_protection
     async def wait_running(self) -> None:
         """Wait until the agent takes messages. Raises NotFound when it is gone for good."""
@@ -268,10 +348,3 @@ class Mortal(Listened):
         if more is not None and more.sinks is not None:
             more.sinks.close()
         self._wake_waiters()
-
-
-def _with_errors(reason: ExitReason, errors: list[BaseException]) -> ExitReason:
-    """Add what was raised while unwinding: exceptions always arrive somewhere."""
-    every = errors if reason.error is None else [reason.error, *errors]
-    alone = every[0] if len(every) == 1 else BaseExceptionGroup("errors of one incarnation", every)
-    return ExitReason("error", error=alone)

@@ -2,13 +2,45 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any, ClassVar, Final, cast, get_origin
 
 import attrs
 
 from ._affordances import NOTHING, Event, Property
 
-MUTABLE: Final = (list, dict, set, bytearray)
+MUTABLE: Final = (list, dict, set, bytearray, deque)
+
+
+def check_members(cls: type, own_verbs: frozenset[str]) -> None:
+    """Refuse what a class body says without an annotation and cannot mean.
+
+    `own_verbs` are the runtime's names that are not there to be overridden. Raises TypeError.
+    """
+    annotated = vars(cls).get("__annotations__", {})
+    for name, value in vars(cls).items():
+        if name in own_verbs:
+            raise TypeError(f"{cls.__name__}.{name}: the name is the agent's own, choose another")
+        if isinstance(value, MUTABLE) and name not in annotated and not name.startswith("__"):
+            kind = type(cast("object", value)).__name__
+            raise TypeError(
+                f"{cls.__name__}.{name} can be changed, and all agents of the class would share it; "
+                f"as state: `{name}: {kind}[...] = attrs.field(factory={kind})`, as a constant: a tuple or a `ClassVar`"
+            )
+
+
+def check_defaults(cls: type) -> None:
+    """Refuse `attrs.field(default=[])`: all agents of the class would share it. Raises TypeError."""
+    for field in attrs.fields(cls):
+        if isinstance(field.default, MUTABLE):
+            raise _shared(cls, field.name, field.default)
+
+
+def _shared(cls: type, name: str, value: object) -> TypeError:
+    return TypeError(
+        f"{cls.__name__}.{name}: a default that can be changed would be shared by all agents; "
+        f"use attrs.field(factory={type(value).__name__})"
+    )
 
 
 def collect_fields(cls: type, reserved: frozenset[str]) -> dict[str, Any]:
@@ -27,11 +59,7 @@ def collect_fields(cls: type, reserved: frozenset[str]) -> dict[str, Any]:
             fields[name] = value
         else:
             if isinstance(value, MUTABLE):
-                kind = type(cast("object", value)).__name__
-                raise TypeError(
-                    f"{cls.__name__}.{name}: a default that can be changed would be shared by all agents; "
-                    f"use attrs.field(factory={kind})"
-                )
+                raise _shared(cls, name, value)
             maker = _maker_of(hint)
             if maker is not None:
                 raise TypeError(

@@ -19,7 +19,8 @@ from trio.lowlevel import (
 )
 
 from ._calls import LocalLink
-from ._mailbox import DONE, Ask
+from ._mailbox import DONE, Ask, Stashed
+from ._operation import named
 from ._registry import Finder
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def invoke_all(
     if everybody:
         turns = everybody[0]._link.turns  # pyright: ignore[reportPrivateUsage] # as below
         if turns.slot is not None:
-            raise turns.misuse("invoke_all")
+            raise turns.misuse("invoke_all", of="")
     return _Gathering(everybody, handle).outputs(args, kwargs)
 
 
@@ -85,6 +86,7 @@ class _Gathering:
         self._parts: list[_Part] = []
         self._task: trio.lowlevel.Task | None = None
 
+    @named("invoke_all")
     @enable_ki_protection
     async def outputs(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
         """Ask everybody and wait for all answers."""
@@ -134,13 +136,19 @@ class _Gathering:
             if slot.gate or op.kind or slot.traced:
                 seconds = ref._seconds  # pyright: ignore[reportPrivateUsage]
                 self._post(_Part(slot, op, bound, self, place), seconds)
-            else:
+                continue
+            try:
                 values[place] = slot.run_inline(op, bound)
                 self._left -= 1
+            except Stashed:
+                self._post(_Part(slot, op, bound, self, place), ref._seconds, aside=True)  # pyright: ignore[reportPrivateUsage]
         return far
 
-    def _post(self, part: _Part, seconds: float | None) -> None:
-        part.slot.post(part)
+    def _post(self, part: _Part, seconds: float | None, *, aside: bool = False) -> None:
+        if aside:
+            part.slot.stash_asked(part)
+        else:
+            part.slot.post(part)
         self._parts.append(part)
         if seconds is not None and part.task is not None:
             part.slot.rt.deadlines.add(part, seconds)

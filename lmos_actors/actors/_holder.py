@@ -2,7 +2,7 @@
 
 Most agents need none. One whose class overrides `lifespan()` gets it as part of its start; one that
 uses `self.nursery` gets it at that moment. The order at the end: runs and tasks first, then the
-lifespan, which has `shutdown` seconds to leave and cannot swallow a crash (R3).
+children, then the lifespan, which has `shutdown` seconds to leave and cannot swallow a crash (R3).
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule,
 from lmos_actors._errors import group_of
 
 from ._cell import ENDING
-from ._monitor import ExitReason
+from ._crashes import crash_reason
+from ._runtime import awaited
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from ._ending import Mortal
+    from ._monitor import ExitReason
 
 CLOSED_TEXT: Final = "the agent is ending: its nursery takes no more tasks"
 
@@ -69,13 +71,13 @@ class Holder:
         except BaseException:
             self.scope.cancel("the start was cancelled")
             with trio.CancelScope(shield=True):
-                while not self.ended:
-                    await self._wait_here()
+                await self.wait_ended()
             raise
         if self._failure is not None:
             raise self._failure
         if not self._entered:
-            raise RuntimeError("lifespan() was cancelled before it was entered")
+            cause = self._reason.error if self._reason is not None else None
+            raise RuntimeError("lifespan() was cancelled before it was entered") from cause
 
     async def _wait_here(self) -> None:
         self._waiter = current_task()
@@ -108,14 +110,35 @@ class Holder:
             raise RuntimeError(CLOSED_TEXT)
         return self.nursery
 
+    @property
+    def task(self) -> trio.lowlevel.Task | None:
+        """The task, once it has begun."""
+        return self._task
+
     def end(self, reason: ExitReason) -> None:
         """Cancel the agent's tasks; leave the lifespan when its runs have ended too."""
         if self._reason is None:
             self._reason = reason
             self._wake()
 
+    def fail_entering(self, error: BaseException) -> None:
+        """Enter no further, and fail with this error."""
+        self._failure = error
+        self._slot.rt.timers.woke = True
+        self.scope.cancel("the start has failed")
+
+    @property
+    def entering(self) -> bool:
+        """The lifespan has not been entered yet."""
+        return not self._entered and not self.ended
+
+    async def wait_ended(self) -> None:
+        """Wait until the lifespan has been left; one task at a time may."""
+        while not self.ended:
+            await self._wait_here()
+
     def runs_ended(self) -> None:
-        """The last run has unwound."""
+        """The last run has unwound, or the last child has ended."""
         self._finished_runs = True
         self._wake()
 
@@ -124,6 +147,11 @@ class Holder:
         self._hurried = True
         if self._leaving or not self._entered:
             self.scope.cancel("the agent was stopped at once")
+
+    def abandon(self) -> None:
+        """Cancel the entering of the lifespan: the agent has been ended before it was opened."""
+        if not self._entered:
+            self.scope.cancel("the agent has ended before it was entered")
 
     def _wake(self) -> None:
         task, self._parked = self._parked, None
@@ -148,7 +176,8 @@ class Holder:
             self._raised(exc)
         self.ended = True
         if self._entered and self._reason is None:
-            slot.die(ExitReason("error", error=RuntimeError("lifespan() left before the agent ended")))
+            left = RuntimeError("lifespan() left before the agent ended")
+            slot.die(crash_reason(slot, left, "lifespan()"))
         self._tell_waiter()
         slot.holder_ended()
 
@@ -159,7 +188,7 @@ class Holder:
         known = self._crash or (self._reason.error if self._reason is not None else None)
         news = _without(exc, known)
         if self._reason is None or news is not None:
-            self._slot.die(ExitReason("error", error=news or exc))
+            self._slot.die(crash_reason(self._slot, news or exc, "lifespan()"))
         fatal = self._slot.rt.fatal
         if fatal is not None and not isinstance(exc, Exception) and not is_cancel(exc):
             fatal(exc)
@@ -181,8 +210,8 @@ class Holder:
             if crash is None:
                 raise
             self._crash = crash = _bare(crash)
-            self._slot.die(ExitReason("error", error=crash))
-        await self._wait_runs()
+            self._slot.die(crash_reason(self._slot, crash, "a task of its nursery"))
+        await self._wait_runs_and_children()
         self._leaving = True
         shutdown = self._slot.spec.shutdown
         if self._hurried or shutdown == "brutal":
@@ -205,9 +234,13 @@ class Holder:
                 await self._park()
             nursery.cancel_scope.cancel("the agent is ending")
 
-    async def _wait_runs(self) -> None:
+    async def _wait_runs_and_children(self) -> None:
         more = self._slot.furnish()
         while more.runs and not self._finished_runs:
+            await self._park()
+        if more.household is not None:
+            more.household.dismiss(self._slot.spec.shutdown)
+        while more.household is not None:
             await self._park()
 
     async def _park(self) -> None:
@@ -273,6 +306,7 @@ class AgentNursery:
         """Start a task. Raises RuntimeError when the agent is ending."""
         self._holder().start_soon(async_fn, args, name)
 
+    @awaited("self.nursery.")
     async def start(
         self, async_fn: Callable[..., Awaitable[object]], *args: Any, name: str | None = None
     ) -> Any:

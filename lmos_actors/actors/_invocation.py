@@ -25,7 +25,7 @@ from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule,
 
 from lmos_actors._errors import ActionFailed, AgentError, group_of
 
-from ._mailbox import DONE, RUNNING, Envelope
+from ._mailbox import DONE, RUNNING, Envelope, Stashed
 from ._operation import STREAM
 
 if TYPE_CHECKING:
@@ -125,6 +125,7 @@ class Run:
         op, slot = self.op, self.slot
         CURRENT.set(self)
         slot.run_began(self)
+        current_task().custom_sleep_data = self  # until it first waits: then trio empties it
         try:
             value = await (self._stream() if op.kind == STREAM else self._call())
             if op.kind != STREAM:
@@ -133,7 +134,9 @@ class Run:
             cancelled, error = _split(exc)
             if cancelled is not None and trio.current_effective_deadline() > -math.inf:
                 error, cancelled = error or _stray(self.op.label, exc), None
-            if error is not None:
+            if isinstance(error, Stashed):
+                slot.stash_run(self)
+            elif error is not None:
                 self._failed(error)
             else:
                 slot.run_cancelled(self)
@@ -145,6 +148,9 @@ class Run:
             slot.run_ended(self)
 
     def _failed(self, error: BaseException) -> None:
+        group = group_of(error)
+        if group is not None and group.subgroup(Stashed) is not None:
+            error = RuntimeError("stash() was called inside a nursery: that waits for its tasks first")
         failure = declared_failure(error)
         if failure is not None:
             self.settle_error(failure, "handled")
@@ -215,13 +221,14 @@ def declared_failure(exc: BaseException) -> ActionFailed | None:
 class Runner:
     """A task that carries runs, one after another."""
 
-    __slots__ = ("_pool", "_run", "scope", "task")
+    __slots__ = ("_pool", "_run", "home", "scope", "task")
 
     def __init__(self, pool: Runners) -> None:
         self._pool = pool
         self._run: Run | None = None
         self.scope = trio.CancelScope()
-        self.task: trio.lowlevel.Task | None = None
+        self.task: trio.lowlevel.Task | None = None  # while it is parked
+        self.home: trio.lowlevel.Task | None = None  # for its whole life
 
     def hand(self, run: Run) -> None:
         """Wake the parked runner with a run, in the run's own context."""
@@ -236,6 +243,7 @@ class Runner:
     @enable_ki_protection
     async def main(self) -> None:
         """Carry runs until the pool has enough parked runners."""
+        self.home = current_task()
         while self._run is not None or self._pool.keep(self):
             with trio.CancelScope() as self.scope:
                 while not self.scope.cancel_called:

@@ -10,9 +10,11 @@ from trio.lowlevel import enable_ki_protection
 from lmos_actors._errors import InvalidInput
 
 from ._cell import ENDING
+from ._history import kept_turn
 from ._mail import Mail
 from ._mailbox import Firing, Periodic
 from ._observers import ALL_EVENTS, Occurrence, Sinks, event_key, property_key
+from ._secrets import conceal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +32,8 @@ class Listened(Mail):
     @enable_ki_protection
     def after(self, seconds: float, fn: Callable[..., None], args: tuple[Any, ...]) -> Timer:
         """Have a turn run `seconds` from now, while this incarnation lives (R6)."""
+        if self.agent is not None:
+            fn = kept_turn(self.agent, fn)
 
         def fire() -> None:
             timers.pop(timer, None)
@@ -101,7 +105,7 @@ class Listened(Mail):
                     f"{self.path} emitted a {event.handle.name!r} of another type: {exc}"
                 ) from None
         if self.rt.instrument is not None:
-            self.rt.record("event", self, event=event.handle.name, data=value)
+            self.rt.record("event", self, event=event.handle.name, data=conceal(value, event.secrecy))
         more = self.more
         if more is None or more.sinks is None:
             return

@@ -23,7 +23,8 @@ from lmos_actors._errors import AgentUnavailable, InvalidInput, MailboxFull
 from ._box import Box
 from ._cell import BUSY, DRAINING, IDLE
 from ._invocation import CURRENT
-from ._mailbox import DONE, OUT_SEATS, OWN_SEATS, PARKED, Ask, Held, Own, Tell
+from ._mailbox import DONE, OUT_SEATS, OWN_SEATS, PARKED, Ask, Held, Own, Stashed, Tell
+from ._operation import ASKING, named
 from ._runtime import BUDGET
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Mail(Box):
 
     # ---- asking
 
+    @named(ASKING)
     @enable_ki_protection
     async def ask(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Have an operation carried out and give its value; the arguments are checked first.
@@ -69,7 +71,10 @@ class Mail(Box):
             await self.breathe()
         if self.gate or op.kind:
             return await self.ask_queued(Ask(self, op, args, self.sender(), None), None)
-        return self.run_inline(op, args)
+        try:
+            return self.run_inline(op, args)
+        except Stashed:
+            return await self.ask_queued(Ask(self, op, args, self.sender(), None), None, aside=True)
 
     def run_inline(self, op: Operation, args: tuple[Any, ...]) -> Any:
         """Run a turn of the idle agent now, in the caller's step."""
@@ -91,7 +96,7 @@ class Mail(Box):
                 raise op.wrong_result(exc) from None
         except BaseException as exc:
             turns.slot = None
-            raise self.inline_failed(exc, op) from None
+            raise self.inline_failed(exc, op, args) from None
         turns.slot = None
         self.inline += 1
         if turns.leave:
@@ -111,9 +116,12 @@ class Mail(Box):
         if wake is not None:
             wake()
 
-    async def ask_queued(self, ask: Ask, seconds: float | None) -> Any:
-        """Post an ask and wait for its answer."""
-        self.post(ask)
+    async def ask_queued(self, ask: Ask, seconds: float | None, *, aside: bool = False) -> Any:
+        """Post an ask and wait for its answer; `aside`: the agent has put it aside already."""
+        if aside:
+            self.stash_asked(ask)
+        else:
+            self.post(ask)
         if ask.phase == DONE:  # the new message was dropped
             return self._outcome(ask)
         ask.task = current_task()
@@ -143,6 +151,7 @@ class Mail(Box):
                 ask.error = None  # no cycle through the traceback
         return ask.value
 
+    @named(ASKING)
     @enable_ki_protection
     async def ask_within(
         self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
@@ -157,7 +166,10 @@ class Mail(Box):
             await self.breathe()
         if self.gate or op.kind:
             return await self.ask_queued(Ask(self, op, args, self.sender(), None), seconds)
-        return self.run_inline(op, args)
+        try:
+            return self.run_inline(op, args)
+        except Stashed:
+            return await self.ask_queued(Ask(self, op, args, self.sender(), None), seconds, aside=True)
 
     # ---- telling
 
@@ -191,6 +203,7 @@ class Mail(Box):
             self.gate = BUSY
             self.rt.schedule(self)
 
+    @named("ref.tell")
     @enable_ki_protection
     async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Send one way; under `wait`, wait for a seat in a full mailbox."""
@@ -286,8 +299,6 @@ class Mail(Box):
         more = self.furnish()
         if more.own >= OWN_SEATS:
             raise MailboxFull(self.path, OWN_SEATS)
-        more.own += 1
+        self.own_kept()
         self.accepted += 1
-        if self.size > 0:
-            self.size += 1  # a seat of its own: it takes none from the others
         self.put(Own((op, args, self)))

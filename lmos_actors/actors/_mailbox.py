@@ -10,7 +10,8 @@ Where an envelope is in its life:
     NEW -> PARKED -> QUEUED -> PENDING -> RUNNING -> DONE
 
 PARKED: not accepted yet, its sender waits for a seat. QUEUED and PENDING (in line for its action's
-concurrency) hold a seat. Any of them may go straight to DONE.
+concurrency) hold a seat, as does ASIDE, postponed or stashed until it is QUEUED again. Any of them may go
+straight to DONE.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ OWN_SEATS: Final = 64  # reserved for messages of an agent to itself (B4)
 OUT_SEATS: Final = 1024  # messages of an agent's turns that wait for seats elsewhere (B4)
 MAX_SIZE: Final = 1 << 40
 
-NEW, PARKED, QUEUED, PENDING, RUNNING, DONE = range(6)
+NEW, PARKED, QUEUED, PENDING, RUNNING, DONE, ASIDE = range(7)
 
 
 @attrs.frozen
@@ -159,6 +160,10 @@ class Envelope:
         """True when losing it needs no dead-letter record, as its sender is told."""
         return True
 
+    def waiting_tasks(self) -> tuple[trio.lowlevel.Task, ...]:
+        """Give the tasks that are parked until something happens to it."""
+        return ()
+
 
 class Line(OrderedDict[Envelope, None]):
     """Envelopes in order; any of them may leave at any time, without a search."""
@@ -200,6 +205,15 @@ class Tell(Envelope):
     @property
     def waits_for_answer(self) -> bool:
         return False
+
+    def waiting_tasks(self) -> tuple[trio.lowlevel.Task, ...]:
+        return () if self.task is None else (self.task,)
+
+
+class OwnTell(Tell):
+    """A message of an agent to itself that needs time: it keeps its reserved seat until it begins."""
+
+    __slots__ = ()
 
 
 class Held(Tell):
@@ -267,6 +281,9 @@ class Ask(Envelope):
         self.error = error
         self.answer(None)
 
+    def waiting_tasks(self) -> tuple[trio.lowlevel.Task, ...]:
+        return () if self.task is None else (self.task,)
+
 
 class Bucket(dict[Ask, tuple[float, float]]):
     """The asks whose deadlines fall into one hundredth of a second, and the timer that sweeps them."""
@@ -282,6 +299,11 @@ class Firing:
     """A turn of an agent's own timer; it has a seat of its own and is in no account."""
 
     __slots__ = ("args", "fn")
+
+    @property
+    def affordance(self) -> str:
+        """What `current_request` names it by."""
+        return "timer"
 
     def __init__(self, fn: Any, args: tuple[Any, ...] = ()) -> None:
         self.fn = fn
@@ -305,6 +327,10 @@ class Periodic(Firing):
         """Give the function to run now; the next firing needs a seat again."""
         self.waiting = False
         return super().take()
+
+
+class Stashed(BaseException):
+    """Ends a turn, or a run in its first step, whose message is put aside; it never leaves the runtime."""
 
 
 class Own(tuple[Any, ...]):

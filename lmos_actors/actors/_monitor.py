@@ -6,7 +6,7 @@ with a detail), `error` (anything else, with the exception).
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import attrs
 
@@ -20,6 +20,12 @@ class ExitReason:
     kind: Literal["normal", "shutdown", "error"]
     detail: object = None
     error: BaseException | None = None
+    _report: Any = attrs.field(default=None, eq=False, repr=False, kw_only=True, alias="report")
+
+    @property
+    def report(self) -> Any:
+        """The `CrashReport` of the agent that crashed with this reason, None where there is none."""
+        return self._report
 
     @property
     def abnormal(self) -> bool:
@@ -28,9 +34,18 @@ class ExitReason:
 
     def __str__(self) -> str:
         if self.error is not None:
+            if self._report is not None:
+                line: str = self._report.line(self.error)
+                return line
             text = text_of(self.error)
             return f"{type(self.error).__name__}: {text}" if text else type(self.error).__name__
         return self.kind if self.detail is None else f"{self.kind}: {self.detail}"
+
+
+def check_reason(reason: object) -> None:
+    """Raise TypeError for anything but an ExitReason."""
+    if not isinstance(reason, ExitReason):
+        raise TypeError(f"a reason is an ExitReason, such as ExitReason('shutdown', ...), not {reason!r}")
 
 
 NORMAL = ExitReason("normal")

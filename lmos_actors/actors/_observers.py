@@ -142,6 +142,11 @@ class Feed(Generic[T_co]):
             self._timers.woke = True
             reschedule(task)
 
+    @property
+    def receiver(self) -> trio.lowlevel.Task | None:
+        """The task that waits for a value now; for the waiting graph."""
+        return self._task
+
     def receive_nowait(self) -> T_co:
         """Give the next value, raise `trio.WouldBlock` if there is none yet.
 

@@ -7,16 +7,32 @@ run needs time, a stream is a run with many outputs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from lmos_actors._errors import InvalidInput, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ._secrets import Secrecy
     from ._values import Shape
 
-TURN, RUN, STREAM = range(3)
+TURN, RUN, STREAM, GATED = range(4)  # GATED: a turn that not every behaviour allows
+RUNS: Final = (RUN, STREAM)
+
+ASKING: Final = "ref.invoke/read/write"  # what an asking coroutine is called where nobody awaits it
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+def named(title: str) -> Callable[[F], F]:
+    """Let Python's warning of a coroutine that nobody awaited name the verb that the user wrote."""
+
+    def rename(fn: F) -> F:
+        fn.__qualname__ = title
+        return fn
+
+    return rename
 
 
 def _no_short_cut(_value: Any, /) -> Any:
@@ -45,12 +61,29 @@ class Parameter:
         self.keyword_only = keyword_only
 
 
+class _Anything:
+    """A shape that passes whatever the runtime itself hands over."""
+
+    exact = None
+    name = "anything"
+    secrecy = 0
+
+    @staticmethod
+    def take(value: Any, path: str = "$") -> Any:
+        """Pass it."""
+        return value
+
+
+ANYTHING: Final[Any] = Parameter("it", "it", _Anything(), MISSING, keyword_only=False)  # type: ignore[arg-type]
+
+
 class Operation:
     """A function of an agent class that a message can name; made once per class."""
 
     __slots__ = (
         "concurrency", "fn", "give", "internal", "kind", "label", "name", "on_disconnect", "params",
-        "progress", "result_shape", "take", "verb", "whole",
+        "postpone", "progress", "result_secrecy", "result_shape", "secrecies", "take", "verb", "when",
+        "whole",
     )  # fmt: skip
 
     def __init__(
@@ -68,6 +101,8 @@ class Operation:
         whole: bool = False,
         internal: bool = False,
         on_disconnect: str = "cancel",
+        when: tuple[str, ...] | None = None,
+        postpone: bool = False,
     ) -> None:
         self.verb = verb
         self.name = name
@@ -85,6 +120,12 @@ class Operation:
         self.whole = whole
         self.internal = internal
         self.on_disconnect = on_disconnect
+        self.when = when
+        self.postpone = postpone
+        # what must not be shown of the arguments, None if nothing; of the result
+        hidden = tuple(p.shape.secrecy for p in params)
+        self.secrecies: tuple[Secrecy, ...] | None = hidden if any(hidden) else None
+        self.result_secrecy: Secrecy = result.secrecy if result is not None else 0
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         """Check and convert the arguments of a call, in the order of the parameters.

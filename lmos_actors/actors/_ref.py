@@ -25,6 +25,7 @@ import trio
 from lmos_actors._errors import DeadlineExceeded
 
 from ._affordances import EventHandle, PropertyHandle
+from ._operation import named
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Mapping
@@ -89,11 +90,13 @@ class Link(Protocol):
     def path(self) -> str: ...
     @property
     def identity(self) -> tuple[object, int]: ...
-    async def ask(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any: ...
-    async def ask_within(
+    def ask(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Coroutine[Any, Any, Any]: ...
+    def ask_within(
         self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
-    ) -> Any: ...
-    async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None: ...
+    ) -> Coroutine[Any, Any, Any]: ...
+    def tell(
+        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Coroutine[Any, Any, None]: ...
     def tell_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None: ...
     def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None: ...
     def begin(
@@ -106,6 +109,7 @@ class Link(Protocol):
         self, key: str, *, conflate: bool, gaps: bool, size: int
     ) -> AbstractAsyncContextManager[Feed[Any]]: ...
     def watch(self) -> AbstractAsyncContextManager[Feed[Down]]: ...
+    def link(self) -> AbstractAsyncContextManager[None]: ...
     async def wait_running(self) -> None: ...
     def statistics(self) -> AgentStatistics: ...
     def mailbox_statistics(self) -> MailboxStatistics: ...
@@ -177,7 +181,7 @@ class Ref(Generic[A_co]):
 
         Leaving the block before the result has come cancels the run.
         """
-        return self._link.begin(_action("begin", handle), args, kwargs, self._seconds)
+        return self._entered("begin").begin(_action("begin", handle), args, kwargs, self._seconds)
 
     def stream(
         self: Ref[A], handle: StreamAction[A, P, R], /, *args: P.args, **kwargs: P.kwargs
@@ -186,7 +190,7 @@ class Ref(Generic[A_co]):
 
         The agent is at most 16 items ahead of the consumer. Leaving the block early cancels the run.
         """
-        return self._link.stream(_action("stream", handle), args, kwargs, self._seconds)
+        return self._entered("stream").stream(_action("stream", handle), args, kwargs, self._seconds)
 
     def tell(
         self: Ref[A],
@@ -265,7 +269,7 @@ class Ref(Generic[A_co]):
         `gaps` is set. Ends when the agent is gone for good.
         """
         key = "+" + _property("observe", handle).read_key
-        return self._link.listen(key, conflate=True, gaps=gaps, size=64)
+        return self._entered("observe").listen(key, conflate=True, gaps=gaps, size=64)
 
     @overload
     def subscribe(
@@ -277,15 +281,28 @@ class Ref(Generic[A_co]):
     ) -> AbstractAsyncContextManager[Feed[V | Gap]]: ...
     def subscribe(self: Ref[A], handle: EventHandle[A, V], /, *, gaps: bool = False, size: int = 64) -> Any:
         """Give every event from now on; past `size` waiting ones the oldest is dropped and counted."""
-        return self._link.listen(_event("subscribe", handle).key, conflate=False, gaps=gaps, size=size)
+        key = _event("subscribe", handle).key
+        return self._entered("subscribe").listen(key, conflate=False, gaps=gaps, size=size)
 
     def subscribe_all(self, *, size: int = 64) -> AbstractAsyncContextManager[Feed[Occurrence]]:
         """Give every event of the agent, with its name."""
-        return self._link.listen("+!", conflate=False, gaps=False, size=size)
+        return self._entered("subscribe_all").listen("+!", conflate=False, gaps=False, size=size)
 
     def monitor(self) -> AbstractAsyncContextManager[Feed[Down]]:
         """Give a `Down` for every incarnation that ends from now on. Affects neither side."""
-        return self._link.watch()
+        return self._entered("monitor").watch()
+
+    def link(self) -> AbstractAsyncContextManager[None]:
+        """Let this task's block and the agent's incarnation end together: `async with ref.link()`.
+
+        The agent ends with another reason than `normal`: the body is cancelled, and `LinkedAgentDied` leaves
+        the block, in a group with what else the body raised. An exception leaves the body: the agent gets an
+        exit signal `error` with it; cancelled from outside: `shutdown`. A body that returns unlinks.
+        Entering raises AgentUnavailable or NotFound where the agent does not run, NotAllowed for a pool.
+        """
+        if self._link.turns.slot is not None:
+            raise RuntimeError("ref.link() is for async with, which a def has not: use self.link(ref)")
+        return self._link.link()
 
     # ---- views
 
@@ -298,9 +315,19 @@ class Ref(Generic[A_co]):
             raise ValueError(f"within() needs a finite number of seconds above 0, not {seconds!r}")
         return Ref(self._link, float(seconds))
 
-    async def ready(self) -> None:
+    def ready(self) -> Coroutine[Any, Any, None]:
         """Wait until the agent takes messages. Raises NotFound when it is gone for good."""
-        await self._link.wait_running()
+        link = self._link
+        if link.turns.slot is not None:
+            raise link.turns.misuse("ready")
+        return link.wait_running()
+
+    def _entered(self, verb: str) -> Link:
+        """Give the link, unless a `def` turn calls, which cannot enter what the verb gives."""
+        link = self._link
+        if link.turns.slot is not None:
+            raise link.turns.misuse(verb, how="entered by async with")
+        return link
 
     def statistics(self) -> AgentStatistics:
         """Count messages over all incarnations of the agent."""
@@ -314,6 +341,7 @@ class Ref(Generic[A_co]):
 NO_KEYWORDS: Final[dict[str, Any]] = {}
 
 
+@named("ref.tell")
 async def _tell_within(
     link: Link, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
 ) -> None:

@@ -1,31 +1,27 @@
-"""Refs that resolve on first use, and events that arrive as turns."""
+"""Refs that resolve on first use."""
 
 from __future__ import annotations
 
-from collections import deque
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from trio.lowlevel import Abort, current_task, enable_ki_protection, wait_task_rescheduled
 
-from lmos_actors._errors import NotFound
+from lmos_actors._errors import NotAllowed, NotFound
 
-from ._cell import ENDING
-from ._mailbox import Firing
-from ._observers import event_key
+from ._members import Members
+from ._operation import ASKING, named
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping
+    from collections.abc import AsyncGenerator, Mapping
 
-    from ._affordances import EventHandle
     from ._calls import LocalLink
     from ._mailbox import AgentStatistics, MailboxStatistics
     from ._monitor import Down
     from ._observers import Feed
     from ._ref import Ref
+    from ._router import PoolLink
     from ._runtime import Runtime, Turns
-
-FOLLOW_SIZE: Final = 64
 
 
 class Finder:
@@ -37,10 +33,10 @@ class Finder:
         self._rt = rt
         self._cls = cls
         self._name = name
-        self._found: LocalLink | None = None
+        self._found: LocalLink | PoolLink | None = None
 
-    def resolve(self) -> LocalLink:
-        """Give the slot. Raises NotFound."""
+    def resolve(self) -> LocalLink | PoolLink:
+        """Give the slot, or the pool. Raises NotFound."""
         found = self._found
         if found is None:
             found = self._found = self._look()
@@ -48,11 +44,22 @@ class Finder:
             raise self._missing()
         return found
 
+    @property
+    def wanted(self) -> tuple[type | None, str | None]:
+        """The class and the name that are looked for."""
+        return self._cls, self._name
+
+    def look(self) -> LocalLink | PoolLink | None:
+        """Give the slot, or the pool, if there is one by now."""
+        if self._found is None:
+            self._found = self._look()
+        return self._found
+
     def _missing(self) -> NotFound:
         title = self._cls.__name__ if self._cls is not None else "any class"
         return NotFound("agent", self._name or title, where="" if self._name is None else f"any {title}")
 
-    def _look(self) -> LocalLink | None:
+    def _look(self) -> LocalLink | PoolLink | None:
         resolver = self._rt.resolver
         return None if resolver is None else resolver.resolve(self._cls, self._name)
 
@@ -73,16 +80,19 @@ class Finder:
         """What makes two refs equal. Raises NotFound when there is no such agent yet."""
         return self.resolve().identity
 
+    @named(ASKING)
     async def ask(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """See `Link`."""
         return await self.resolve().ask(key, args, kwargs)
 
+    @named(ASKING)
     async def ask_within(
         self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
     ) -> Any:
         """See `Link`."""
         return await self.resolve().ask_within(key, args, kwargs, seconds)
 
+    @named("ref.tell")
     async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """See `Link`."""
         await self.resolve().tell(key, args, kwargs)
@@ -123,6 +133,13 @@ class Finder:
         async with self.resolve().watch() as feed:
             yield feed
 
+    @asynccontextmanager
+    async def link(self) -> AsyncGenerator[None]:
+        """See `Link`."""
+        async with self.resolve().link():
+            yield
+
+    @named("ref.ready")
     async def wait_running(self) -> None:
         """Wait until there is such an agent and it takes messages. Raises NotFound at the node's end."""
         while self._found is None:
@@ -155,64 +172,12 @@ class Finder:
 
 
 def slot_of(ref: Ref[Any]) -> LocalLink:
-    """Give the slot that a near ref points to. Raises NotFound when it leads nowhere yet."""
+    """Give the slot that a near ref points to. Raises NotFound when it leads nowhere yet.
+
+    Raises NotAllowed for a pool, which has many.
+    """
     link: Any = ref._link  # pyright: ignore[reportPrivateUsage] # what a ref is for those inside
-    return link.resolve() if isinstance(link, Finder) else link
-
-
-class Follow(Firing):
-    """One agent's events as turns of another: a bounded buffer with a seat in the follower's mailbox."""
-
-    __slots__ = ("_buffer", "_follower", "_waiting", "missed")
-
-    def __init__(self, follower: LocalLink, turn: Callable[[Any], None]) -> None:
-        super().__init__(turn)
-        self._follower = follower
-        self._buffer: deque[Any] = deque()
-        self._waiting = False
-        self.missed = 0
-
-    def push(self, value: Any) -> None:
-        """Take one event."""
-        if len(self._buffer) >= FOLLOW_SIZE:
-            self._buffer.popleft()
-            self.missed += 1
-        self._buffer.append(value)
-        if not self._waiting:
-            self._waiting = True
-            self._follower.put(self)
-
-    def take(self) -> tuple[Any, tuple[Any, ...]]:
-        """Give the turn for the oldest event, and take a seat for the next."""
-        value = self._buffer.popleft()
-        self._waiting = bool(self._buffer)
-        if self._waiting:
-            self._follower.put(self)
-        return self.fn, (value,)
-
-    def gap(self, reason: str, missed: int | None) -> None:
-        """The followed agent has a new life; following goes on."""
-
-    def close(self) -> None:
-        """The followed agent is gone for good; what has come is still handled."""
-        more = self._follower.more
-        if more is not None and more.follows is not None:
-            more.follows.pop(self, None)
-
-
-@enable_ki_protection
-def follow(
-    follower: LocalLink, ref: Ref[Any], handle: EventHandle[Any, Any], turn: Callable[[Any], None]
-) -> None:
-    """Let an agent follow the events of another, until its incarnation ends."""
-    slot = slot_of(ref)
-    slot.operation(handle.key)
-    if follower.state >= ENDING:  # the following ends with the incarnation, which is ending
-        return
-    sink = Follow(follower, turn)
-    key = event_key(handle.name)
-    slot.sinks().add(key, sink)
-    more = follower.furnish()
-    if more.follows is None:
-        more.follows = {}
-    more.follows[sink] = (slot.sinks(), key)
+    found: LocalLink | Members = link.resolve() if isinstance(link, Finder) else link
+    if isinstance(found, Members):
+        raise NotAllowed(f"{found.path!r} is a pool, this takes one agent: use the refs of pool.members")
+    return found

@@ -6,9 +6,14 @@ is called while a turn runs was called by that turn, and a `def` handler cannot 
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
 from collections import deque
 from contextvars import Context, ContextVar, copy_context
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
+from weakref import WeakValueDictionary
 
 import attrs
 import trio
@@ -17,8 +22,11 @@ from trio.lowlevel import disable_ki_protection, reschedule
 from lmos_actors._errors import DeadlineExceeded
 from lmos_actors._instrument import describe
 
+from ._crashes import Crashes, shown_message, without_secrets
 from ._invocation import CURRENT
-from ._mailbox import Bucket
+from ._mailbox import Bucket, Firing
+from ._operation import Operation
+from ._secrets import conceal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,6 +48,8 @@ DEADLINE_GRAIN: Final = 0.01  # seconds (B5)
 FAR: Final = 60.0  # seconds: up to here an empty bucket's timer costs less than to cancel it
 SHOWN: Final = 512  # characters of a dead letter's message that are kept
 
+A_co = TypeVar("A_co", covariant=True)
+
 RUNTIME: ContextVar[Runtime | None] = ContextVar("lmos_actors_runtime", default=None)
 
 
@@ -51,6 +61,11 @@ class Owner(Protocol):
     @property
     def path(self) -> str:
         """Its place in the tree."""
+        ...
+
+    @property
+    def lives(self) -> str:
+        """Which lives of the agents above it it belongs to."""
         ...
 
     def exited(self, child: Any, reason: ExitReason) -> None:
@@ -65,6 +80,11 @@ class Owner(Protocol):
         """Start a task in the supervisor's nursery."""
         ...
 
+    @property
+    def lineage(self) -> tuple[tuple[str, str], ...]:
+        """The supervisors from the root down to this one: the name and the strategy of each."""
+        ...
+
     def child_path(self, name: str) -> str:
         """Give the path of a child of that name."""
         ...
@@ -75,6 +95,75 @@ class Resolver(Protocol):
 
     def resolve(self, cls: type | None, name: str | None) -> Any:
         """Give the link to an agent of that class, by name or the first started; None if there is none."""
+        ...
+
+
+class Staging(Protocol):
+    """What a test puts in the place of agents and of what messages to them do; filled in by testing."""
+
+    def make(self, slot: Any) -> Any:
+        """Make the agent object of a slot. Raises what its start is to fail with."""
+        ...
+
+    def table(self, slot: Any, agent: Any) -> dict[str, Any]:
+        """Give the operations of a slot for an agent that has been made for it, by key."""
+        ...
+
+    def complain(self, text: str) -> None:
+        """Take note of what the test is to fail with."""
+        ...
+
+
+class Household(Protocol):
+    """The supervisor under one incarnation of an agent, which ends with it; filled in by supervision."""
+
+    async def start_class(self, factory: Callable[[], Any]) -> Any:
+        """Start an agent named after its class, and give a ref to it."""
+        ...
+
+    async def start_child(self, spec: Any) -> Any:
+        """Start an agent as its spec says, and give a ref to it."""
+        ...
+
+    async def start_supervisor(self, spec: Any) -> Any:
+        """Start a supervisor with its children, and give it."""
+        ...
+
+    async def start_pool(self, spec: Any) -> Any:
+        """Start a pool with its members, and give its ref."""
+        ...
+
+    async def ready(self) -> None:
+        """Wait until the children that the agent always has run. Raises StartFailed."""
+        ...
+
+    def dismiss(self, shutdown: float | str) -> None:
+        """Stop the children in reverse start order, after `shutdown` seconds at once, then end."""
+        ...
+
+    def kill(self) -> None:
+        """Give nobody below any more time."""
+        ...
+
+    async def wait_ended(self) -> None:
+        """Wait until all children have ended."""
+        ...
+
+
+class Startable(Protocol[A_co]):
+    """What starts one agent: a ChildSpec."""
+
+    @property
+    def factory(self) -> Callable[[], A_co]:
+        """What makes the agent, anew for each incarnation."""
+        ...
+
+
+class Starter(Protocol):
+    """What makes the supervisor under an agent, at its first use; filled in by the node."""
+
+    def __call__(self, slot: Any, /) -> Household:
+        """Make it and begin; it tells the slot's `household_ended` when it has ended."""
         ...
 
 
@@ -110,13 +199,54 @@ class Turns:
         self.leave = False
         self.budget = BUDGET
 
-    def misuse(self, verb: str) -> RuntimeError:
-        """Make the error of a `def` handler that calls what has to be awaited."""
+    def misuse(self, verb: str, *, of: str = "ref.", how: str = "awaited") -> RuntimeError:
+        """Make the error of a `def` handler that calls what has to be awaited; it names handler and line."""
         agent = self.slot.path if self.slot is not None else "?"
+        way = "make the handler async def" + (", or use self.send(...)" if of == "ref." else "")
         return RuntimeError(
-            f"ref.{verb}(...) has to be awaited, and the turn of {agent!r} that calls it is a def: "
-            f"make the handler async def, or use self.send(...)"
+            f"{of}{verb}(...) has to be {how}, and the turn {title_of(self.current)!r} of {agent!r} "
+            f"that calls it is a def: {way} ({_caller()})"
         )
+
+
+_PACKAGE: Final = os.path.dirname(os.path.dirname(__file__)) + os.sep
+
+
+def title_of(current: Any) -> str:
+    """Name a turn by what it was asked for: an affordance, the method of a timer, `started`."""
+    if isinstance(current, Firing):
+        return str(getattr(current.fn, "__qualname__", "timer"))
+    op = current if isinstance(current, Operation) else getattr(current, "op", None)
+    if op is None and isinstance(current, tuple):
+        op = current[0]  # pyright: ignore[reportUnknownVariableType]
+    return op.name if isinstance(op, Operation) else "started"
+
+
+def _caller() -> str:
+    """Say where the innermost code stands that is not of this package: `weather.py, line 12`."""
+    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage] # documented by CPython
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return f"{os.path.basename(frame.f_code.co_filename)}, line {frame.f_lineno}"
+
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+def awaited(of: str) -> Callable[[F], F]:
+    """Make the call of an async function an error in a `def` turn, which cannot await it."""
+
+    def decorate(fn: F) -> F:
+        @wraps(fn)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            rt = RUNTIME.get()
+            if rt is not None and rt.turns.slot is not None:
+                raise rt.turns.misuse(fn.__name__, of=of)
+            return fn(*args, **kwargs)
+
+        return cast("F", call)
+
+    return decorate
 
 
 class Deadlines:
@@ -150,6 +280,12 @@ class Deadlines:
             del self._buckets[bucket.tick]
             bucket.timer.cancel()
 
+    def close(self) -> None:
+        """The node has ended: nobody is left to be told."""
+        for bucket in self._buckets.values():
+            bucket.timer.cancel()
+        self._buckets.clear()
+
     def _sweep(self, tick: int) -> None:
         for ask, (seconds, _) in self._buckets.pop(tick).items():
             if ask.task is not None and ask.slot.withdraw(ask):
@@ -173,13 +309,23 @@ class Runtime:
         self.dead_letters: deque[DeadLetter] = deque(maxlen=DEAD_LETTERS)
         self.dead_letter_count = 0
         self.dead_letter_feeds: list[Feed[DeadLetter]] = []
+        self.crashes = Crashes(log=real and instrument is None)
         self.slots_made = 0
         self.messages = 0  # numbered where an instrument looks
         self.link: Any = None  # the class of slots: plain, or traced where an instrument looks
         self.fatal: Callable[[BaseException], None] | None = None
         self.wake_watchdog: Callable[[], None] | None = None
         self.resolver: Resolver | None = None
+        self.starter: Starter | None = None
+        self.outside: Any = None  # threads and processes, filled in by the node
+        self.staging: Staging | None = None
         self.appeared: list[trio.lowlevel.Task] = []
+        self.topics: WeakValueDictionary[str, Any] = WeakValueDictionary()
+        self.groups: dict[str, Any] = {}  # those with members or watchers, see `_groups.py`
+        self.absent: Any = None  # followings of agents that have not appeared, see `_follow.py`
+        self.signals: deque[tuple[Any, Any]] = deque()  # exit signals on their way, see `_links.py`
+        self.signalling = False
+        self.thread = threading.get_ident()
         self.ended = False
         self.failed = False
         """What ends the node has happened: nobody is restarted any more."""
@@ -190,9 +336,13 @@ class Runtime:
     def end(self) -> None:
         """The node has ended: whoever waits for an agent to appear waits in vain."""
         self.ended = True
+        self.deadlines.close()
         for task in self.appeared:
             reschedule(task)
         self.appeared.clear()
+        for listened in (*self.topics.values(), *self.groups.values()):
+            listened.close()
+        self.crashes.close()
 
     def schedule(self, slot: Box) -> None:
         """Put an agent that has mail in line for the dispatcher."""
@@ -207,7 +357,7 @@ class Runtime:
         self, reason: str, slot: Box, sender: Box | None, affordance: str, message: object
     ) -> None:
         """Record a message that nobody handled and whose sender is not told."""
-        text = describe(message)
+        text = describe(shown_message(slot, affordance, message))
         record = DeadLetter(
             reason=reason,
             agent=slot.path,
@@ -227,6 +377,10 @@ class Runtime:
         """Tell the instrument of one message, if there is one."""
         if self.instrument is not None:
             number = envelope.trace[0] if envelope.trace is not None else None
+            if "value" in fields:
+                fields["value"] = conceal(fields["value"], envelope.op.result_secrecy)
+            elif "error" in fields:
+                fields["error"] = without_secrets(envelope, str(fields["error"]))
             members = {"id": number, "affordance": envelope.op.name, **fields}
             self.instrument.record(kind, envelope.slot.path, members)
 

@@ -2,23 +2,43 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import trio
 
-from lmos_actors._errors import AgentDied, AgentError, StartFailed, text_of
+from lmos_actors._errors import AgentDied, AgentError, StartFailed, WrongState
 
-from ._cell import BUSY, CLOSED, DOWN, DRAINING, ENDING, HELD, IDLE, QUIET, RUNNING, SERIAL, STARTING
+from ._cell import (
+    BUSY,
+    CLOSED,
+    DOWN,
+    DRAINING,
+    ENDING,
+    HELD,
+    IDLE,
+    QUIET,
+    RUNNING,
+    SERIAL,
+    STARTING,
+    STATES,
+)
+from ._crashes import crash_reason
 from ._ending import Mortal
+from ._history import kept_turn
 from ._holder import Holder, is_cancel
 from ._invocation import declared_failure
-from ._mailbox import Periodic
-from ._monitor import SHUTDOWN, ExitReason
+from ._mailbox import Periodic, Stashed
+from ._monitor import SHUTDOWN
+from ._reports import ENTERING, FACTORY, STARTED
 from ._runtime import interruptible
 
 if TYPE_CHECKING:
+    from ._contract import Contract
     from ._invocation import Run
+    from ._monitor import ExitReason
     from ._operation import Operation
+    from ._runtime import Household
 
 
 _AT_REST = (IDLE, SERIAL, HELD, QUIET)
@@ -35,7 +55,8 @@ class Slot(Mortal):
         """Make the agent object. Raises StartFailed."""
         self.state = STARTING
         try:
-            agent = interruptible(self.spec.factory)
+            staging = self.rt.staging
+            agent = interruptible(self.spec.factory if staging is None else partial(staging.make, self))
             contract = getattr(type(cast("object", agent)), "__contract__", None)
             if contract is None:
                 raise TypeError(f"the factory made {agent!r}, which is no agent")
@@ -43,37 +64,74 @@ class Slot(Mortal):
                 raise TypeError(f"the factory gave {agent!r}, which lives already; it must make a new one")
         except BaseException as exc:
             self.state = DOWN
-            raise self._start_failed(exc) from exc
-        self.table = contract.table
+            reason = crash_reason(self, exc, FACTORY)
+            self.rt.crashes.take(self, reason)
+            raise self._start_failed(exc, reason) from exc
+        self.table = contract.table if staging is None else staging.table(self, agent)
         return agent
 
-    def _start_failed(self, exc: BaseException) -> StartFailed:
+    def _start_failed(self, exc: BaseException, reason: ExitReason) -> StartFailed:
         """Make the error for a start that failed; what is no `Exception` ends the node too (T5)."""
         if not isinstance(exc, Exception) and self.rt.fatal is not None:
             self.rt.fatal(exc)
-        return StartFailed(self.path, text_of(exc) or type(exc).__name__)
+        return StartFailed(self.path, reason.report.text(exc) or type(exc).__name__)
 
     def start_now(self) -> None:
         """Start an agent whose start needs no waiting. Raises StartFailed."""
         self.open(self.make())
 
     async def start(self) -> None:
-        """Start an agent; enter its lifespan if it has one. Raises StartFailed."""
+        """Start an agent: enter its lifespan, start its children, as it has any. Raises StartFailed."""
         agent = self.make()
-        if not agent.__contract__.has_lifespan:
-            self.open(agent)
-            return
-        self._seat(agent)
-        holder = self.furnish().holder = Holder(self)
-        try:
+        contract = agent.__contract__
+        if contract.has_lifespan or contract.has_children:
+            self._seat(agent)
+            try:
+                await self._prepare(contract)
+            except BaseException as exc:
+                reason = crash_reason(self, exc, ENTERING)
+                cause = await self.undo_start(exc)
+                if is_cancel(exc) or (cause is exc and self._says_it(exc)):
+                    raise
+                self.rt.crashes.take(self, reason)
+                raise self._start_failed(exc, reason) from cause
+            if self.state not in (STARTING, DRAINING):
+                return
+        self.open(agent)
+
+    def _says_it(self, exc: BaseException) -> bool:
+        return isinstance(exc, StartFailed) and exc.path == self.path
+
+    async def _prepare(self, contract: Contract) -> None:
+        if contract.has_lifespan:
+            holder = self.furnish().holder = Holder(self)
             await holder.enter()
-        except BaseException as exc:
-            self._start_over(exc)
-            if is_cancel(exc):
-                raise
-            raise self._start_failed(exc) from exc
-        if self.state in (STARTING, DRAINING):
-            self.open(agent)
+        if contract.has_children and self.state < ENDING:
+            more = self.furnish()
+            more.silent = True  # should the agent die meanwhile, it is a failed start and no more
+            failed: StartFailed | None = None
+            try:
+                await self.household().ready()
+            except StartFailed as exc:
+                failed = exc
+            if self.state >= ENDING and more.reason is not None and more.reason.error is not None:
+                raise more.reason.error
+            if failed is not None:
+                raise failed
+            more.silent = False
+
+    def household(self) -> Household:
+        """Give the supervisor of the agent's children, made at the first call.
+
+        Raises WrongState when the agent is ending, and what its `supervises()` raises.
+        """
+        more = self.furnish()
+        if more.household is None:
+            starter = self.rt.starter
+            if self.state >= ENDING or starter is None:
+                raise WrongState(self.path, STATES[self.state], "it starts no more children")
+            more.household = starter(self)
+        return more.household
 
     def _seat(self, agent: Any) -> None:
         self.agent = agent
@@ -113,34 +171,38 @@ class Slot(Mortal):
             if contract.has_started:
                 self.context().run(agent.started)
         except BaseException as exc:
+            reason = crash_reason(self, exc, STARTED)
             self.incarnation -= 1
             self.furnish().silent = True
-            self.die(ExitReason("error", error=exc))
-            raise self._start_failed(exc) from exc
+            self.die(reason)
+            raise self._start_failed(exc, reason) from exc
         finally:
             turns.slot, turns.current = outer
             turns.leave = False
+        self.take_up()
         if self.gate == CLOSED:
             return False
         for seconds, name in contract.periodic:
-            self.tick(trio.current_time() + seconds, seconds, Periodic(getattr(agent, name)))
+            turn = kept_turn(agent, getattr(agent, name))
+            self.tick(trio.current_time() + seconds, seconds, Periodic(turn))
         return True
 
     # ---- the end of a turn
 
-    def inline_failed(self, exc: BaseException, op: Operation) -> BaseException:
+    def inline_failed(self, exc: BaseException, op: Operation, args: tuple[Any, ...]) -> BaseException:
         """Deal with what an inline turn raised; give what its asker is to see (T3)."""
-        self.inline += 1
         self.turns.leave = False
+        if isinstance(exc, Stashed):
+            return exc
+        self.inline += 1
         failure = declared_failure(exc)
         if failure is not None or (op.internal and isinstance(exc, AgentError)):
             self.after_turn()
             return failure or exc
-        return self.turn_crashed(exc)
+        return self.turn_crashed(exc, crash_reason(self, exc, (op, args, self.sender())))
 
-    def turn_crashed(self, exc: BaseException) -> BaseException:
+    def turn_crashed(self, exc: BaseException, reason: ExitReason) -> BaseException:
         """End the agent for what its turn raised; give what the asker is to see."""
-        reason = ExitReason("error", error=exc)
         self.die(reason)
         if not isinstance(exc, Exception):
             if self.rt.fatal is not None:
@@ -150,6 +212,7 @@ class Slot(Mortal):
 
     def after_turn(self) -> None:
         """Go on after a turn of which something came: held back, stopped, ended."""
+        self.take_up()
         if self.gate == BUSY:
             self.resume()
 
@@ -170,7 +233,7 @@ class Slot(Mortal):
 
     def run_crashed(self, run: Run, exc: BaseException) -> None:
         """The coroutine raised what it does not declare."""
-        reason = ExitReason("error", error=exc)
+        reason = crash_reason(self, exc, run.envelope)
         run.settle_error(AgentDied(str(reason), started=True), "handled")
         self.die(reason)
 
@@ -188,8 +251,7 @@ class Slot(Mortal):
         line = more.pending.get(op)
         if self.gate == SERIAL:
             self.gate = IDLE
-        if line:
-            self.begin_run(line.first(), hold=False)
+        if line and self.begin_next(line):
             self.admit()
         elif self.gate == IDLE:
             if more.out:

@@ -16,6 +16,8 @@ from lmos_actors._errors import AgentError
 from ._calls import LocalLink
 from ._invocation import CURRENT
 from ._mailbox import Ask, Envelope, Tell
+from ._operation import ASKING, named
+from ._secrets import conceal_all
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +32,7 @@ class TracedLink(LocalLink):
 
     traced = True
 
+    @named(ASKING)
     @enable_ki_protection
     async def ask(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """As `LocalLink.ask`, always through the mailbox."""
@@ -38,6 +41,7 @@ class TracedLink(LocalLink):
         await checkpoint_if_cancelled()
         return await self.ask_queued(Ask(self, op, args, self.sender(), None), None)
 
+    @named(ASKING)
     @enable_ki_protection
     async def ask_within(
         self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
@@ -102,6 +106,7 @@ def _origin(sender: str | None, op: Operation, args: tuple[Any, ...]) -> dict[st
     shown = op.verb not in ("observe", "subscribe", "subscribe to all") and bool(args)
     fields: dict[str, object] = {"from": sender or "user"}
     if shown:
+        args = conceal_all(args, op.secrecies)
         names = [p.wire_name for p in op.params]
         fields["input"] = args[0] if op.whole or op.internal else dict(zip(names, args, strict=False))
     return fields

@@ -20,6 +20,7 @@ from lmos_actors.protocol.td import SchemaError, is_any, schema_of, type_name, t
 
 from ._containers import CONTAINERS
 from ._leaves import LEAVES, NESTING, WIRE_NAMES, AnyTake, Part, Take, member, plain_data, shown, wrong
+from ._secrets import WHOLE, guarded, secrecy_of
 
 T = TypeVar("T")
 
@@ -29,16 +30,17 @@ class Shape(Generic[T]):
 
     `take` checks a value and gives what may cross; it raises InvalidInput, and nothing else but what a
     `__post_init__` of the user's raises beside ValueError and TypeError. A value whose class is `exact`
-    needs no look. `immutable` is decided for the type as a whole, to its depths.
+    needs no look. `immutable` is decided for the type as a whole, to its depths, and so is its `secrecy`.
     """
 
-    __slots__ = ("_schema", "exact", "immutable", "mutable", "name", "take", "type")
+    __slots__ = ("_schema", "exact", "immutable", "mutable", "name", "secrecy", "take", "type")
 
     def __init__(self, tp: Any) -> None:
         part = _compile(type_tree(tp), NESTING)
         self.type = tp
         self.name = type_name(tp)
-        self.take: Take[T] = part.take
+        self.secrecy = secrecy_of(tp)
+        self.take: Take[T] = part.take if self.secrecy < WHOLE else guarded(part.take)
         self.exact = part.exact
         self.mutable = part.mutable
         self.immutable = not part.mutable

@@ -13,12 +13,12 @@ import sys
 import threading
 import traceback
 import warnings
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from ._mailbox import Envelope, Firing
-from ._operation import Operation
+from ._runtime import title_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 TICK: Final = 0.01  # seconds: the longest between two checkpoints
 SLOW: Final = 0.1  # seconds a turn may take before it is named
+STUCK: Final = 5.0  # seconds after which it is named at once, as the turn may never end
 SHOWN: Final = 20  # calls of its stack that are shown at most
 QUIET: Final = 100  # ticks without a turn before the thread sleeps
 
@@ -86,21 +87,34 @@ class Watchdog:
                 ticks += 1
                 if ticks == round(SLOW / TICK):
                     self._tell(slot, current)
+                elif ticks == round(STUCK / TICK):
+                    self._tell_at_once(slot, current)
             quiet = 0 if began or slot is not None else quiet + 1
             if quiet > QUIET:
                 self.armed = False
                 return
 
     def _tell(self, slot: Any, current: Any) -> None:
-        frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage] # documented by CPython
-        frame = frames.get(self._ident)
-        stack = _where(frame) if frame is not None else ""
-        turn = f"the turn {_name(current)} of agent {slot.path!r}"
-        text = f"{turn} has held up its node for {SLOW:g} s:\n{stack}"
+        text = self._text(slot, current, f"has held up its node for {SLOW:g} s")
         try:
             self._token.run_sync_soon(self._report, text)
         except trio.RunFinishedError:
             self._report(text)
+
+    def _tell_at_once(self, slot: Any, current: Any) -> None:
+        """Tell from this thread: what was left to the node's own waits for the turn too."""
+        text = self._text(slot, current, f"holds up its node, for {STUCK:g} s so far")
+        try:
+            warnings.warn(text, SlowTurnWarning, stacklevel=2)
+        except SlowTurnWarning:  # an error, but the thread it belongs to is held up
+            with suppress(OSError, ValueError, AttributeError):
+                sys.stderr.write(f"{text}\n")
+
+    def _text(self, slot: Any, current: Any, what: str) -> str:
+        frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage] # documented by CPython
+        frame = frames.get(self._ident)
+        stack = _where(frame) if frame is not None else ""
+        return f"the turn {title_of(current)!r} of agent {slot.path!r} {what}:\n{stack}"
 
     def _warn(self, text: str) -> None:
         try:
@@ -108,17 +122,6 @@ class Watchdog:
         except SlowTurnWarning as exc:  # where warnings are errors, it is one of the node
             if self._rt.fatal is not None:
                 self._rt.fatal(exc)
-
-
-def _name(current: Any) -> str:
-    if isinstance(current, Envelope):
-        return repr(current.op.name)
-    if isinstance(current, Firing):
-        return repr(getattr(current.fn, "__qualname__", "of a timer"))
-    if isinstance(current, Operation):
-        return repr(current.name)
-    op = current[0] if current else None
-    return repr(op.name) if op is not None else "started"
 
 
 def _where(frame: FrameType) -> str:

@@ -7,7 +7,7 @@ import sys
 import traceback
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import trio
@@ -23,7 +23,7 @@ from lmos_actors._errors import (
 from lmos_actors._node import open_node
 from lmos_actors.actors import Thing
 from lmos_actors.simulation import TraceLog, simulate
-from lmos_actors.supervision import Supervisor, SupervisorSpec
+from lmos_actors.supervision import Pool, Supervisor, SupervisorSpec, children_of
 
 from ._classes import paths, supervisor_spec
 from ._expect import Verdict, judge_bounded, judge_latency
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from lmos_actors._node import Node
     from lmos_actors.files import Document
+    from lmos_actors.supervision import ChildSpec
 
     from ._resolve import Cell, Resolved
     from ._results import Ended
@@ -130,15 +131,22 @@ async def _stage(telling: _Telling, watch: Watch) -> None:
         for name, path in places.items():
             story.refs[name] = node.find(cell.agent_class(name), path)
         for spec in supervisor_spec(root, cell, story.refs).children:
-            await (
-                node.start_supervisor(spec) if isinstance(spec, SupervisorSpec) else node.start_child(spec)
-            )
+            await _start(node, spec)
         story.things = {name: Thing(ref) for name, ref in story.refs.items()}
         await _tell(telling)
     if telling.told:
         _judge_after(telling)
         if not telling.problems:
             telling.ended = "passed"
+
+
+async def _start(node: Node, spec: ChildSpec[Any] | SupervisorSpec | Pool[Any]) -> None:
+    if isinstance(spec, SupervisorSpec):
+        await node.start_supervisor(spec)
+    elif isinstance(spec, Pool):
+        await node.start_pool(spec)
+    else:
+        await node.start_child(spec)
 
 
 async def _tell(telling: _Telling) -> None:
@@ -326,4 +334,6 @@ def _rows(above: Supervisor, indent: str) -> list[tuple[str, str, str, str, str]
         rows.append(
             (f"{indent}  {child.label}", numbers.state, seats, str(numbers.handled), str(numbers.restarts))
         )
+        below = children_of(child)
+        rows += _rows(below, indent + "  ")[1:] if below is not None else []
     return rows

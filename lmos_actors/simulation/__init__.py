@@ -1,9 +1,10 @@
 """A simulated world: virtual time, seeded chance, and a log of what happened in it."""
 
+from lmos_actors._errors import ForbiddenCall as ForbiddenCall
+
 from ._clock import VirtualClock as VirtualClock
 from ._trace import Difference as Difference, TraceLog as TraceLog, first_difference as first_difference
 from ._world import (
-    ForbiddenCall as ForbiddenCall,
     Vigil as Vigil,
     seeded_order as seeded_order,
     simulate as simulate,

@@ -24,7 +24,7 @@ from trio._core import _run as _trio_run  # pyright: ignore[reportPrivateUsage]
 
 from lmos_actors._ambient import Ambient, set_ambient
 from lmos_actors._entropy import SeededEntropy
-from lmos_actors._errors import Deadlocked, LmosActorsError
+from lmos_actors._errors import Deadlocked, ForbiddenCall
 
 from ._clock import VirtualClock
 
@@ -42,10 +42,6 @@ COLLECT_EVERY = 200_000
 
 _ATTEMPTS = 100
 _alone = threading.Lock()
-
-
-class ForbiddenCall(LmosActorsError):
-    """In a simulated world something was called that reaches out of it; the text names the caller."""
 
 
 def simulate(

@@ -1,14 +1,25 @@
 """Who restarts whom: child specs, supervisor specs, and the supervisors that carry them out."""
 
 from ._children import ChildInfo as ChildInfo, agent_class as agent_class
+from ._factory import name_of as name_of
+from ._household import Household as Household, children_of as children_of
 from ._plan import Counts as Counts
+from ._pool import PoolRef as PoolRef, PoolSupervisor as PoolSupervisor
+from ._portable import check_portable as check_portable
 from ._spec import (
     AutoShutdown as AutoShutdown,
     Backoff as Backoff,
     ChildSpec as ChildSpec,
+    Pool as Pool,
     Restart as Restart,
     Shutdown as Shutdown,
     Strategy as Strategy,
     SupervisorSpec as SupervisorSpec,
 )
 from ._supervisor import Supervisor as Supervisor, SupervisorStatistics as SupervisorStatistics
+from ._tree import (
+    Tree as Tree,
+    agents_of as agents_of,
+    draw as draw,
+    supervisors_of as supervisors_of,
+)

@@ -8,7 +8,7 @@ children (runners, holders, supervisors below) are children of its nursery.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import trio
 from trio.lowlevel import checkpoint, enable_ki_protection, reschedule
@@ -19,7 +19,8 @@ from lmos_actors.actors import NORMAL, SHUTDOWN, ExitReason, LocalLink, Runners
 from ._children import Names, mailbox_of
 from ._inbox import Inbox, Request
 from ._plan import Decision, Plan
-from ._spec import ChildSpec, SupervisorSpec
+from ._raised import and_raised, as_one
+from ._spec import ChildSpec, Pool, SupervisorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from lmos_actors._timers import Timer
     from lmos_actors.actors import Runtime, Status
 
+    from ._spec import Spec
     from ._supervisor import Supervisor
 
 Child: TypeAlias = "LocalLink | Supervisor"
@@ -38,9 +40,13 @@ BUDGET = 64  # messages between checkpoints
 class Branch:
     """One supervisor of a running tree and what hangs from it, over all its incarnations."""
 
+    kinds: ClassVar[dict[type, Callable[[Runtime, Any, Branch], Supervisor]]] = {}
+    """What runs each kind of spec; filled in by the classes that do."""
+
     def __init__(self, rt: Runtime, spec: SupervisorSpec, parent: Branch | None) -> None:
         self.rt = rt
         self.spec = spec
+        self.made_from: Spec = spec
         self.parent = parent
         self.status: Status = "starting"
         self.incarnation: int = 0
@@ -75,9 +81,20 @@ class Branch:
         """Its name as a child."""
         return self.spec.name
 
+    @property
+    def lives(self) -> str:
+        """Which lives of the agents above it this belongs to, so that chance differs in each."""
+        return "" if self.parent is None else self.parent.lives
+
     def child_path(self, name: str) -> str:
         """Give the path of a child of that name: the root's children have their names alone."""
         return name if self.parent is None else f"{self.path}/{name}"
+
+    @property
+    def lineage(self) -> tuple[tuple[str, str], ...]:
+        """The supervisors from the root down to this one: the name and the strategy of each."""
+        above = self.parent.lineage if self.parent is not None else ()
+        return (*above, (self.label, self.spec.strategy))
 
     # ---- what children ask of it
 
@@ -158,11 +175,11 @@ class Branch:
         self._ended = trio.Event()
         self._work = trio.CancelScope()
         kept = {child.label: child for child in self._plan.children}
-        self._plan = Plan(self.spec, self.rt.entropy.stream(f"backoff {self.path}").random)
+        self._plan = Plan(self.spec, self.rt.entropy.stream(f"backoff {self.path}{self.lives}").random)
         self._names.clear()
         for spec in self.spec.children:
             child = kept.pop(spec.name, None)
-            if child is None or child.spec is not spec:
+            if child is None or _made_from(child) is not spec:
                 child = self._new_child(spec, spec.name)
             child.status = "stopped"
             self._names.give(spec.name, child)
@@ -193,10 +210,13 @@ class Branch:
             child.status = "stopped"
             raise
         self._plan.started(child)
-        self._announce()
+        self._announce(child)
 
-    def _announce(self) -> None:
-        """Let those look again who wait for an agent to appear."""
+    def _announce(self, *children: Child) -> None:
+        """Let those look again who wait for an agent to appear, and those follow who wait to."""
+        if self.rt.absent is not None:
+            for child in children:
+                self.rt.absent.appeared(child if isinstance(child, LocalLink) else None)
         waiting = self.rt.appeared
         if waiting:
             self.rt.appeared = []
@@ -336,9 +356,9 @@ class Branch:
         raised = tuple(self._raised.values())
         self._raised.clear()
         if raised and self.parent is not None and self.status == "stopping":
-            self.parent.raised_at_end(self, _one(f"raised while {self.path} ended", raised))
+            self.parent.raised_at_end(self, as_one(self.path, raised))
         elif raised:
-            reason = _and_raised(reason, self.path, raised)
+            reason = and_raised(reason, self.path, raised)
         if self.parent is not None:
             self.parent.exited(self, reason)
         elif self.on_end is not None:
@@ -346,8 +366,8 @@ class Branch:
 
     # ---- children come and go
 
-    def _new_child(self, spec: ChildSpec[Any] | SupervisorSpec, name: str) -> Child:
-        if isinstance(spec, SupervisorSpec):
+    def _new_child(self, spec: Spec, name: str) -> Child:
+        if not isinstance(spec, ChildSpec):
             return self._new_supervisor(spec)
         slot: LocalLink = self.rt.link(self.rt, self, spec, name, mailbox_of(spec))
         return slot
@@ -363,22 +383,9 @@ class Branch:
         for child in self._plan.children:
             child.bury()
 
-    # ---- filled in by Supervisor
-
-    def _new_supervisor(self, spec: SupervisorSpec) -> Supervisor:
-        raise NotImplementedError
+    def _new_supervisor(self, spec: SupervisorSpec | Pool[Any]) -> Supervisor:
+        return next(make for kind, make in self.kinds.items() if isinstance(spec, kind))(self.rt, spec, self)
 
 
-def _and_raised(reason: ExitReason, path: str, raised: tuple[BaseException, ...]) -> ExitReason:
-    """Add to a supervisor's exit reason what its children raised while it stopped them."""
-    error = reason.error
-    if isinstance(error, RestartIntensityExceeded):
-        causes = (*error.causes, *raised)
-        both: BaseException = RestartIntensityExceeded(path, error.max_restarts, error.max_seconds, causes)
-    else:
-        both = _one(f"raised while {path} ended", raised)
-    return ExitReason(reason.kind, reason.detail, both)
-
-
-def _one(message: str, errors: tuple[BaseException, ...]) -> BaseException:
-    return errors[0] if len(errors) == 1 else BaseExceptionGroup(message, errors)
+def _made_from(child: Child) -> Spec:
+    return child.spec if isinstance(child, LocalLink) else child.made_from

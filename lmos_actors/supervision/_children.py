@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
 
 from lmos_actors.actors import DEFAULT_MAILBOX
+
+from ._factory import class_of
 
 if TYPE_CHECKING:
     from lmos_actors.actors import MailboxOptions, Status
@@ -90,10 +91,7 @@ def _is_numbered(name: str, base: str) -> bool:
 
 def agent_class(spec: ChildSpec[Any]) -> type[Any] | None:
     """Give the agent class a spec makes, through partials; None when only a call would tell."""
-    factory: Any = spec.factory
-    while isinstance(factory, partial):
-        factory = factory.func  # pyright: ignore[reportUnknownMemberType]
-    return factory if isinstance(factory, type) and hasattr(factory, "__contract__") else None
+    return class_of(spec.factory)
 
 
 def mailbox_of(spec: ChildSpec[Any]) -> MailboxOptions:
@@ -106,9 +104,9 @@ def mailbox_of(spec: ChildSpec[Any]) -> MailboxOptions:
 
 
 def needs_waiting(spec: ChildSpec[Any]) -> bool:
-    """Say whether starting an agent of this spec may have to wait: it may have a lifespan to enter."""
+    """Say whether starting an agent of this spec may have to wait: for its lifespan or its children."""
     contract = _contract_of(spec)
-    return contract is None or bool(contract.has_lifespan)
+    return contract is None or bool(contract.has_lifespan or contract.has_children)
 
 
 def _contract_of(spec: ChildSpec[Any]) -> Any:

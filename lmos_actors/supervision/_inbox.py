@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+import trio
 from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule, wait_task_rescheduled
 
 from lmos_actors._errors import WrongState
@@ -16,19 +17,24 @@ from lmos_actors._errors import WrongState
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    import trio
-
     from lmos_actors._timers import Timers
 
 
 class Request:
-    """Something to be carried out by the supervisor's own task, and who waits for it."""
+    """Something to be carried out by the supervisor's own task, and who waits for it.
 
-    __slots__ = ("_fn", "_timers", "error", "task", "value")
+    `undone`: cancelled while it is carried out, it is cancelled there too, and waited for; else it goes on.
+    """
 
-    def __init__(self, fn: Callable[[], Coroutine[Any, Any, Any]], timers: Timers) -> None:
+    __slots__ = ("_fn", "_raise_cancel", "_scope", "_timers", "error", "task", "value")
+
+    def __init__(
+        self, fn: Callable[[], Coroutine[Any, Any, Any]], timers: Timers, *, undone: bool = False
+    ) -> None:
         self._fn = fn
         self._timers = timers
+        self._scope: trio.CancelScope | None = trio.CancelScope() if undone else None
+        self._raise_cancel: Callable[[], Any] | None = None
         self.task: trio.lowlevel.Task | None = None
         self.value: Any = None
         self.error: Exception | None = None
@@ -36,13 +42,34 @@ class Request:
     async def carry_out(self, path: str) -> None:
         """Do it, and answer. Raises only what is no `Exception`, such as the cancel when it stops."""
         try:
-            self.value = await self._fn()
+            if self._scope is None:
+                self.value = await self._fn()
+            else:
+                with self._scope:
+                    self.value = await self._fn()
         except Exception as exc:
             self.error = exc
         except BaseException:
             self.refuse(path)
             raise
         self._finish()
+
+    def cancel(self, raise_cancel: Callable[[], Any]) -> Abort:
+        """Whoever waits has been cancelled while it is carried out."""
+        if self._scope is None:
+            self.task = None
+            return Abort.SUCCEEDED
+        self._raise_cancel = raise_cancel
+        self._scope.cancel("whoever asked for it was cancelled")
+        return Abort.FAILED
+
+    def answer(self) -> Any:
+        """Give the value, or raise what came of it."""
+        if self._scope is not None and self._scope.cancelled_caught and self._raise_cancel is not None:
+            self._raise_cancel()
+        if self.error is not None:
+            raise self.error
+        return self.value
 
     def refuse(self, path: str) -> None:
         """Answer that the supervisor at `path` is stopping."""
@@ -105,22 +132,18 @@ class Inbox:
         await wait_task_rescheduled(abort)
 
     @enable_ki_protection
-    async def ask(self, fn: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    async def ask(self, fn: Callable[[], Coroutine[Any, Any, Any]], *, undone: bool = False) -> Any:
         """Have the supervisor's task carry something out, and give its value; withdrawn if cancelled."""
-        request = Request(fn, self._timers)
+        request = Request(fn, self._timers, undone=undone)
         self.put(request)
         request.task = current_task()
 
-        def abort(_: object) -> Abort:
+        def abort(raise_cancel: Callable[[], Any]) -> Abort:
+            if request not in self._items:
+                return request.cancel(raise_cancel)
+            self._items.remove(request)
             request.task = None
             return Abort.SUCCEEDED
 
-        try:
-            await wait_task_rescheduled(abort)
-        except BaseException:
-            if request in self._items:
-                self._items.remove(request)
-            raise
-        if request.error is not None:
-            raise request.error
-        return request.value
+        await wait_task_rescheduled(abort)
+        return request.answer()

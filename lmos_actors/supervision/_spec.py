@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, get
 import attrs
 
 from lmos_actors._errors import ConfigError, NameTaken, nearest
+from lmos_actors.actors import BY
+
+from ._factory import class_of, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from lmos_actors.actors import MailboxOptions
+    from lmos_actors.actors import By, MailboxOptions
 
 Restart: TypeAlias = Literal["permanent", "transient", "temporary"]
 Strategy: TypeAlias = Literal["one_for_one", "one_for_all", "rest_for_one"]
@@ -32,9 +35,10 @@ _AUTO_SHUTDOWNS: tuple[str, ...] = get_args(AutoShutdown)
 _SHUTDOWN_WORDS = ("brutal", "infinity")
 
 
-def _to_tuple(
-    children: Iterable[ChildSpec[Any] | SupervisorSpec],
-) -> tuple[ChildSpec[Any] | SupervisorSpec, ...]:
+Spec: TypeAlias = "ChildSpec[Any] | SupervisorSpec | Pool[Any]"
+
+
+def _to_tuple(children: Iterable[Spec]) -> tuple[Spec, ...]:
     try:
         return tuple(children)
     except TypeError:
@@ -92,10 +96,7 @@ class ChildSpec(Generic[A_co]):
     def __attrs_post_init__(self) -> None:
         _check_common(self)
         if not callable(self.factory):
-            raise ConfigError(
-                f"must be an Agent class or a functools.partial of one, not {self.factory!r}",
-                f"{self.name}.factory",
-            )
+            raise ConfigError(_not_callable(self.factory), f"{self.name}.factory")
 
 
 @attrs.frozen(weakref_slot=False)
@@ -110,7 +111,7 @@ class SupervisorSpec:
     """
 
     name: str
-    children: tuple[ChildSpec[Any] | SupervisorSpec, ...] = attrs.field(default=(), converter=_to_tuple)
+    children: tuple[Spec, ...] = attrs.field(default=(), converter=_to_tuple)
     strategy: Strategy = attrs.field(default="one_for_one", kw_only=True)
     max_restarts: int = attrs.field(default=3, kw_only=True)
     max_seconds: float = attrs.field(default=5.0, kw_only=True)
@@ -133,16 +134,99 @@ class SupervisorSpec:
                 raise NameTaken(child.name, self.name)
             seen.add(child.name)
 
-    def check_child(self, child: ChildSpec[Any] | SupervisorSpec) -> None:
+    def check_child(self, child: Spec) -> None:
         """Raise ConfigError if this supervisor cannot have that child, whatever its name.
 
         As in OTP a significant child needs a supervisor whose `auto_shutdown` is not `never`.
         """
-        _check_type(child, f"{self.name}.children", ChildSpec, SupervisorSpec)
-        if child.significant and self.auto_shutdown == "never":
+        _check_type(child, f"{self.name}.children", ChildSpec, SupervisorSpec, Pool)
+        if not isinstance(child, Pool) and child.significant and self.auto_shutdown == "never":
             raise ConfigError(
                 f"must not be never: {child.name!r} is significant", f"{self.name}.auto_shutdown"
             )
+
+
+@attrs.frozen(weakref_slot=False)
+class Pool(Generic[A_co]):
+    """Several agents of one kind behind one ref, which hands each message to one of them.
+
+    `by` says to whom: `round_robin` to the next that runs; `least_loaded` to the running one with the fewest
+    messages waiting and running; `key` to the one to which the value of the parameter `key` belongs (None:
+    of the action's first one), so that equal values always meet the same member. `restart`, `shutdown`,
+    `mailbox` and `backoff` are those of every member, as in `ChildSpec`; `max_restarts` and `max_seconds`
+    are the pool's, as in `SupervisorSpec`. `name` empty: named after the class.
+    Raises ConfigError naming the field.
+    """
+
+    factory: Callable[[], A_co]
+    size: int
+    by: By = attrs.field(default="round_robin", kw_only=True)
+    key: str | None = attrs.field(default=None, kw_only=True)
+    name: str = attrs.field(default="", kw_only=True)
+    restart: Restart = attrs.field(default="permanent", kw_only=True)
+    max_restarts: int = attrs.field(default=3, kw_only=True)
+    max_seconds: float = attrs.field(default=5.0, kw_only=True)
+    shutdown: Shutdown = attrs.field(default=5.0, kw_only=True)
+    mailbox: MailboxOptions | None = attrs.field(default=None, kw_only=True)
+    backoff: Backoff | None = attrs.field(default=None, kw_only=True)
+    unnamed: bool = attrs.field(init=False, default=False, eq=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        if not callable(self.factory):
+            raise ConfigError(_not_callable(self.factory), "Pool.factory")
+        if self.name == "":
+            object.__setattr__(self, "unnamed", True)
+            object.__setattr__(self, "name", name_of(self.factory))
+        _check_name(self.name, "Pool.name")
+        _check_count(self.size, f"{self.name}.size", least=1)
+        _check_word(self.by, f"{self.name}.by", BY)
+        self._check_key()
+        if self.restart == "temporary":
+            raise ConfigError("must be permanent or transient: a pool keeps its size", f"{self.name}.restart")
+        self._agent(self.name)  # which checks the rest
+        self.tree()
+
+    def _check_key(self) -> None:
+        path, key = f"{self.name}.key", self.key
+        if key is None:
+            return
+        _check_type(key, path, str)
+        if self.by != "key":
+            raise ConfigError(f"goes with by='key', not with {self.by!r}", path)
+        contract = getattr(class_of(self.factory), "__contract__", None)
+        operations = contract.table.values() if contract is not None else ()
+        known = [param.name for op in operations if not op.internal for param in op.params]
+        if known and key not in known:
+            near = nearest(key, known)
+            hint = f", did you mean {near!r}?" if near else ""
+            raise ConfigError(f"{key!r} is a parameter of no action of the agents{hint}", path)
+
+    def member(self, number: int) -> ChildSpec[A_co]:
+        """Give the child spec of one member; they are numbered from 1."""
+        return self._agent(f"{self.name}-{number}")
+
+    def _agent(self, name: str) -> ChildSpec[A_co]:
+        return ChildSpec(
+            name,
+            self.factory,
+            restart=self.restart,
+            shutdown=self.shutdown,
+            mailbox=self.mailbox,
+            backoff=self.backoff,
+        )
+
+    def tree(self) -> SupervisorSpec:
+        """Give the supervisor and its children that the pool begins as."""
+        return SupervisorSpec(
+            self.name,
+            [self.member(number) for number in range(1, self.size + 1)],
+            max_restarts=self.max_restarts,
+            max_seconds=self.max_seconds,
+        )
+
+
+def _not_callable(factory: object) -> str:
+    return f"must be an Agent class or a functools.partial of one, not {factory!r}"
 
 
 def _check_common(spec: ChildSpec[Any] | SupervisorSpec) -> None:
@@ -178,9 +262,9 @@ def _check_word(word: object, path: str, known: tuple[str, ...]) -> None:
     raise ConfigError(f"must be one of {', '.join(known)}, not {word!r}{hint}", path)
 
 
-def _check_count(value: object, path: str) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ConfigError(f"must be an int of at least 0, not {value!r}", path)
+def _check_count(value: object, path: str, least: int = 0) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ConfigError(f"must be an int of at least {least}, not {value!r}", path)
 
 
 def _check_number(

@@ -7,18 +7,18 @@ asker's own step: starting an agent then costs no task switch. Any other goes th
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import attrs
 import trio
 from trio.lowlevel import checkpoint, checkpoint_if_cancelled, enable_ki_protection
 
 from lmos_actors._errors import ConfigError, NameTaken, NotFound, StartFailed, StopFailed, WrongState
-from lmos_actors.actors import SHUTDOWN, LocalLink, Ref
+from lmos_actors.actors import SHUTDOWN, LocalLink, Ref, awaited
 
 from ._branch import BUDGET, Branch
 from ._children import ChildInfo, mailbox_of, needs_waiting
-from ._spec import ChildSpec, SupervisorSpec
+from ._spec import ChildSpec, Pool, SupervisorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from ._branch import Child
     from ._plan import Counts
+    from ._pool import PoolRef
+    from ._spec import Spec
 
 A = TypeVar("A")
 
@@ -46,6 +48,9 @@ class SupervisorStatistics:
 class Supervisor(Branch):
     """A supervisor in a running tree, over all its incarnations."""
 
+    undoes: ClassVar[bool] = False
+    """Whether a start is undone whose asker is cancelled meanwhile."""
+
     def __init__(self, rt: Runtime, spec: SupervisorSpec, parent: Branch | None) -> None:
         super().__init__(rt, spec, parent)
         self._at_once = 0
@@ -60,12 +65,12 @@ class Supervisor(Branch):
         else:
             await checkpoint()
 
-    async def request(self, fn: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """Have the supervisor's own task carry something out, after what it is about."""
+    async def request(self, fn: Callable[[], Coroutine[Any, Any, Any]], *, undone: bool = False) -> Any:
+        """Have the supervisor's own task carry something out, after what it is about; see `Request`."""
         await checkpoint_if_cancelled()
         if not self._alive:
             raise WrongState(self.path, "not running", "nothing can be asked of it")
-        return await self._inbox.ask(fn)
+        return await self._inbox.ask(fn, undone=undone)
 
     async def settled(self) -> None:
         """Wait until every end of a child so far has been dealt with: restarts carried out or given up.
@@ -88,21 +93,32 @@ class Supervisor(Branch):
         """It waits for something to do: what needs no waiting may be done in the asker's step."""
         return self._inbox.idle and self._reason is None
 
+    @awaited("supervisor.")
     async def start_child(self, spec: ChildSpec[A]) -> Ref[A]:
         """Start one more child, last in order. Raises NameTaken, StartFailed: then nothing is kept."""
         _check_type(spec, ChildSpec)
         return Ref(await self._add(spec))
 
+    @awaited("supervisor.")
     async def start_supervisor(self, spec: SupervisorSpec) -> Supervisor:
         """Start one more supervisor as a child. Raises NameTaken, StartFailed."""
         _check_type(spec, SupervisorSpec)
         child: Supervisor = await self._add(spec)
         return child
 
+    @awaited("supervisor.")
+    async def start_pool(self, spec: Pool[A]) -> PoolRef[A]:
+        """Start a pool and its members as a child. Raises NameTaken (if it was named), StartFailed."""
+        _check_type(spec, Pool)
+        child = await self._add(spec, numbered=spec.unnamed)
+        ref: PoolRef[A] = child.ref
+        return ref
+
     async def start_named(self, factory: Callable[[], A], base: str) -> Ref[A]:
         """Start an agent under the first free of the names `base`, `base-2`, `base-3`, …"""
         return Ref(await self._add(ChildSpec(base, factory), numbered=True))
 
+    @awaited("supervisor.")
     async def start_many(self, spec: ChildSpec[A], count: int) -> list[Ref[A]]:
         """Start `count` agents of one spec, named `name-1`, `name-2`, …; all or, on StartFailed, none."""
         _check_type(spec, ChildSpec)
@@ -112,7 +128,7 @@ class Supervisor(Branch):
         first = self._names.reserve(spec.name, count)
         if self.idle and not needs_waiting(spec):
             return await self._many_now(spec, first, count)
-        refs: list[Ref[A]] = await self.request(partial(self._many, spec, first, count))
+        refs: list[Ref[A]] = await self.request(partial(self._many, spec, first, count), undone=self.undoes)
         return refs
 
     @enable_ki_protection
@@ -132,7 +148,7 @@ class Supervisor(Branch):
             self._failed_starts += 1
             self._undo(children)
             raise
-        self._announce()
+        self._announce(*children)
         return [Ref(child) for child in children]
 
     def _undo(self, children: list[LocalLink]) -> None:
@@ -151,16 +167,19 @@ class Supervisor(Branch):
                 await self._start_new(child)
                 children.append(child)
         except BaseException:
-            with trio.CancelScope(shield=True):
-                for started in reversed(children):
-                    await self._stop_one(started)
-                    self._plan.remove(started)
-                    self._forget(started)
+            await self._take_back(children)
             raise
         return [Ref(child) for child in children]
 
+    async def _take_back(self, children: list[LocalLink]) -> None:
+        with trio.CancelScope(shield=True):
+            for started in reversed(children):
+                await self._stop_one(started)
+                self._plan.remove(started)
+                self._forget(started)
+
     @enable_ki_protection
-    async def _add(self, spec: ChildSpec[Any] | SupervisorSpec, *, numbered: bool = False) -> Any:
+    async def _add(self, spec: Spec, *, numbered: bool = False) -> Any:
         await self._give_way()
         if self.idle and isinstance(spec, ChildSpec) and not needs_waiting(spec):
             child = self._claim(spec, numbered)
@@ -174,11 +193,11 @@ class Supervisor(Branch):
                 raise
             self._plan.add(child)
             self._plan.started(child)
-            self._announce()
+            self._announce(child)
             return child
-        return await self.request(partial(self._add_waiting, spec, numbered))
+        return await self.request(partial(self._add_waiting, spec, numbered), undone=self.undoes)
 
-    async def _add_waiting(self, spec: ChildSpec[Any] | SupervisorSpec, numbered: bool) -> Child:
+    async def _add_waiting(self, spec: Spec, numbered: bool) -> Child:
         child: Child = self._claim(spec, numbered)
         await self._start_new(child)
         return child
@@ -193,7 +212,7 @@ class Supervisor(Branch):
             self._forget(child)
             raise
 
-    def _claim(self, spec: ChildSpec[Any] | SupervisorSpec, numbered: bool) -> Any:
+    def _claim(self, spec: Spec, numbered: bool) -> Any:
         self.spec.check_child(spec)
         if numbered:  # not before it is its turn, as others in line take names too
             spec = attrs.evolve(spec, name=self._names.first_free(spec.name))
@@ -205,9 +224,7 @@ class Supervisor(Branch):
         self._names.give(name, child)
         return child
 
-    def _new_supervisor(self, spec: SupervisorSpec) -> Supervisor:
-        return Supervisor(self.rt, spec, self)
-
+    @awaited("supervisor.")
     @enable_ki_protection
     async def terminate_child(self, name: str) -> None:
         """Stop a child and keep its spec, unless it is temporary.
@@ -229,6 +246,7 @@ class Supervisor(Branch):
         if error is not None:
             raise StopFailed(child.path) from error
 
+    @awaited("supervisor.")
     async def restart_child(self, name: str) -> None:
         """Start a child that is stopped. Raises NotFound, WrongState, StartFailed (the spec is kept)."""
         await self.request(partial(self._restart, name))
@@ -238,6 +256,7 @@ class Supervisor(Branch):
         self._check(child, self._plan.check_restart(child), "only a stopped child is restarted")
         await self._start_one(child)
 
+    @awaited("supervisor.")
     async def delete_child(self, name: str) -> None:
         """Forget the spec of a child that is stopped. Raises NotFound, WrongState."""
         await self.request(partial(self._delete, name))
@@ -267,15 +286,18 @@ class Supervisor(Branch):
             return child
         return next((child for child in self._plan.children if child.label == name), None)
 
-    def _agent(self, name: str) -> LocalLink:
-        child = self._child(name)
-        if not isinstance(child, LocalLink):
-            raise NotFound("agent", name, where=self.path)
-        return child
+    @property
+    def ref(self) -> PoolRef[Any] | None:
+        """What leads to its children as to one agent, if anything does."""
+        return None
 
     def child(self, name: str) -> Ref[Any]:
-        """Give a ref to a child agent. Raises NotFound."""
-        return Ref(self._agent(name))
+        """Give a ref to a child agent or pool. Raises NotFound."""
+        child = self._child(name)
+        ref = Ref[Any](child) if isinstance(child, LocalLink) else child.ref
+        if ref is None:
+            raise NotFound("agent", name, where=self.path)
+        return ref
 
     def supervisor(self, name: str) -> Supervisor:
         """Give a supervisor among the children. Raises NotFound."""
@@ -283,6 +305,14 @@ class Supervisor(Branch):
         if not isinstance(child, Supervisor):
             raise NotFound("supervisor", name, where=self.path)
         return child
+
+    def pool(self, name: str) -> PoolRef[Any]:
+        """Give the ref of a pool among the children. Raises NotFound."""
+        child = self._child(name)
+        ref = None if isinstance(child, LocalLink) else child.ref
+        if ref is None:
+            raise NotFound("pool", name, where=self.path)
+        return ref
 
     @property
     def children(self) -> tuple[Child, ...]:
@@ -310,6 +340,9 @@ class Supervisor(Branch):
         """Count children, restarts and failed starts."""
         counts = self._plan.count()
         return SupervisorStatistics(*counts, restarts=self._restarts, failed_starts=self._failed_starts)
+
+
+Branch.kinds[SupervisorSpec] = Supervisor
 
 
 async def _nothing() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+from collections import deque
 from functools import partial
 from typing import Annotated, Any, ClassVar
 
@@ -273,6 +274,38 @@ def test_declarations_that_say_too_little_or_too_much() -> None:
 
         class Bad(Agent, mailbox=64):  # type: ignore[no-redef, arg-type]
             pass
+
+
+@pytest.mark.parametrize("name", ["find", "stop", "send", "ref", "behaviour", "_slot"])
+def test_plain_methods_do_not_shadow_the_agents_own_either(name: str) -> None:
+    with refused(rf"Bad\.{name}: the name is the agent's own"):
+        type("Bad", (Agent,), {name: lambda self: None})
+
+
+@pytest.mark.parametrize("value", [[], {}, set(), bytearray(), deque()])
+def test_class_attributes_that_can_be_changed_say_what_they_are(value: object) -> None:
+    kind = type(value).__name__
+    with refused(rf"Bad\.shared can be changed.*attrs\.field\(factory={kind}\).*ClassVar"):
+        type("Bad", (Agent,), {"shared": value})
+    with refused(rf"Bad\.own: a default that can be changed.*attrs\.field\(factory={kind}\)"):
+        type("Bad", (Agent,), {"__annotations__": {"own": object}, "own": attrs.field(default=value)})
+
+
+def test_constants_that_cannot_be_changed_need_no_annotation() -> None:
+    class Good(Agent):
+        NAMES = ("a", "b")
+        limit = 3
+
+    assert Good().limit == 3
+
+
+def test_a_generator_written_def_is_refused() -> None:
+    with refused(r"Bad\.numbers: a generator written def"):
+
+        class Bad(Agent):
+            @action
+            def numbers(self) -> Any:
+                yield 1
 
 
 def test_a_class_that_was_refused_leaves_its_base_as_it_was() -> None:

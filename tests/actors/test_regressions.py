@@ -360,7 +360,10 @@ class Hub(Agent):
     def followed(self) -> int:
         more = self._slot.more if self._slot is not None else None
         assert more is not None
-        return len(more.follows or ())
+        count, following = 0, more.follows
+        while following is not None:
+            count, following = count + 1, following._after
+        return count
 
 
 async def test_who_is_gone_is_followed_no_more(virtual_clock) -> None:

@@ -210,3 +210,18 @@ async def test_outside_its_life_an_agent_has_no_timers(virtual_clock) -> None:
         await ref.ready()
         with pytest.raises(Exception, match="has not started or has ended"):
             kept[0].after(1, kept[0].ring)
+
+
+async def test_r6_a_turn_of_a_timer_cannot_be_async(virtual_clock: VirtualClock) -> None:
+    class Wrong(Agent):
+        def started(self) -> None:
+            self.after(1, self.later)
+
+        async def later(self) -> None:
+            pass
+
+    async with open_test_node() as node:
+        wrong = await node.start(Wrong)
+        async with wrong.monitor() as downs:
+            down = await downs.receive()
+        assert "Wrong.later is async def, and a turn cannot wait" in str(down.reason)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tests.benchmarks import limits_clock, limits_dispatch, limits_tasks, ours
+from tests.benchmarks import limits_clock, limits_dispatch, limits_tasks, listening, ours
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,6 +70,42 @@ CASES = {
             600,
             0.20,
             _bare(limits_dispatch.ask),
+        ),
+        Case(
+            "pool-tell",
+            "tell through a pool of 8, against one agent",
+            _real(ours.pool_tell),
+            200_000,
+            600,
+            0.60,
+            _real(ours.tell),
+        ),
+        Case(
+            "pool-ask",
+            "ask through a pool of 8, against one agent",
+            _real(ours.pool_ask),
+            200_000,
+            600,
+            0.60,
+            _real(ours.ask),
+        ),
+        Case(
+            "pool-least",
+            "the same, the least loaded chosen",
+            _real(partial(ours.pool_ask, by="least_loaded")),
+            200_000,
+            600,
+            0.35,
+            _real(ours.ask),
+        ),
+        Case(
+            "pool-key",
+            "the same, chosen by key",
+            _real(partial(ours.pool_ask, by="key")),
+            200_000,
+            600,
+            0.20,
+            _real(ours.ask),
         ),
         Case(
             "ask-async",
@@ -162,6 +198,34 @@ CASES = {
             20,
             100,
             unit=" MB",
+            less_is_better=True,
+        ),
+        Case(
+            "topic",
+            "topic, values to 1,000 subscribers",
+            _real(listening.topic),
+            2_000,
+            3,
+            0.18,
+            listening.bare_topic,
+        ),
+        Case(
+            "follow",
+            "events to 1,000 followers, handled as turns",
+            _real(listening.follow),
+            500,
+            2,
+            0.25,
+            _bare(listening.bare_follow),
+        ),
+        Case(
+            "follow-memory",
+            "bytes per following, beyond the agent's",
+            _real(listening.follow_memory),
+            100_000,
+            20,
+            650,
+            unit=" bytes",
             less_is_better=True,
         ),
         Case(

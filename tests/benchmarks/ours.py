@@ -15,6 +15,7 @@ from lmos_actors import (
     AgentDied,
     ChildSpec,
     Node,
+    Pool,
     Ref,
     SupervisorSpec,
     action,
@@ -28,7 +29,10 @@ from tests.benchmarks.limits_dispatch import FAN, RING
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from lmos_actors.actors import By
+
 MINUTES_IDLE = 10
+POOL = 8  # members
 
 
 class Echo(Agent):
@@ -102,6 +106,28 @@ async def tell(node: Node, n: int) -> float:
 async def ask(node: Node, n: int) -> float:
     ref = await node.start(Echo)
     invoke, same = ref.invoke, Echo.same
+    began = clock()
+    for i in range(n):
+        await invoke(same, i)
+    return n / (clock() - began)
+
+
+async def pool_tell(node: Node, n: int) -> float:
+    pool = await node.start_pool(Pool(Counter, POOL))
+    tell_nowait, add = pool.tell_nowait, Counter.add
+    began = clock()
+    for i in range(n):
+        try:
+            tell_nowait(add, i)
+        except trio.WouldBlock:
+            await pool.tell(add, i)
+    assert sum(await invoke_all(pool.members, Counter.total)) == n
+    return n / (clock() - began)
+
+
+async def pool_ask(node: Node, n: int, by: By = "round_robin") -> float:
+    pool = await node.start_pool(Pool(Echo, POOL, by=by))
+    invoke, same = pool.invoke, Echo.same
     began = clock()
     for i in range(n):
         await invoke(same, i)

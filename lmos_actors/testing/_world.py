@@ -1,40 +1,26 @@
-"""What tests of agents need: a node on virtual time with seeded chance, and a report when nothing goes on.
-
-With pytest-trio, put `from lmos_actors.testing import virtual_clock as virtual_clock` into `conftest.py`;
-a test that names the fixture `virtual_clock` then runs on that clock:
-
-    async def test_greeting(virtual_clock):
-        async with open_test_node() as node:
-            greeter = await node.start(Greeter)
-            assert await greeter.invoke(Greeter.greet, "Ada") == "Hello Ada"
-"""
+"""The world of a test: virtual time, seeded chance and order, and a report instead of a hang."""
 
 from __future__ import annotations
 
 import math
 import os
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from importlib.util import find_spec
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from ._ambient import Ambient, current_ambient, set_ambient
-from ._entropy import SeededEntropy
-from ._errors import ConfigError, Deadlocked
-from ._node import Node, open_node
-from ._timers import TaskTimers
-from .simulation import Vigil, VirtualClock, seeded_order
+from lmos_actors._ambient import Ambient, set_ambient
+from lmos_actors._entropy import SeededEntropy
+from lmos_actors._errors import Deadlocked
+from lmos_actors._timers import TaskTimers
+from lmos_actors.simulation import Vigil, VirtualClock, seeded_order
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator
+    from collections.abc import Generator
+    from contextlib import AsyncExitStack
 
-    from ._instrument import Instrument
-    from ._timers import Timers
-    from .supervision import SupervisorSpec
-
-SEED_VARIABLE: Final = "LMOS_ACTORS_SEED"
+    from lmos_actors._timers import Timers
 
 _NO_VIRTUAL_TIME: Final = (
     "open_test_node needs virtual time, and this run goes by {clock}. With pytest-trio let the test take "
@@ -43,47 +29,17 @@ _NO_VIRTUAL_TIME: Final = (
 )
 
 
-@asynccontextmanager
-async def open_test_node(
-    tree: SupervisorSpec | None = None, *, seed: int | None = None, instrument: Instrument | None = None
-) -> AsyncGenerator[Node]:
-    """Open a node whose time is virtual and whose ids, chance and order of tasks follow from `seed`.
-
-    Without `seed` it is the number in the environment's LMOS_ACTORS_SEED, else 0. An exception that leaves
-    the block carries a note with the seed. Inside `simulate` the node is that world's, seed and all. In
-    all else it is as `open_node`.
-
-    Raises RuntimeError where time is real; Deadlocked when the block can never end, as everything in the
-    run waits for something else.
-    """
-    ambient = current_ambient()
-    chosen = ambient.entropy.seed if ambient is not None else _seed() if seed is None else seed
-    with _telling(chosen):
-        async with AsyncExitStack() as stack:
-            if ambient is None:
-                _surround(stack, _virtual(trio.lowlevel.current_clock()), chosen or 0)
-            yield await stack.enter_async_context(open_node(tree, instrument=instrument))
-
-
-@contextmanager
-def _telling(seed: int | None) -> Generator[None]:
-    try:
-        yield
-    except BaseException as exc:
-        exc.add_note(f"seed {seed}: rerun with {SEED_VARIABLE}={seed}")
-        raise
-
-
 async def settle() -> None:
     """Wait until nothing is left to do at the present instant of virtual time; time does not go on meanwhile.
 
     Raises RuntimeError where time is real.
     """
-    clock = _virtual(trio.lowlevel.current_clock())
+    clock = virtual(trio.lowlevel.current_clock())
     await (clock.settle() if isinstance(clock, VirtualClock) else wait_all_tasks_blocked())
 
 
-def _virtual(clock: trio.abc.Clock) -> VirtualClock | MockClock:
+def virtual(clock: trio.abc.Clock) -> VirtualClock | MockClock:
+    """Give the clock of a run if its time is virtual. Raises RuntimeError with the remedy."""
     if isinstance(clock, VirtualClock):
         return clock
     if isinstance(clock, MockClock) and clock.autojump_threshold < math.inf:
@@ -92,15 +48,7 @@ def _virtual(clock: trio.abc.Clock) -> VirtualClock | MockClock:
     raise RuntimeError(_NO_VIRTUAL_TIME.format(clock=name))
 
 
-def _seed() -> int:
-    text = os.environ.get(SEED_VARIABLE, "0")
-    try:
-        return int(text)
-    except ValueError:
-        raise ConfigError(f"must be a whole number, not {text!r}", SEED_VARIABLE) from None
-
-
-def _surround(stack: AsyncExitStack, clock: VirtualClock | MockClock, seed: int) -> None:
+def surround(stack: AsyncExitStack, clock: VirtualClock | MockClock, seed: int) -> None:
     """Make the present run a world of that seed until the stack is unwound, and watch over it."""
     timers: Timers = clock if isinstance(clock, VirtualClock) else _timers_of(stack)
     ambient = Ambient(SeededEntropy(seed, clock), timers)
@@ -163,19 +111,11 @@ class _IdleWatch(trio.abc.Instrument):
         self._idle = idle
 
 
-if find_spec("pytest") is not None:
-    import pytest
-
-    @pytest.fixture
-    def virtual_clock() -> VirtualClock:
-        """Give the clock of the test: pytest-trio runs a test on the clock that one of its fixtures is.
-
-        A test that is blocked for ever outside `open_test_node` ends with `trio.TrioInternalError`,
-        caused by Deadlocked.
-        """
-        clock = VirtualClock()
-        clock.on_deadlock = _Crash().alarm
-        return clock
+def clock_that_tells() -> VirtualClock:
+    """Make a clock for a whole run that ends with Deadlocked when it is blocked for ever."""
+    clock = VirtualClock()
+    clock.on_deadlock = _Crash().alarm
+    return clock
 
 
 class _Crash:

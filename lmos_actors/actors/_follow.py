@@ -1,0 +1,293 @@
+"""Following: another agent's events, or a topic's values, as turns of an agent, without a task.
+
+A `Following` is the item that stands in the follower's queue while anything waits in its buffer; it has a
+seat of its own and is in no account. It ends with the follower's incarnation, and when what it follows is
+gone for good.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Any, Final
+
+from trio.lowlevel import enable_ki_protection
+
+from lmos_actors._errors import NotFound
+
+from ._affordances import EventHandle
+from ._cell import DRAINING, GONE, NO_TABLE
+from ._history import kept_turn
+from ._mailbox import Firing
+from ._observers import Gap, event_key
+from ._ref import Ref
+from ._registry import Finder
+from ._secrets import Discreet
+from ._topics import Topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ._calls import LocalLink
+    from ._runtime import Runtime
+
+FOLLOW_SIZE: Final = 64
+NOTHING: Final[Any] = ()
+
+
+class Following(Firing):
+    """What `self.follow` gives: `cancel()` ends it, `missed` counts what was dropped past its bound."""
+
+    __slots__ = ("_after", "_before", "_buffer", "_follower", "_key", "_size", "_source", "missed")
+
+    def __init__(self, follower: LocalLink, turn: Callable[[Any], None], size: int) -> None:
+        super().__init__(turn)
+        self._follower = follower
+        self._size = size
+        self._buffer: Any = NOTHING  # while it is not empty, this is in the follower's queue
+        self._source: Any = None
+        self._key: Any = ""
+        self._before: Following | None = None
+        self._after: Following | None = None
+        self.missed: int = 0
+
+    @property
+    def affordance(self) -> str:
+        """The event or topic that is followed, as `current_request` names it."""
+        return str(self._key).removeprefix("!")
+
+    @property
+    def active(self) -> bool:
+        """Whether more may come."""
+        return self._source is not None
+
+    @enable_ki_protection
+    def cancel(self) -> None:
+        """Follow no more: no further turn of it runs, not even for what has come. May be called again."""
+        self._buffer = NOTHING
+        self.drop()
+
+    # ---- the side of what is followed
+
+    def push(self, value: Any) -> None:
+        """Take one value."""
+        buffer = self._buffer
+        if not buffer:
+            # nearly always one waits: a list is a seventh of a deque
+            self._buffer = [value] if self._size <= FOLLOW_SIZE else deque((value,))
+            self._follower.put(self)
+            return
+        if len(buffer) >= self._size:
+            self._drop_oldest(buffer)
+        buffer.append(value)
+
+    def _drop_oldest(self, buffer: Any) -> None:
+        del buffer[0]
+        self.missed += 1
+
+    def gap(self, reason: str, missed: int | None) -> None:
+        """The followed agent has a new life; following goes on."""
+
+    def close(self) -> None:
+        """What is followed is gone for good; what has come is still handled."""
+        self._end()
+
+    # ---- the follower's side
+
+    def take(self) -> tuple[Any, tuple[Any, ...]]:
+        """Give the turn for the oldest value, and take a seat for the next."""
+        buffer = self._buffer
+        if not buffer:  # cancelled meanwhile
+            return _nothing, ()
+        value = buffer[0]
+        del buffer[0]
+        if buffer:
+            self._follower.put(self)
+        else:
+            self._buffer = NOTHING
+        return self.fn, (value,)
+
+    def bind(self, source: Any, key: Any) -> None:
+        """Say where the values come from; `source.remove(key, self)` is to end that."""
+        first = self._source is None
+        self._source, self._key = source, key
+        if first:
+            more = self._follower.furnish()
+            after: Following | None = more.follows
+            self._after = after
+            if after is not None:
+                after._before = self
+            more.follows = self
+
+    def drop(self) -> None:
+        """Hear nothing more; what has come is still handled."""
+        source = self._source
+        if source is not None:
+            source.remove(self._key, self)
+            self._end()
+
+    def _end(self) -> None:
+        if self._source is None:
+            return
+        self._source = None
+        before, after = self._before, self._after
+        if before is not None:
+            before._after = after
+        else:
+            self._follower.furnish().follows = after
+        if after is not None:
+            after._before = before
+        self._before = self._after = None
+
+
+class Watchful(Following):
+    """A following whose follower wants to be told where something is missing."""
+
+    __slots__ = ("_cut", "_on_gap", "_told")
+
+    def __init__(
+        self, follower: LocalLink, turn: Callable[[Any], None], size: int, on_gap: Callable[[Gap], None]
+    ) -> None:
+        super().__init__(follower, turn, size)
+        self._on_gap = on_gap
+        self._cut = False  # whether something was dropped since a gap was told for it
+        self._told: int = 0  # of those missed
+
+    def gap(self, reason: str, missed: int | None) -> None:
+        """Put a note where the followed agent's new life begins."""
+        self.push(_Note(Gap(reason, missed)))
+
+    def _drop_oldest(self, buffer: Any) -> None:
+        self._cut = True
+        self.missed += type(buffer[0]) is not _Note
+        del buffer[0]
+
+    def take(self) -> tuple[Any, tuple[Any, ...]]:
+        """As `Following.take`, gaps included."""
+        if self._cut and self._buffer:
+            lost, self._told, self._cut = self.missed - self._told, self.missed, False
+            self._follower.put(self)
+            return self._on_gap, (Gap("slow consumer", lost),)
+        fn, args = super().take()
+        if args and type(args[0]) is _Note:
+            return self._on_gap, (args[0].gap,)
+        return fn, args
+
+
+class _Note:
+    """Stands among the values where a gap is to be told; no value is one."""
+
+    __slots__ = ("gap",)
+
+    def __init__(self, gap: Gap) -> None:
+        self.gap = gap
+
+
+def _nothing() -> None:
+    pass
+
+
+class Absent:
+    """Followings of agents that are looked for and have not appeared yet, by class and name."""
+
+    __slots__ = ("_by_finder", "_rt")
+
+    def __init__(self, rt: Runtime) -> None:
+        self._rt = rt
+        self._by_finder: dict[tuple[type | None, str | None], dict[Following, str]] = {}
+
+    def add(self, finder: Finder, following: Following, key: str) -> None:
+        """Have it bound when such an agent appears."""
+        wanted = finder.wanted
+        self._by_finder.setdefault(wanted, {})[following] = key
+        following.bind(self, wanted)
+
+    def remove(self, wanted: tuple[type | None, str | None], following: Following) -> None:
+        """Forget one."""
+        waiting = self._by_finder[wanted]
+        del waiting[following]
+        if not waiting:
+            del self._by_finder[wanted]
+
+    def appeared(self, slot: LocalLink | None) -> None:
+        """Bind those who wait for such an agent, or, told of none, for whatever can be found by now."""
+        for wanted in tuple(self._by_finder):
+            if slot is None or _is_wanted(slot, *wanted):
+                link = self._rt.resolver.resolve(*wanted) if self._rt.resolver is not None else slot
+                if link is not None:
+                    for following, key in self._by_finder.pop(wanted).items():
+                        _listen(link, following, key)
+
+
+@enable_ki_protection
+def follow(
+    follower: LocalLink,
+    source: Any,
+    rest: tuple[Any, ...],
+    size: int,
+    on_gap: Callable[[Gap], None] | None,
+) -> Following:
+    """Let an agent follow a topic, or an event of another agent, until its incarnation ends."""
+    handle, turn = _parts(source, rest)
+    if iscoroutinefunction(turn):
+        raise TypeError(f"self.follow takes a def, as what comes is a turn; {turn!r} is async")
+    if size < 1:
+        raise ValueError(f"following needs a size of at least 1, not {size!r}")
+    secrecy = source.secrecy if handle is None else handle.secrecy
+    turn = kept_turn(follower.agent, Discreet(turn, secrecy) if secrecy else turn)
+    made = Following(follower, turn, size) if on_gap is None else Watchful(follower, turn, size, on_gap)
+    if follower.state >= DRAINING:  # it takes nothing new any more
+        return made
+    if isinstance(source, Topic):
+        made.bind(source, source.name)
+        source.add(made)
+    elif handle is not None:
+        _follow_agent(follower.rt, source._link, handle, made)  # what a ref is for those inside
+    return made
+
+
+def _parts(source: Any, rest: tuple[Any, ...]) -> tuple[Any, Any]:
+    """Tell the event's handle, None for a topic, from the turn."""
+    if isinstance(source, Topic) and len(rest) == 1:
+        return None, rest[0]
+    if isinstance(source, Ref) and len(rest) == 2 and isinstance(rest[0], EventHandle):
+        return rest
+    raise TypeError("self.follow takes a ref, the handle of an event and a turn, or a topic and a turn")
+
+
+def _follow_agent(rt: Runtime, link: Any, handle: EventHandle[Any, Any], following: Following) -> None:
+    """Follow at once, or from the moment at which the agent that is looked for appears."""
+    if isinstance(link, Finder):
+        found = link.look()
+        if found is None:
+            _check_event(link.wanted[0], handle)
+            if rt.absent is None:
+                rt.absent = Absent(rt)
+            rt.absent.add(link, following, event_key(handle.name))
+            return
+        link = found
+    if getattr(link, "state", None) == GONE or getattr(link, "gone", False):
+        raise NotFound("agent", link.path)
+    if getattr(link, "table", None) is not NO_TABLE:  # else it has not been made yet
+        link.operation(handle.key)
+    _listen(link, following, event_key(handle.name))
+
+
+def _listen(link: Any, following: Following, key: str) -> None:
+    sinks, key = link.sinks(), sys.intern(key)  # one text for all who follow this
+    following.bind(sinks, key)
+    sinks.add(key, following)
+
+
+def _check_event(cls: Any, handle: EventHandle[Any, Any]) -> None:
+    """Refuse to wait for an agent that will not have the event."""
+    contract = getattr(cls, "__contract__", None)
+    if contract is not None and handle.key not in contract.table:
+        raise NotFound("affordance", handle.name, where=cls.__name__, known=contract.events)
+
+
+def _is_wanted(slot: LocalLink, cls: type | None, name: str | None) -> bool:
+    return (cls is None or isinstance(slot.agent, cls)) and (
+        name is None or slot.label == name or ("/" in name and slot.path == name)
+    )

@@ -1,0 +1,267 @@
+"""Groups: agents that have joined a name, as processes do in OTP's pg.
+
+A membership belongs to the incarnation: it ends when the agent is told to stop, stops or crashes, and a
+restarted agent joins again in its `started()`. The group is what its members make of it: it has no
+process, and a name without members and watchers leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar
+
+import attrs
+from trio.lowlevel import checkpoint, enable_ki_protection
+
+from lmos_actors._errors import AgentError, MailboxFull, NotFound
+
+from ._cell import DRAINING
+from ._invocation import CURRENT
+from ._mailbox import DONE, Tell
+from ._observers import Feed
+from ._ref import Ref
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from contextlib import AbstractAsyncContextManager
+
+    from ._affordances import Action, Turn
+    from ._calls import LocalLink
+    from ._operation import Operation
+    from ._runtime import Runtime
+
+A = TypeVar("A")
+P = ParamSpec("P")
+
+
+@attrs.frozen
+class Joined(Generic[A]):
+    """An agent has become a member."""
+
+    group: str
+    member: Ref[A]
+
+
+@attrs.frozen
+class Left(Generic[A]):
+    """An agent is a member no more: it left, or it takes no more messages."""
+
+    group: str
+    member: Ref[A]
+
+
+Change: TypeAlias = Joined[A] | Left[A]
+
+
+class Roll:
+    """Who is in a group and how often, in the order of joining, and who watches."""
+
+    __slots__ = ("_feeds", "_name", "_rt", "members")
+
+    def __init__(self, rt: Runtime, name: str) -> None:
+        self._rt = rt
+        self._name = name
+        self.members: dict[LocalLink, int] = {}
+        self._feeds: dict[Feed[Any], type] = {}
+
+    def add(self, slot: LocalLink) -> None:
+        """Let an agent join, perhaps once more."""
+        times = self.members.get(slot, 0)
+        self.members[slot] = times + 1
+        if not times:
+            self._tell(Joined, slot)
+
+    def remove(self, slot: LocalLink) -> bool:
+        """Undo one joining; say whether it was the last."""
+        self.members[slot] -= 1
+        if self.members[slot]:
+            return False
+        self.lose(slot)
+        return True
+
+    def lose(self, slot: LocalLink) -> None:
+        """An agent is a member no more."""
+        del self.members[slot]
+        self._tell(Left, slot)
+        self._tidy()
+
+    def _tell(self, kind: type[Any], slot: LocalLink) -> None:
+        for feed, cls in tuple(self._feeds.items()):
+            if isinstance(slot.agent, cls):
+                feed.push(kind(self._name, Ref(slot)))
+
+    def watch(self, feed: Feed[Any], cls: type) -> None:
+        """Tell a feed of every change from now on."""
+        self._feeds[feed] = cls
+
+    def unwatch(self, feed: Feed[Any]) -> None:
+        """Tell it no more; it may be gone already."""
+        self._feeds.pop(feed, None)
+        self._tidy()
+
+    def _tidy(self) -> None:
+        if not self.members and not self._feeds:
+            self._rt.groups.pop(self._name, None)
+
+    def close(self) -> None:
+        """The node has ended."""
+        feeds, self._feeds = self._feeds, {}
+        for feed in feeds:
+            feed.close()
+
+
+def _roll(rt: Runtime, name: str) -> Roll:
+    roll: Roll | None = rt.groups.get(name)
+    if roll is None:
+        roll = rt.groups[name] = Roll(rt, name)
+    return roll
+
+
+class Group(Generic[A]):
+    """The members of a group that are of class `A`: `node.group("desks", Desk)`, or `self.group(...)`."""
+
+    __slots__ = ("_cls", "_rt", "name")
+
+    def __init__(self, rt: Runtime, name: str, cls: type[A]) -> None:
+        _check_name(name)
+        if not isinstance(cls, type):  # pyright: ignore[reportUnnecessaryIsInstance] # what users write
+            raise TypeError(f"a group is asked for with the class of its members, not {cls!r}")
+        self._rt = rt
+        self._cls = cls
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<group {self.name!r} of {self._cls.__name__}>"
+
+    def members(self) -> list[Ref[A]]:
+        """Give refs to the members, each once, in the order of joining."""
+        return [Ref(slot) for slot in self._slots()]
+
+    def _slots(self) -> list[LocalLink]:
+        roll: Roll | None = self._rt.groups.get(self.name)
+        cls = self._cls
+        return [slot for slot in roll.members if isinstance(slot.agent, cls)] if roll is not None else []
+
+    @enable_ki_protection
+    def broadcast(
+        self, handle: Turn[A, P, Any] | Action[A, P, Any, Any], /, *args: P.args, **kwargs: P.kwargs
+    ) -> int:
+        """Send one way to every member, without waiting for any; give how many have taken it.
+
+        Legal in turns. The arguments are checked once for all members of a class; what cannot change is
+        shared, of the rest each member gets a copy. A full mailbox holds nobody back: it drops by its
+        policy, and under `wait` and `reject` the message is counted as refused and a dead letter.
+
+        Raises InvalidInput and NotFound for arguments and an action that members do not take.
+        """
+        key = handle.name
+        self._check(key, args, kwargs)
+        rt, run = self._rt, CURRENT.get()
+        sender: Any = rt.turns.slot if run is None else run.slot
+        shared: dict[Operation, tuple[Any, ...]] = {}
+        taken = 0
+        for slot in self._slots():
+            op = slot.table.get(key)
+            if op is None:  # of a class that took the action back, or renamed it
+                rt.dead_letter(str(slot.unknown(key)), slot, sender, key, args)
+                continue
+            try:
+                if slot is sender:
+                    slot.send_from(slot, key, args, kwargs)
+                    taken += 1
+                else:
+                    taken += _give(slot, op, _bound(op, args, kwargs, shared), sender)
+            except AgentError as exc:
+                rt.dead_letter(str(exc), slot, sender, key, args)
+        return taken
+
+    def _check(self, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        contract: Any = getattr(self._cls, "__contract__", None)
+        table: dict[str, Operation] = {} if contract is None else contract.table
+        if key not in table:
+            known = () if contract is None else contract.actions
+            raise NotFound("affordance", key, where=self._cls.__name__, known=known)
+        table[key].bind(args, kwargs)
+
+    def watch(self, *, size: int = 64) -> AbstractAsyncContextManager[Feed[Change[A]]]:
+        """Give a `Joined` or `Left` for every change from now on, until the node ends.
+
+        `members()` called first thing in the block is what the changes begin with. Past `size` waiting
+        ones the oldest is dropped and counted: whoever sees `missed` grow asks for `members()` again.
+        """
+        return self._watched(size)
+
+    @asynccontextmanager
+    @enable_ki_protection
+    async def _watched(self, size: int) -> AsyncGenerator[Feed[Any]]:
+        feed: Feed[Any] = Feed(self._rt.timers, size=size)
+        await checkpoint()
+        if self._rt.ended:
+            feed.close()
+            yield feed
+            return
+        roll = _roll(self._rt, self.name)
+        roll.watch(feed, self._cls)
+        try:
+            yield feed
+        finally:
+            roll.unwatch(feed)
+            feed.close()
+
+
+def _bound(
+    op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], shared: dict[Operation, tuple[Any, ...]]
+) -> tuple[Any, ...]:
+    """Check and convert the arguments: once where nothing of them can change, else for each member anew."""
+    bound = shared.get(op)
+    if bound is None:
+        bound = op.bind(args, kwargs)
+        if all(p.shape.immutable for p in op.params):
+            shared[op] = bound
+    return bound
+
+
+def _give(slot: LocalLink, op: Operation, args: tuple[Any, ...], sender: Any) -> bool:
+    """Post a one-way message without waiting; say whether the mailbox has kept it. Raises AgentError."""
+    if not op.kind and slot.accepted - slot.begun < slot.size:
+        slot.seat(op, args, sender)
+        return True
+    if slot.mailbox.when_full == "wait" and slot.full():
+        slot.furnish().refused += 1
+        raise MailboxFull(slot.path, slot.mailbox.size)
+    tell = Tell(slot, op, args, sender)
+    slot.post(tell)
+    return tell.phase != DONE
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"a group's name is a str, not {name!r}")
+
+
+@enable_ki_protection
+def join(slot: LocalLink, name: str) -> None:
+    """Let an agent join; of no effect once it has been told to stop."""
+    _check_name(name)
+    if slot.state >= DRAINING:
+        return
+    roll = _roll(slot.rt, name)
+    more = slot.furnish()
+    if more.groups is None:
+        more.groups = {}
+    more.groups[roll] = None
+    roll.add(slot)
+
+
+@enable_ki_protection
+def leave(slot: LocalLink, name: str) -> bool:
+    """Undo one joining of an agent; say whether it was a member."""
+    _check_name(name)
+    roll: Roll | None = slot.rt.groups.get(name)
+    if roll is None or slot not in roll.members:
+        return False
+    if roll.remove(slot):
+        groups = slot.furnish().groups
+        if groups is not None:
+            groups.pop(roll, None)
+    return True

@@ -1,0 +1,262 @@
+"""Where an agent's runs do what blocks: threads and processes beside the node.
+
+Each node has limits of its own for both, so that neither another node nor a library that uses threads
+can take them away. A worker process belongs to the whole trio run, as anyio keeps it, and serves one
+call at a time; the workers end with the last node of the run that used them.
+
+Three things are done here that anyio leaves open. A worker is asked to answer before it is given work,
+under a shield: so no process is left half-started by a cancel. Workers ignore Ctrl-C, which belongs to
+the process that started them. And every answer carries the number of its question, as a worker that
+was interrupted may still owe one.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+import traceback
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+from trio.lowlevel import RunVar, enable_ki_protection
+
+from lmos_actors._errors import ForbiddenCall, WorkerDied
+
+from ._runtime import RUNTIME
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ._box import Box
+
+THREADS: Final = 16
+"""Threads that the agents of one node may use at a time, unless `open_node(threads=...)` says otherwise."""
+
+ATTEMPTS: Final = 3  # workers asked in vain before the call fails
+RETURNED, RAISED, UNFIT = range(3)  # what a worker answers
+PATIENCE: Final = 5.0  # seconds in which idle workers are expected to take note of the end
+
+_WAY_OUT: Final = "put a fake in the agent's place, or fake what the agent calls"
+
+
+class Outside:
+    """The threads and the processes of one node."""
+
+    def __init__(self, *, threads: int | None = None, processes: int | None = None) -> None:
+        self.threads = trio.CapacityLimiter(threads or THREADS)
+        self.processes = trio.CapacityLimiter(processes or os.cpu_count() or 1)
+        self._pool: Pool | None = None
+
+    async def to_thread(self, fn: Callable[..., Any], args: tuple[Any, ...], abandon: bool) -> Any:
+        """Call a function in a thread, in a copy of the caller's context."""
+        call = partial(_in_thread, fn, args)
+        return await trio.to_thread.run_sync(call, abandon_on_cancel=abandon, limiter=self.threads)
+
+    @enable_ki_protection
+    async def to_process(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """Call a function in a worker process; a cancel kills the worker."""
+        job = _packed(fn, args)
+        pool = self._pool
+        if pool is None:
+            pool = self._pool = _pool_of_run()
+            pool.nodes += 1
+        async with self.processes:
+            kind, value = await pool.call(job)
+        if kind == RAISED:
+            raise value
+        if kind == UNFIT:
+            raise TypeError(value)
+        return value
+
+    async def close(self) -> None:
+        """The node has ended: if no other of this run uses them, the idle workers end too."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.nodes -= 1
+            if not pool.nodes:
+                await pool.dismiss()
+
+
+def outside_of(slot: Box, verb: str) -> Outside:
+    """Give the node's threads and processes to a run that asks for them.
+
+    Raises RuntimeError in a `def` turn, which cannot await them, and ForbiddenCall on virtual time.
+    """
+    if slot.turns.slot is not None:
+        raise RuntimeError(
+            f"self.{verb}(...) has to be awaited, and the turn of {slot.turns.slot.path!r} that calls it is "
+            f"a def: make the handler async def"
+        )
+    if not slot.rt.real:
+        caller = sys._getframe(2)  # pyright: ignore[reportPrivateUsage] # documented by CPython
+        raise ForbiddenCall(
+            f"self.{verb}(...) of agent {slot.path!r} reaches out of the simulated world, called at "
+            f"{caller.f_code.co_filename}:{caller.f_lineno}; {_WAY_OUT}"
+        )
+    outside: Outside = slot.rt.outside
+    return outside
+
+
+def _in_thread(fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    RUNTIME.set(None)  # the turn that runs at this moment is none of the thread's business
+    return fn(*args)
+
+
+def _packed(fn: Callable[..., Any], args: tuple[Any, ...]) -> bytes:
+    try:
+        return pickle.dumps((fn, args), pickle.HIGHEST_PROTOCOL)
+    except Exception as exc:
+        name = getattr(fn, "__qualname__", fn)
+        raise TypeError(
+            f"to_process cannot send {name!r} and its arguments to another process: {exc}; use a function "
+            f"from the top level of a module, no lambda and no method of the agent, and pass plain data"
+        ) from None
+
+
+# ---- the worker processes of a run
+
+
+class Pool:
+    """The worker processes of one trio run, as far as agents use them."""
+
+    def __init__(self) -> None:
+        self.nodes = 0  # that use it
+        self._idle: dict[int, None] = {}
+        self._numbers = count(1)
+
+    async def call(self, job: bytes) -> tuple[int, Any]:
+        """Have a job done; give what kind of answer there was, and the answer. Raises WorkerDied."""
+        from anyio import BrokenWorkerProcess, to_process
+
+        worker = await self._worker()
+        await trio.lowlevel.checkpoint_if_cancelled()
+        # no other task has run since the worker answered, so it is the one that is taken now
+        self._idle.pop(worker, None)
+        try:
+            kind, answer = await to_process.run_sync(_work, job, cancellable=True, limiter=_UNLIMITED)
+        except BrokenWorkerProcess as exc:
+            raise WorkerDied(f"the worker process {worker} ended before it answered") from exc
+        self._idle[worker] = None
+        try:
+            return kind, pickle.loads(answer)
+        except Exception as exc:
+            return UNFIT, f"to_process cannot load what the worker process sent: {exc!r}; return plain data"
+
+    async def _worker(self) -> int:
+        """Make sure that the next worker to be taken is one that answers, and give its number."""
+        from anyio import BrokenWorkerProcess, to_process
+
+        cause: BaseException | None = None
+        with trio.CancelScope(shield=True):
+            for _ in range(ATTEMPTS):
+                number = next(self._numbers)
+                try:
+                    answered, worker = await to_process.run_sync(_greet, number, limiter=_UNLIMITED)
+                except BrokenWorkerProcess as exc:
+                    cause = exc
+                    continue
+                except BaseException as exc:  # noqa: ASYNC103 -- the worker's, still owed from before
+                    cause = exc
+                else:
+                    if answered == number:
+                        self._idle[worker] = None
+                        return worker
+                await self._dismiss_next()
+        why = (cause.__cause__ or cause) if cause is not None else "it answers what it was not asked"
+        raise WorkerDied(f"no worker process could be started: {why}") from cause
+
+    async def dismiss(self) -> None:
+        """End the workers that have nothing to do."""
+        with trio.move_on_after(PATIENCE, shield=True):
+            async with trio.open_nursery() as nursery:
+                for _ in self._idle:
+                    nursery.start_soon(self._dismiss_next)
+        self._idle.clear()
+
+    async def _dismiss_next(self) -> None:
+        from anyio import to_process
+
+        try:
+            await to_process.run_sync(_leave, cancellable=True, limiter=_UNLIMITED)
+        except trio.Cancelled:
+            raise
+        except BaseException:  # noqa: ASYNC103 -- SystemExit is its answer; whatever else it was, it is gone
+            return
+
+
+_pool: RunVar[Pool] = RunVar("lmos_actors.workers")
+
+
+def _pool_of_run() -> Pool:
+    try:
+        return _pool.get()
+    except LookupError:
+        pool = Pool()
+        _pool.set(pool)
+        return pool
+
+
+class _Unlimited:
+    """In the place of anyio's limiter: the node's own has let the call pass, and nothing may wait here."""
+
+    async def __aenter__(self) -> None:
+        pass
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+
+_UNLIMITED: Final[Any] = _Unlimited()
+
+
+# ---- in the worker
+
+
+def _greet(number: int) -> tuple[int, int]:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return number, os.getpid()
+
+
+def _leave() -> None:
+    raise SystemExit
+
+
+def _work(job: bytes) -> tuple[int, bytes]:
+    """Do a job, and answer in a way that the other side can always read."""
+    try:
+        fn, args = pickle.loads(job)
+    except Exception as exc:
+        return _answer(UNFIT, f"the worker process of to_process cannot load its work: {exc!r}; {_LOADABLE}")
+    try:
+        value = fn(*args)
+    except BaseException as exc:
+        return _failure(exc)
+    try:
+        return _answer(RETURNED, value)
+    except Exception as exc:
+        name = getattr(fn, "__qualname__", fn)
+        return _answer(UNFIT, f"to_process cannot bring back what {name!r} gave: {exc!r}; return plain data")
+
+
+_LOADABLE: Final = "a function has to be in a module that can be imported, not in the cell of a notebook"
+
+
+def _failure(exc: BaseException) -> tuple[int, bytes]:
+    calls = "".join(traceback.format_tb(exc.__traceback__)[1:])
+    exc.add_note(f"raised in a worker process:\n{calls}")
+    try:
+        answer = _answer(RAISED, exc)
+        pickle.loads(answer[1])
+    except Exception:
+        other = RuntimeError(f"{type(exc).__qualname__}: {exc}")
+        other.add_note(f"raised in a worker process, as an exception that cannot be sent:\n{calls}")
+        return _answer(RAISED, other)
+    return answer
+
+
+def _answer(kind: int, value: object) -> tuple[int, bytes]:
+    return kind, pickle.dumps(value, pickle.HIGHEST_PROTOCOL)

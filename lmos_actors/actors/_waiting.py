@@ -1,0 +1,281 @@
+"""Who waits for whom: the waiting graph of a node, built when somebody asks for it (L4).
+
+Nothing is kept for it while agents work: what waits is found in the mailboxes, and who waits in the context
+of the parked tasks. A wait is a *run*'s wait, or that of an agent whose turns are held back; so an agent
+that serves others while one of its runs waits is in no circle. What is waited for is one of four things:
+
+- a run, which goes on when all that it waits for has come;
+- an agent's turns, which go on when its messages have seats and, if it is serial, its run has ended;
+- a seat in a mailbox, free when a turn begins or a run of those in line does;
+- an action's concurrency, free when any of its runs ends.
+
+What an agent has put aside waits for one more turn or run of it, which may change its behaviour.
+
+Whoever waits for something that can still happen is not in a deadlock; among the rest circles are sought.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import attrs
+
+from ._calls import LocalStream
+from ._cell import SERIAL
+from ._invocation import CURRENT
+from ._mailbox import ASIDE, PARKED, PENDING, RUNNING, Envelope, Held
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ._box import Box
+
+WaitingKind: TypeAlias = Literal["answer", "seat", "concurrency"]
+
+SHOWN: Final = 50  # waits, and names of one circle, that are shown at most
+
+USER: Final = "user code"
+
+
+@attrs.frozen
+class Waiting:
+    """One wait: `waiter` cannot go on before `target` has done something.
+
+    Both are paths of agents, None for code outside any agent. `kind` is what is waited for: the answer to
+    `affordance`, a seat for it, or room for one more of its runs. A stream whose consumer is too far
+    behind waits for a seat with that consumer. `run` names the waiting run's action, for code outside
+    agents its task; it is None when it is a message of a turn that holds the waiter back.
+    """
+
+    waiter: str | None
+    target: str | None
+    kind: WaitingKind
+    affordance: str
+    run: str | None = None
+
+    def __str__(self) -> str:
+        itself = self.waiter is not None and self.waiter == self.target
+        target = "itself" if itself else self.target or USER
+        return f"{self._who()} waits for {_WHAT[self.kind].format(self.affordance, target)}"
+
+    def _who(self) -> str:
+        if self.waiter is None:
+            return f"{USER} ({self.run})" if self.run is not None else USER
+        return f"{self.waiter} ({f'run of {self.run!r}' if self.run is not None else 'its turns'})"
+
+
+_WHAT: Final[dict[WaitingKind, str]] = {
+    "answer": "the answer to {0!r} from {1}",
+    "seat": "a seat for {0!r} with {1}",
+    "concurrency": "room for one more run of {0!r} in {1}",
+}
+
+
+@attrs.frozen
+class WaitingGraph:
+    """All waits of one instant, by the start order of who waits; as text circles first, at most 50 waits."""
+
+    edges: tuple[Waiting, ...]
+    _cycles: tuple[tuple[Waiting, ...], ...] = attrs.field(default=(), repr=False)
+
+    def cycles(self) -> tuple[tuple[Waiting, ...], ...]:
+        """Give the circles of waits that nothing inside them can end, each once, from its first wait on.
+
+        Cancellation and deadlines may still end them. Of circles that overlap at least one is given.
+        """
+        return self._cycles
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self.edges, self._cycles)) or "nobody waits for anybody"
+
+
+def _lines(edges: tuple[Waiting, ...], cycles: tuple[tuple[Waiting, ...], ...]) -> Iterator[str]:
+    left = SHOWN
+    told: dict[int, None] = {}
+    for number, cycle in enumerate(cycles):
+        if left <= 0:
+            yield f"... and {len(cycles) - number} more deadlocks"
+            break
+        yield _title(cycle)
+        told.update((id(edge), None) for edge in cycle)
+        yield from (f"  {edge}" for edge in cycle[:left])
+        if len(cycle) > left:
+            yield f"  ... and {len(cycle) - left} more"
+        left -= len(cycle)
+    rest = [edge for edge in edges if id(edge) not in told]
+    shown = rest[: max(0, left)]
+    yield from map(str, shown)
+    if len(rest) > len(shown):
+        yield f"... and {len(rest) - len(shown)} more waits"
+
+
+def _title(cycle: tuple[Waiting, ...]) -> str:
+    names = [edge.waiter or USER for edge in cycle]
+    if names.count(names[0]) == len(names):
+        return f"deadlock: {names[0]} waits for itself"
+    if len(names) > SHOWN:
+        names = [*names[:SHOWN], f"... {len(names) - SHOWN} more ..."]
+    return "deadlock: " + " -> ".join([*names, cycle[0].waiter or USER])
+
+
+def waiting_graph(slots: Iterable[Box]) -> WaitingGraph:
+    """Build the graph of the agents of those slots as they stand now. Never waits.
+
+    In a turn, what else the dispatcher has taken from that agent's mailbox is not seen.
+    """
+    search = _Search()
+    for slot in slots:
+        if slot.more is not None or slot.queue:
+            search.look_at(slot)
+    return search.graph()
+
+
+Node: TypeAlias = Any
+"""What is waited for: a run, a slot (its turns), `(slot,)` (a seat), `(slot, op)` (its concurrency),
+`(slot, ASIDE)` (one more turn or run)."""
+
+
+class _Search:
+    """The waits found so far, and between the nodes the links that they stand for."""
+
+    def __init__(self) -> None:
+        self._found: list[tuple[float, Waiting]] = []
+        self._links: dict[Node, list[tuple[Node, int | None]]] = {}
+
+    # ---- finding
+
+    def look_at(self, slot: Box) -> None:
+        """Take in what waits for one agent."""
+        path = slot.path
+        for envelope in _open_envelopes(slot):
+            self._take(slot, path, envelope)
+        more = slot.more
+        if more is None:
+            return
+        if slot.gate == SERIAL:
+            self._link_all(slot, more.runs)
+        for op, line in more.pending.items():
+            if line:
+                runs = [run for run in more.runs if run.op is op]
+                self._link_all((slot, op), runs)
+                self._link_all((slot,), runs)
+        if slot.queue:
+            self._link_all((slot,), [slot])
+        if more.shelf is not None:
+            self._link_all((slot, ASIDE), [slot, *more.runs])
+            self._link_all((slot,), [slot])
+
+    def _link_all(self, node: Node, others: Iterable[Node]) -> None:
+        self._links.setdefault(node, []).extend((other, None) for other in others)
+
+    def _take(self, slot: Box, path: str, envelope: Envelope) -> None:
+        kind, node = _awaited(slot, envelope)
+        name = envelope.op.name
+        if isinstance(envelope, Held) and envelope.holds is not None:
+            held = envelope.holds
+            self._add(held, held, node, Waiting(held.path, path, kind, name))
+        for task in envelope.waiting_tasks():
+            run = task.context.get(CURRENT)
+            if run is None:
+                self._found.append((math.inf, Waiting(None, path, kind, name, task.name)))
+            else:
+                self._add(run.slot, run, node, Waiting(run.slot.path, path, kind, name, run.op.name))
+        if isinstance(envelope, LocalStream) and envelope.held_up:
+            consumer = envelope.consumer
+            target = consumer.slot.path if consumer is not None else None
+            self._add(slot, envelope.run, consumer, Waiting(path, target, "seat", name, name))
+
+    def _add(self, slot: Box, waiter: Node, node: Node, edge: Waiting) -> None:
+        self._links.setdefault(waiter, []).append((node, len(self._found)))
+        self._found.append((slot.number, edge))
+
+    # ---- circles
+
+    def graph(self) -> WaitingGraph:
+        """Order the waits by who waits, and give the circles among what can go on no more."""
+        order = sorted(range(len(self._found)), key=lambda n: self._found[n][0])
+        places = {number: place for place, number in enumerate(order)}
+        edges = tuple(self._found[number][1] for number in order)
+        circles: dict[tuple[int, ...], None] = {}
+        stuck = self._stuck()
+        seen: dict[Node, None] = {}
+        for start in stuck:
+            for found in _circles(start, stuck, seen) if start not in seen else ():
+                circle = [places[number] for number in found]
+                first = circle.index(min(circle))
+                circles[(*circle[first:], *circle[:first])] = None
+        return WaitingGraph(edges, tuple(tuple(edges[n] for n in circle) for circle in sorted(circles)))
+
+    def _stuck(self) -> dict[Node, list[tuple[Node, int | None]]]:
+        """Strike out all that can still go on; give what is left, with its links among itself."""
+        waiters: dict[Node, list[Node]] = {}
+        needs: dict[Node, int] = {}
+        for node, links in self._links.items():
+            needs[node] = 1 if isinstance(node, tuple) else len(links)  # any one will do, or all
+            for other, _ in links:
+                waiters.setdefault(other, []).append(node)
+        done: dict[Node, None] = {node: None for node in (*needs, *waiters) if not self._links.get(node)}
+        free = deque(done)
+        while free:
+            for node in waiters.get(free.popleft(), ()):
+                needs[node] -= 1
+                if needs[node] <= 0 and node not in done:
+                    done[node] = None
+                    free.append(node)
+        return {
+            node: [link for link in links if link[0] not in done]
+            for node, links in self._links.items()
+            if node not in done
+        }
+
+
+def _open_envelopes(slot: Box) -> Iterator[Envelope]:
+    """Give what somebody may wait for, from the nearest to its answer to the farthest; some may be done."""
+    more = slot.more
+    if more is not None:
+        yield from (run.envelope for run in more.runs)
+        for line in more.pending.values():
+            yield from line
+    yield from (item for item in slot.queue if isinstance(item, Envelope))
+    if more is not None:
+        if more.shelf is not None:
+            yield from (item for item in more.shelf.everything() if isinstance(item, Envelope))
+        yield from more.parked or ()
+
+
+def _awaited(slot: Box, envelope: Envelope) -> tuple[WaitingKind, Node]:
+    """Say what has to happen next to an envelope, and what that depends on."""
+    phase = envelope.phase
+    if phase == PARKED:
+        return "seat", (slot,)
+    if phase == PENDING:
+        return "concurrency", (slot, envelope.op)
+    if phase == ASIDE:
+        return "answer", (slot, ASIDE)
+    return "answer", envelope.run if phase == RUNNING else slot
+
+
+def _circles(
+    start: Node, links: dict[Node, list[tuple[Node, int | None]]], seen: dict[Node, None]
+) -> Iterator[list[int]]:
+    """Walk depth first, without recursion; give a circle's edges wherever the walk meets its own path."""
+    places: dict[Node, int] = {start: 0}
+    path: list[tuple[Node, int | None, Iterator[Any]]] = [(start, None, iter(links[start]))]
+    seen[start] = None
+    while path:
+        node, _, rest = path[-1]
+        step = next(rest, None)
+        if step is None:
+            path.pop()
+            del places[node]
+            continue
+        other, edge = step
+        if other in places:
+            edges = [*(e for _, e, _ in path[places[other] + 1 :]), edge]
+            yield [e for e in edges if e is not None]
+        elif other not in seen:
+            seen[other] = None
+            places[other] = len(path)
+            path.append((other, edge, iter(links[other])))

@@ -1,0 +1,4 @@
+"""What people see of a node from outside: who waits for whom, the dump, and the signal that asks for it."""
+
+from ._dump import dump as dump
+from ._shown import graph_of as graph_of, shown as shown

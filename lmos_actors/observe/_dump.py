@@ -1,0 +1,228 @@
+"""A whole node as text, for whoever wants to know what it is doing or why it does nothing.
+
+Bounded: agents that are at rest are counted by class, and what is long is cut. Reading changes nothing
+and never raises, also in a signal handler, in which anything may be half done.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import Counter
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from lmos_actors.actors import title_of, waiting_graph
+from lmos_actors.supervision import Supervisor, agent_class, agents_of, children_of
+
+from ._stacks import in_order, task_stack, thread_stack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from types import FrameType
+
+    from lmos_actors.actors import LocalLink, Runtime
+
+LINES: Final = 1000  # of each part
+AGENTS: Final = 100  # agents of one supervisor that are shown one by one
+FEW: Final = 20  # children of one supervisor that are all shown
+RUNS: Final = 10  # runs of one agent that are shown
+LETTERS: Final = 20  # dead letters that are shown, the last ones
+MESSAGE: Final = 120  # characters of a dead letter's message that are shown
+
+
+def dump(root: Supervisor, rt: Runtime, frame: FrameType | None = None) -> str:
+    """Write a node down. `frame` is what a signal has interrupted. Never raises, whatever agents do."""
+    parts: list[tuple[str, Iterator[str]]] = [
+        ("head", _head(root, rt)),
+        ("turn", _turn(rt, frame)),
+        ("tree", _branch(root, "")),
+        ("waiting", _waits(root)),
+        ("dead letters", _letters(rt)),
+    ]
+    return "\n".join(line for name, lines in parts for line in _bounded(name, lines))
+
+
+def _bounded(name: str, lines: Iterator[str]) -> Iterator[str]:
+    try:
+        yield from islice(lines, LINES)
+        if next(lines, None) is not None:
+            yield f"... the rest of {name} is left out"
+    except Exception as exc:
+        yield _unreadable(name, exc)
+
+
+def _unreadable(name: str, exc: Exception) -> str:
+    return f"... {name} cannot be read: {type(exc).__name__}"
+
+
+def _head(root: Supervisor, rt: Runtime) -> Iterator[str]:
+    slots = list(agents_of(root))
+    states = Counter(slot.status for slot in slots)
+    agents = ", ".join(f"{count} {status}" for status, count in states.items()) or "no agents"
+    yield f"node at {rt.entropy.now():%Y-%m-%d %H:%M:%S} UTC; agents: {agents}"
+
+
+def _turn(rt: Runtime, frame: FrameType | None) -> Iterator[str]:
+    """Show the turn in progress; a run or other code only where it has been interrupted."""
+    here = rt.thread == threading.get_ident()
+    slot, current = rt.turns.slot, rt.turns.current
+    if not here:
+        frame = sys._current_frames().get(rt.thread)  # pyright: ignore[reportPrivateUsage] # documented by CPython
+    elif frame is None and slot is not None:
+        frame = sys._getframe()  # pyright: ignore[reportPrivateUsage] # documented by CPython
+    calls = thread_stack(frame) if frame is not None else []
+    if slot is not None:
+        yield f"turn in progress: {title_of(current)!r} of {slot.path}"
+    elif calls:
+        yield "running now, in no turn:"
+    yield from ("  " + line for line in calls)
+
+
+# ---- the tree
+
+
+def _branch(supervisor: Supervisor, indent: str) -> Iterator[str]:
+    status = "" if supervisor.parent is None else f" {supervisor.status} #{supervisor.incarnation},"
+    count = len(supervisor.children)
+    yield f"{indent}{supervisor.label} ({supervisor.spec.strategy}),{status} children: {count}"
+    yield from _children(supervisor, indent + "  ")
+
+
+def _children(supervisor: Supervisor, indent: str) -> Iterator[str]:
+    children = supervisor.children
+    rest: Counter[str] = Counter()
+    shown = 0
+    for child in children:
+        if isinstance(child, Supervisor):
+            yield from _branch(child, indent)
+        elif shown < AGENTS and (len(children) <= FEW or not _at_rest(child)):
+            shown += 1
+            yield from _guarded(child, indent)
+            below = children_of(child)
+            if below is not None:
+                yield from _children(below, indent + "  ")
+        else:
+            rest[_class_name(child)] += 1
+    if rest:
+        counts = ", ".join(f"{count} {name}" for name, count in rest.items())
+        yield f"{indent}... and {counts}"
+
+
+def _guarded(slot: LocalLink, indent: str) -> Iterator[str]:
+    try:
+        yield indent + _agent(slot)
+        yield from (f"{indent}  {line}" for line in _doing(slot))
+    except Exception as exc:
+        yield indent + _unreadable("an agent", exc)
+
+
+def _at_rest(slot: LocalLink) -> bool:
+    """Nothing waits, runs or is held back, and nothing has gone wrong."""
+    more = slot.more
+    if slot.queue or slot.status != "running" or slot.incarnation > 1:
+        return False
+    return more is None or not (
+        more.runs or more.parked or more.out or more.shelf or more.refused or more.dropped
+        or more.dead_lettered or any(more.pending.values()) or children_of(slot)
+    )  # fmt: skip
+
+
+def _class_name(slot: LocalLink) -> str:
+    agent: Any = slot.agent
+    if agent is not None:
+        return str(type(agent).__name__)
+    cls = agent_class(slot.spec)
+    return cls.__name__ if cls is not None else "agent"
+
+
+def _agent(slot: LocalLink) -> str:
+    mailbox = slot.mailbox_statistics()
+    words = [f"{slot.label} ({_class_name(slot)}), {slot.status} #{slot.incarnation}"]
+    words.append(f"mailbox {mailbox.depth}/{mailbox.size}")
+    more = slot.more
+    if more is not None:
+        counts = {
+            "parked": len(more.parked or ()),
+            "put aside": len(more.shelf.everything()) if more.shelf is not None else 0,
+            "in line for a run": sum(map(len, more.pending.values())),
+            "holding back its turns": len(more.out),
+            "running": len(more.runs),
+            "timers": len(more.timers or ()),
+        }
+        words += [f"{count} {what}" for what, count in counts.items() if count]
+        words += _next_timer(slot)
+    return ", ".join(words)
+
+
+def _next_timer(slot: LocalLink) -> list[str]:
+    timers = slot.more.timers if slot.more is not None else None
+    if not timers or not trio.lowlevel.in_trio_run():
+        return []
+    return [f"the next in {min(timer.when for timer in timers) - trio.current_time():g} s"]
+
+
+def _doing(slot: LocalLink) -> Iterator[str]:
+    """Show the accounts of one agent, and where its runs and tasks are."""
+    numbers = slot.statistics()
+    doors = ("handled", "cancelled", "dropped", "dead_lettered", "waiting", "running")
+    counts = [(door, getattr(numbers, door)) for door in doors]
+    if numbers.accepted or numbers.refused:
+        parts = " + ".join(f"{count} {door}" for door, count in counts if count) or "0"
+        refused = f", refused {numbers.refused}" if numbers.refused else ""
+        yield f"accepted {numbers.accepted} = {parts}{refused}"
+    more = slot.more
+    if more is None:
+        return
+    for run in islice(more.runs, RUNS):
+        asker = run.sender.path if run.sender is not None else "user code"
+        over = ", settled" if run.settled else ""
+        yield f"run of {run.op.name!r} for {asker}{over}"
+        task = run.runner.home if run.runner is not None else None
+        yield from _indented(task_stack, task)
+    if len(more.runs) > RUNS:
+        yield f"... and {len(more.runs) - RUNS} more runs"
+    if more.holder is not None:
+        yield from _holding(more.holder, slot)
+
+
+def _holding(holder: Any, slot: LocalLink) -> Iterator[str]:
+    if slot.status != "running":
+        yield "lifespan"
+        yield from _indented(task_stack, holder.task)
+        return
+    tasks = in_order(holder.nursery.child_tasks) if holder.nursery is not None else []
+    for task in tasks[:RUNS]:
+        yield f"task {task.name!r}"
+        yield from _indented(task_stack, task)
+    if len(tasks) > RUNS:
+        yield f"... and {len(tasks) - RUNS} more tasks"
+
+
+def _indented(
+    show: Callable[[trio.lowlevel.Task], Iterable[str]], task: trio.lowlevel.Task | None
+) -> Iterator[str]:
+    if task is not None:
+        yield from ("  " + line for line in show(task))
+
+
+# ---- what waits, and what is lost
+
+
+def _waits(root: Supervisor) -> Iterator[str]:
+    graph = waiting_graph(agents_of(root))
+    if graph.edges:
+        yield "waiting:"
+        yield from ("  " + line for line in str(graph).splitlines())
+
+
+def _letters(rt: Runtime) -> Iterator[str]:
+    letters = list(rt.dead_letters)[-LETTERS:]
+    if letters:
+        yield f"dead letters: {rt.dead_letter_count}, the last {len(letters)}:"
+    for letter in letters:
+        message = letter.message if len(letter.message) <= MESSAGE else letter.message[:MESSAGE] + "…"
+        sender = letter.sender or "user code"
+        yield f"  {letter.affordance!r} from {sender} to {letter.agent}: {message} ({letter.reason})"

@@ -1,0 +1,185 @@
+"""The verbs of a portal for asyncio code: the one file of the package that imports asyncio.
+
+The event loop is another thread's; many calls may be in flight, each is one job in the node and one
+future in the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, TypeVarTuple
+
+import trio
+
+from lmos_actors.actors import Agent
+
+from ._entrance import Entrance, Held, Home, Job, NodeEnded, last_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+    from contextlib import AbstractAsyncContextManager
+
+    from lmos_actors.actors import Action, EventHandle, Feed, PropertyHandle, Ref, Turn
+
+A = TypeVar("A", bound=Agent)
+T = TypeVar("T")
+V = TypeVar("V")
+V_co = TypeVar("V_co", covariant=True)
+R = TypeVar("R")
+P = ParamSpec("P")
+Ts = TypeVarTuple("Ts")
+
+
+class Promised(Job):
+    """A job whose caller awaits a future of its event loop."""
+
+    def __init__(self, make: Callable[[], Awaitable[Any]], ref: Ref[Any] | None) -> None:
+        super().__init__(make, ref)
+        self._loop = _running_loop()
+        self.future: asyncio.Future[Any] = self._loop.create_future()
+
+    def deliver(self, value: Any, error: Exception | None) -> None:
+        with suppress(RuntimeError):  # the loop is closed, and whoever waited is gone with it
+            self._loop.call_soon_threadsafe(self._settle, value, error)
+
+    def _settle(self, value: Any, error: Exception | None) -> None:
+        if self.future.done():
+            return
+        if error is None:
+            self.future.set_result(value)
+        else:
+            self.future.set_exception(error)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise RuntimeError(
+            "portal.aio is for code that an asyncio event loop runs, and none runs here: "
+            "use the portal's own verbs in a plain thread, and those of the ref inside the node"
+        ) from None
+
+
+async def call(entrance: Entrance, make: Callable[[], Awaitable[T]], ref: Ref[Any] | None = None) -> T:
+    """Have a job done and await its answer; a cancellation cancels the job. Raises NodeEnded."""
+    job = Promised(make, ref)
+    try:
+        entrance.submit(job)
+        value: T = await job.future
+    except BaseException:
+        entrance.abandon(job)
+        raise
+    return value
+
+
+class AioFeed(Generic[V_co]):
+    """What `subscribe` and `observe` of `portal.aio` give: an asynchronous iterator for asyncio.
+
+    It ends when the agent is gone for good, or the node; what had come by then is still given.
+    """
+
+    def __init__(self, entrance: Entrance, feed: Feed[V_co], ref: Ref[Any]) -> None:
+        self._entrance = entrance
+        self._feed = feed
+        self._ref = ref
+
+    @property
+    def missed(self) -> int:
+        """Values dropped or replaced so far, as this side was slower than its bound allows."""
+        return self._feed.missed
+
+    def __aiter__(self) -> AioFeed[V_co]:
+        return self
+
+    async def __anext__(self) -> V_co:
+        try:
+            return await call(self._entrance, self._feed.receive, self._ref)
+        except trio.EndOfChannel:
+            raise StopAsyncIteration from None
+        except NodeEnded:
+            return last_of(self._feed, StopAsyncIteration)
+
+
+class AioPortal:
+    """The way into a node for asyncio code: `node.portal().aio`.
+
+    To be used from an event loop of another thread; any number of calls may be in flight. Verbs raise
+    what those of `Ref` raise, and AgentUnavailable once the node has ended. Cancelling the asyncio task
+    cancels what it asked for.
+    """
+
+    def __init__(self, entrance: Entrance, home: Home) -> None:
+        self._entrance = entrance
+        self._home = home
+
+    def start(
+        self, factory: Callable[P, A], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, Ref[A]]:
+        """Start a permanent agent, as `Node.start`. Raises StartFailed."""
+        return call(self._entrance, lambda: self._home.start(factory, *args, **kwargs))
+
+    def find(self, cls: type[A], name: str | None = None) -> Ref[A]:
+        """Give a ref to an agent of that class, by name or path, or the first started; never waits."""
+        return self._home.find(cls, name)
+
+    def run(self, async_fn: Callable[[*Ts], Awaitable[R]], /, *args: *Ts) -> Coroutine[Any, Any, R]:
+        """Run an async function in the node, on trio, and give what it returns."""
+        return call(self._entrance, lambda: async_fn(*args))
+
+    def invoke(
+        self,
+        ref: Ref[A],
+        handle: Turn[A, P, R] | Action[A, P, R, Any],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Coroutine[Any, Any, R]:
+        """Have an action carried out and give its output."""
+        return call(self._entrance, lambda: ref.invoke(handle, *args, **kwargs), ref)
+
+    def tell(
+        self,
+        ref: Ref[A],
+        handle: Turn[A, P, Any] | Action[A, P, Any, Any],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Coroutine[Any, Any, None]:
+        """Send one way; done when the message has its seat in the mailbox."""
+        return call(self._entrance, lambda: ref.tell(handle, *args, **kwargs), ref)
+
+    def read(self, ref: Ref[A], handle: PropertyHandle[A, V], /) -> Coroutine[Any, Any, V]:
+        """Give the value of a property."""
+        return call(self._entrance, lambda: ref.read(handle), ref)
+
+    def write(self, ref: Ref[A], handle: PropertyHandle[A, V], value: V, /) -> Coroutine[Any, Any, None]:
+        """Set a property."""
+        return call(self._entrance, lambda: ref.write(handle, value), ref)
+
+    def subscribe(
+        self, ref: Ref[A], handle: EventHandle[A, V], /, *, size: int = 64
+    ) -> AbstractAsyncContextManager[AioFeed[V]]:
+        """Give every event from now on; past `size` waiting ones the oldest is dropped and counted."""
+        return self._listen(lambda: ref.subscribe(handle, size=size), ref)
+
+    def observe(
+        self, ref: Ref[A], handle: PropertyHandle[A, V], /
+    ) -> AbstractAsyncContextManager[AioFeed[V]]:
+        """Give the present value, then every change; a slow observer sees the latest."""
+        return self._listen(lambda: ref.observe(handle), ref)
+
+    @asynccontextmanager
+    async def _listen(
+        self, manager: Callable[[], AbstractAsyncContextManager[Feed[V]]], ref: Ref[Any]
+    ) -> AsyncGenerator[AioFeed[V]]:
+        entrance = self._entrance
+        held = Held(manager)
+        try:
+            feed: Feed[V] = await call(entrance, lambda: entrance.hold(held), ref)
+            yield AioFeed(entrance, feed, ref)
+        finally:
+            entrance.soon(held.let_go)
+            with suppress(NodeEnded):
+                await call(entrance, held.leave, ref)

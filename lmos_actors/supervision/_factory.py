@@ -1,0 +1,25 @@
+"""What a factory makes, as far as can be told without calling it."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import Any
+
+
+def class_of(factory: Any) -> type[Any] | None:
+    """Give the agent class a factory makes, through partials; None when only a call would tell."""
+    made = _inmost(factory)
+    return made if isinstance(made, type) and hasattr(made, "__contract__") else None
+
+
+def name_of(factory: Any) -> str:
+    """Give the name of an agent that nobody named: that of its class, `TravelDesk` as `travel-desk`."""
+    name: str = getattr(_inmost(factory), "__name__", "agent")
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).strip("_<>").lower() or "agent"
+
+
+def _inmost(factory: Any) -> Any:
+    while isinstance(factory, partial):
+        factory = factory.func  # pyright: ignore[reportUnknownMemberType]
+    return factory  # pyright: ignore[reportUnknownVariableType]

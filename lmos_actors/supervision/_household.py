@@ -1,0 +1,167 @@
+"""The supervisor under one incarnation of an agent: its children are gone when the agent is.
+
+It is made at its first use, or as part of the agent's start where the class overrides `supervises()`. Its
+task is a child of the nursery that the agent's own supervisor has, which is cancelled only when the agent
+has unwound. The agent ends it: after its runs and tasks, before it leaves its lifespan. When it ends by
+itself, that is news for the agent: a crash if it gave up, a stop if its work is done (`auto_shutdown`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
+
+import trio
+from trio.lowlevel import enable_ki_protection
+
+from lmos_actors._errors import ConfigError, WrongState
+from lmos_actors.actors import SHUTDOWN, ExitReason, interruptible
+
+from ._factory import name_of
+from ._raised import and_raised
+from ._spec import SupervisorSpec
+from ._supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from lmos_actors._timers import Timer
+    from lmos_actors.actors import LocalLink, Ref
+
+A = TypeVar("A")
+
+BY_DEFAULT: Final = SupervisorSpec("children")
+
+
+class Household(Supervisor):
+    """A supervisor that belongs to an incarnation of an agent and stands in the agent's place in the tree."""
+
+    undoes: ClassVar[bool] = True
+
+    def __init__(self, slot: LocalLink, /) -> None:
+        super().__init__(slot.rt, _spec_of(slot), None)
+        self._slot = slot
+        self._life = slot.incarnation
+        self._dismissed = False
+        self._limit: Timer | None = None
+        self._reset()
+        slot.owner.start_task(self.main, name=f"children of {slot.path}", context=slot.rt.base_context.copy())
+        slot.rt.timers.woke = True
+
+    # ---- where it is
+
+    @property
+    def path(self) -> str:
+        """That of the agent."""
+        return self._slot.path
+
+    @property
+    def label(self) -> str:
+        """That of the agent."""
+        return self._slot.label
+
+    @property
+    def lives(self) -> str:
+        """That of the agent, after those of the agents above it."""
+        return f"{self._slot.owner.lives} {self._life}"
+
+    def child_path(self, name: str) -> str:
+        """Give the path of a child of that name: it is below the agent."""
+        return f"{self.path}/{name}"
+
+    # ---- what the agent asks of it
+
+    async def start_class(self, factory: Callable[[], A]) -> Ref[A]:
+        """Start an agent under the first free name that its class gives. Raises StartFailed, WrongState."""
+        return await self.start_named(factory, name_of(factory))
+
+    async def request(self, fn: Callable[[], Coroutine[Any, Any, Any]], *, undone: bool = False) -> Any:
+        """Have its own task carry something out. Raises WrongState; StartFailed if it could not start."""
+        try:
+            return await super().request(fn, undone=undone)
+        except WrongState:
+            if self._failure is not None:
+                raise self._failure from self._failure.__cause__
+            raise
+
+    async def ready(self) -> None:
+        """Wait until the children that the agent always has run. Raises StartFailed."""
+        await self._begun.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    async def settled(self) -> None:
+        """Wait until every end of a child so far has been dealt with, here or by the end of the agent."""
+        await super().settled()
+        if not self._alive:
+            if self._slot.statistics().state == "ending":
+                await self._slot.wait_down()
+            owner = self._slot.owner
+            if isinstance(owner, Supervisor):
+                await owner.settled()
+
+    # ---- end
+
+    @enable_ki_protection
+    def dismiss(self, shutdown: float | str) -> None:
+        """Stop the children in reverse start order, after `shutdown` seconds at once, then end."""
+        if self._dismissed:
+            return
+        self._dismissed = True
+        if self._reason is None:
+            self._reason = SHUTDOWN
+        self._work.cancel("its agent is ending")
+        self._inbox.wake()
+        self.rt.timers.woke = True
+        if shutdown == "brutal":
+            self.kill()
+        elif shutdown != "infinity":
+            self._limit = self.rt.timers.call_at(trio.current_time() + float(shutdown), self.kill)
+
+    def kill(self) -> None:
+        """Give nobody below any more time."""
+        self.rt.timers.woke = True
+        super().kill()
+
+    async def wait_ended(self) -> None:
+        """Wait until all children have ended."""
+        await self._ended.wait()
+
+    @enable_ki_protection
+    async def main(self) -> None:
+        """Be the supervisor, and tell the agent when that is over."""
+        try:
+            await super().main()
+        finally:
+            if self._limit is not None:
+                self._limit.cancel()
+            self.bury()
+            self._tell()
+
+    def _report(self) -> None:
+        """Nobody above but the agent, which is told by `main`."""
+
+    def _tell(self) -> None:
+        raised = tuple(self._raised.values())
+        self._raised.clear()
+        reason: ExitReason | None = None
+        if not self._dismissed and self._failure is None:
+            reason = self._reason or SHUTDOWN
+            if raised:
+                reason, raised = and_raised(reason, self.path, raised), ()
+        self._slot.household_ended(reason, raised)
+
+
+def _spec_of(slot: LocalLink) -> SupervisorSpec:
+    agent = slot.agent
+    if not agent.__contract__.has_children:
+        return BY_DEFAULT
+    spec = interruptible(lambda: slot.context().run(agent.supervises))
+    if not isinstance(spec, SupervisorSpec):
+        raise ConfigError(f"must be a SupervisorSpec, not {spec!r}", f"{type(agent).__name__}.supervises()")
+    return spec
+
+
+def children_of(slot: LocalLink) -> Household | None:
+    """Give the supervisor of an agent's children, None if it has none."""
+    more = slot.more
+    return None if more is None else cast("Household | None", more.household)

@@ -1,0 +1,213 @@
+"""Fakes: agents of a class whose answers the test has written down."""
+
+from __future__ import annotations
+
+import inspect
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
+
+from lmos_actors._errors import InvalidInput, nearest
+from lmos_actors.actors import RUN, STREAM, TURN, Agent, Altered, Event, Operation, conceal_all, stand_in
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Iterable
+
+A = TypeVar("A", bound=Agent)
+
+NOTHING: Final = object()
+
+
+class NotFaked(AssertionError):
+    """A fake was asked for something that it has no answer for, or no answer any more."""
+
+
+class InTurn:
+    """One answer for each call, in order; made by `in_turn`."""
+
+    def __init__(self, answers: tuple[object, ...]) -> None:
+        self.answers = answers
+        self._left = iter(answers)
+
+    def take(self) -> object:
+        """Give the next answer, NOTHING after the last."""
+        return next(self._left, NOTHING)
+
+
+def in_turn(*answers: object) -> InTurn:
+    """Make an answer of a fake out of several: the first call gets the first, and so on.
+
+    Calls are counted over all agents of the fake and all their incarnations. One call more than there are
+    answers is an error. Raises ValueError without any.
+    """
+    if not answers:
+        raise ValueError("in_turn() needs at least one answer")
+    return InTurn(answers)
+
+
+def fake(cls: type[A], /, **answers: object) -> Callable[..., A]:
+    """Make a class that stands for an agent class and answers what it is told here.
+
+    `forecast="sunny"`: a value, checked now against the type that the action declares. `forecast=KeyError`
+    or `ActionFailed(...)`: raised, so an undeclared one is a crash. A callable is called with the action's
+    arguments, without self; `async def` if it needs time. `in_turn(...)`: one after another. For an action
+    with many outputs: an iterable of them. `units="kelvin"`: the value of a property.
+
+    Nothing of the original runs, not its constructor, `started`, lifespan or periodic turns. An action
+    without an answer that is invoked nevertheless crashes the fake with NotFaked, and the test fails.
+
+    Raises TypeError for a name that is no action or property, an answer of another type, a callable that
+    cannot take the arguments.
+    """
+    by_key, values = _sorted_out(cls, answers)
+
+    def alter(key: str, op: Operation) -> Operation:
+        return op if op.internal else _faked(cls, op, by_key.get(key, NOTHING))
+
+    made: Callable[..., A] = stand_in(cls, alter, values)
+    made()  # a value of another type is refused here
+    return made
+
+
+def _sorted_out(cls: type[Agent], answers: dict[str, object]) -> tuple[dict[str, object], dict[str, object]]:
+    """Part what was given for actions, by key, from the values of properties, by attribute."""
+    actions = {h.__wrapped__.__name__: key for key, h in cls.__contract__.actions.items()}
+    properties = [p.attribute for p in cls.__contract__.properties.values()]
+    by_key: dict[str, object] = {}
+    values: dict[str, object] = {}
+    for name, answer in answers.items():
+        if name in actions:
+            by_key[actions[name]] = answer
+            check_answer(cls.__contract__.table[actions[name]], answer)
+        elif name in properties:
+            values[name] = answer
+        else:
+            raise _unknown(cls, name, [*actions, *properties])
+    return by_key, values
+
+
+def _unknown(cls: type[Agent], name: str, known: Iterable[str]) -> TypeError:
+    static = inspect.getattr_static(cls, name, None)
+    if isinstance(static, Event):
+        return TypeError(f"{cls.__name__}.{name} is an event: a fake emits none")
+    near = nearest(name, known)
+    hint = f", did you mean {near!r}?" if near else ""
+    return TypeError(f"{cls.__name__} has no action or property {name!r} to fake{hint}")
+
+
+def check_answer(op: Operation, answer: object) -> None:
+    """Check as much of an answer as can be known now. Raises TypeError."""
+    if isinstance(answer, InTurn):
+        for one in answer.answers:
+            check_answer(op, one)
+    elif _raised(answer) is not None:
+        return
+    elif callable(answer):
+        _check_signature(op, answer)
+    elif op.kind == STREAM:
+        for item in items_of(op, answer):
+            checked(op, item)
+    else:
+        checked(op, answer)
+
+
+def checked(op: Operation, value: object) -> Any:
+    """Give a value as the operation's type has it. Raises TypeError."""
+    try:
+        return op.give(value)
+    except InvalidInput as exc:
+        raise TypeError(f"{op.label}: the answer {value!r} is not of its declared type: {exc}") from None
+
+
+def items_of(op: Operation, answer: object) -> Iterable[Any]:
+    """Give the outputs that an answer stands for. Raises TypeError."""
+    if isinstance(answer, (str, bytes)) or not hasattr(answer, "__iter__"):
+        raise TypeError(f"{op.label} gives many outputs: its answer is an iterable of them, not {answer!r}")
+    return cast("Iterable[Any]", answer)
+
+
+def _check_signature(op: Operation, fn: Callable[..., object]) -> None:
+    try:
+        signature = inspect.signature(fn)
+    except ValueError:  # a built-in that does not tell
+        return
+    args, kwargs = _spread(op, tuple(op.params))
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as exc:
+        raise TypeError(f"{op.label}: {fn!r} cannot take the arguments of the action: {exc}") from None
+
+
+def _spread(op: Operation, args: tuple[Any, ...]) -> tuple[list[Any], dict[str, Any]]:
+    pairs = list(zip(op.params, args, strict=True))
+    return [v for p, v in pairs if not p.keyword_only], {p.name: v for p, v in pairs if p.keyword_only}
+
+
+def _raised(answer: object) -> BaseException | None:
+    """Give the exception that an answer stands for, None if it stands for none."""
+    if isinstance(answer, BaseException):
+        return answer.with_traceback(None)
+    if isinstance(answer, type) and issubclass(answer, BaseException):
+        return answer()
+    return None
+
+
+def respond(op: Operation, answer: object, args: tuple[Any, ...]) -> Any:
+    """Give the value of an answer, perhaps one to be awaited; raise what it is to raise."""
+    if isinstance(answer, InTurn):
+        answer = answer.take()
+    error = _raised(answer)
+    if error is not None:
+        raise error
+    if answer is NOTHING:
+        raise NotFaked(op.label)
+    if callable(answer):
+        given, named = _spread(op, args)
+        return answer(*given, **named)
+    return answer
+
+
+def _needs_time(answer: object) -> bool:
+    if isinstance(answer, InTurn):
+        return any(_needs_time(one) for one in answer.answers)
+    call = getattr(type(answer), "__call__", None)  # noqa: B004 -- looked at, not called
+    return inspect.iscoroutinefunction(answer) or inspect.iscoroutinefunction(call)
+
+
+def _faked(cls: type[Agent], op: Operation, answer: object) -> Operation:
+    """Make the operation that gives an answer in the place of the original's."""
+
+    def missing(agent: Any, args: tuple[Any, ...]) -> NoReturn:
+        which = "no more answers" if isinstance(answer, InTurn) else "no answer"
+        shown = conceal_all(args, op.secrecies)
+        text = f"the fake of {cls.__name__} was asked {op.name}{shown!r} and has {which} for it"
+        staging = agent._slot.rt.staging if agent._slot is not None else None
+        if staging is not None:
+            staging.complain(text)
+        raise NotFaked(text)
+
+    def turn(agent: Any, *args: Any) -> Any:
+        try:
+            return respond(op, answer, args)
+        except NotFaked:
+            missing(agent, args)
+
+    async def run(agent: Any, *args: Any) -> Any:
+        value = turn(agent, *args)
+        value = await value if inspect.isawaitable(value) else value
+        return checked(op, value)
+
+    async def stream(agent: Any, *args: Any) -> AsyncGenerator[Any]:
+        value = turn(agent, *args)
+        if inspect.isasyncgen(value):
+            async with aclosing(value) as items:
+                async for item in items:
+                    yield checked(op, item)
+            return
+        for item in items_of(op, value):
+            yield checked(op, item)
+
+    if op.kind == STREAM:
+        return Altered(op, stream, bare=True)
+    if op.kind == TURN and not _needs_time(answer):
+        return Altered(op, turn)
+    return Altered(op, run, kind=RUN, bare=True)

@@ -1,0 +1,176 @@
+"""Test nodes: a node on virtual time with a seed, with probes, fakes and faults."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
+
+import attrs
+import trio
+
+from lmos_actors._ambient import current_ambient, set_ambient
+from lmos_actors._node import Node, open_node
+from lmos_actors.actors import Agent, ExitReason, slot_of
+from lmos_actors.supervision import ChildSpec
+
+from ._faults import FaultPlan
+from ._probe import LIMIT, Probe
+from ._seeds import seed_of_run, telling
+from ._stage import Stage
+from ._world import clock_that_tells, surround, virtual
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+
+    from lmos_actors._instrument import Instrument
+    from lmos_actors.actors import Ref
+    from lmos_actors.supervision import SupervisorSpec
+
+    from ._stage import Replacement
+
+A = TypeVar("A", bound=Agent)
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class TestNode(Node):
+    """What `open_test_node` gives: a node that has probes and a plan of faults, too."""
+
+    __test__ = False  # for pytest, which takes classes of such a name for tests
+
+    def __init__(self, node: Node, stage: Stage, seed: int | None) -> None:
+        vars(self).update(vars(node))
+        self._stage = stage
+        stage.agents = self.agents
+        self._seed = seed
+
+    @property
+    def seed(self) -> int | None:
+        """The seed of this world."""
+        return self._seed
+
+    @property
+    def faults(self) -> FaultPlan:
+        """What is to go wrong in this node; see `FaultPlan.on`."""
+        return self._stage.faults
+
+    async def probe(
+        self, cls: type[A], name: str | None = None, *, limit: float = LIMIT, strict: bool = True
+    ) -> Probe[A]:
+        """Start a probe of an agent class under the root supervisor, named after the class; see `Probe`.
+
+        Raises NameTaken.
+        """
+        probe = Probe(cls, limit=limit, strict=strict)
+        self._stage.add(probe)
+        if name is None:
+            await self.start(probe.factory)
+        else:
+            await self.start_child(ChildSpec(name, probe.factory))
+        return probe
+
+    def crash(self, ref: Ref[Any], error: Exception, /) -> None:
+        """End the present incarnation of an agent for an exception, as a bug of it would.
+
+        Nothing happens if it is down already. `await ref.ready()` waits for the next incarnation.
+        """
+        slot_of(ref).die(ExitReason("error", error=error))
+
+
+@asynccontextmanager
+async def open_test_node(
+    tree: SupervisorSpec | None = None,
+    *,
+    seed: int | None = None,
+    instrument: Instrument | None = None,
+    replace: Mapping[type[Agent], Replacement] | None = None,
+    faults: FaultPlan | None = None,
+) -> AsyncGenerator[TestNode]:
+    """Open a node whose time is virtual and whose ids, chance and order of tasks follow from `seed`.
+
+    Without `seed` it is the number in the environment's LMOS_ACTORS_SEED, else 0. An exception that leaves
+    the block carries a note with the seed. Inside `simulate` the node is that world's, seed and all.
+    `replace` puts fakes, probes or subclasses in the place of agent classes, wherever in the node one is
+    started. `faults` is a plan made beforehand, for agents that `tree` starts. In all else it is as
+    `open_node`.
+
+    When the block ends without an exception, but a probe was left with messages that nobody expected or
+    answered, a fake was asked what it has no answer for, or a planned fault or replacement was never met,
+    AssertionError says so. Raises RuntimeError where time is real; Deadlocked when the block can never end,
+    as everything in the run waits for something else.
+    """
+    ambient = current_ambient()
+    chosen = ambient.entropy.seed if ambient is not None else seed_of_run() if seed is None else seed
+    stage = Stage(replace, FaultPlan() if faults is None else faults)
+    with telling(chosen):
+        async with AsyncExitStack() as stack:
+            if ambient is None:
+                surround(stack, virtual(trio.lowlevel.current_clock()), chosen or 0)
+            with _staging(stage):
+                opened = stack.enter_async_context(open_node(tree, instrument=instrument))
+                node = TestNode(await opened, stage, chosen)
+            with _described(stage), _judged(stage):
+                yield node
+
+
+@contextmanager
+def _staging(stage: Stage) -> Generator[None]:
+    """Have the node that is opened in the block take its agents from the stage."""
+    ambient = current_ambient()
+    assert ambient is not None
+    stage.faults.begin(ambient.entropy.stream, stage.dress)
+    set_ambient(attrs.evolve(ambient, staging=stage))
+    try:
+        yield
+    finally:
+        set_ambient(ambient)
+
+
+@contextmanager
+def _described(stage: Stage) -> Generator[None]:
+    """Have the report of a run that is blocked for ever name the messages that wait for the test."""
+    ambient = current_ambient()
+    assert ambient is not None
+    ambient.describe.append(stage.describe)
+    try:
+        yield
+    finally:
+        ambient.describe.remove(stage.describe)
+
+
+@contextmanager
+def _judged(stage: Stage) -> Generator[None]:
+    """Fail what has ended without an exception but left something open."""
+    try:
+        yield
+    except BaseException as exc:
+        for complaint in stage.complaints:
+            exc.add_note(complaint)
+        raise
+    left = stage.open_matters()
+    if left:
+        raise AssertionError("\n".join(["the test left something open:", *(f"- {text}" for text in left)]))
+
+
+def run_test(
+    main: Callable[[TestNode, *Ts], Awaitable[T]],
+    *args: *Ts,
+    tree: SupervisorSpec | None = None,
+    seed: int | None = None,
+    instrument: Instrument | None = None,
+    replace: Mapping[type[Agent], Replacement] | None = None,
+    faults: FaultPlan | None = None,
+) -> T:
+    """Run `await main(node, *args)` on a clock of its own, in a node as of `open_test_node`; give its result.
+
+    For tests that are no coroutines: one example of a property test, one seed of many. Raises RuntimeError
+    inside a trio run, and what `open_test_node` and `main` raise.
+    """
+
+    async def run() -> T:
+        opened = open_test_node(tree, seed=seed, instrument=instrument, replace=replace, faults=faults)
+        async with opened as node:
+            return await main(node, *args)
+        raise AssertionError  # not reached: the block does not swallow
+
+    return trio.run(run, clock=clock_that_tells())

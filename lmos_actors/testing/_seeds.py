@@ -1,0 +1,38 @@
+"""Which seed a test runs on, and how a failure tells it."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from lmos_actors._errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+SEED_VARIABLE: Final = "LMOS_ACTORS_SEED"
+
+used_seeds: Final[dict[int, None]] = {}
+"""The seeds that the environment gave since the present test began, for its report."""
+
+
+def seed_of_run() -> int:
+    """Give the seed that the environment names, 0 if it names none. Raises ConfigError."""
+    text = os.environ.get(SEED_VARIABLE, "0")
+    try:
+        seed = int(text)
+    except ValueError:
+        raise ConfigError(f"must be a whole number, not {text!r}", SEED_VARIABLE) from None
+    used_seeds[seed] = None
+    return seed
+
+
+@contextmanager
+def telling(seed: int | None) -> Generator[None]:
+    """Have an exception that leaves the block tell the seed."""
+    try:
+        yield
+    except BaseException as exc:
+        exc.add_note(f"seed {seed}: rerun with {SEED_VARIABLE}={seed}")
+        raise

@@ -1,0 +1,135 @@
+"""What a test node puts in the place of agents: replacements, probes, faults; and what it complains of."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from lmos_actors._errors import ConfigError
+from lmos_actors.actors import Agent, slot_of
+
+from ._probe import Probe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lmos_actors.actors import Operation, Ref
+
+    from ._faults import FaultPlan
+
+Replacement: TypeAlias = "Callable[..., Agent] | Probe[Any]"
+"""A class, as `fake` makes it or a subclass of the original; or a probe."""
+
+
+class Stage:
+    """The runtime's `Staging` of one test node."""
+
+    def __init__(self, replace: Mapping[type[Agent], Replacement] | None, faults: FaultPlan) -> None:
+        self.faults = faults
+        self.agents: Callable[[], list[Ref[Any]]] = list
+        """What gives the agents of the node, once it is open."""
+        self._replace: dict[type[Agent], type[Agent]] = {}
+        self._probes: dict[Any, Probe[Any]] = {}
+        self._unused: dict[type[Agent], None] = {}
+        self._complaints: list[str] = []
+        for original, other in (replace or {}).items():
+            if isinstance(other, Probe):
+                self.add(other)  # pyright: ignore[reportUnknownArgumentType]
+            made: Any = other.factory if isinstance(other, Probe) else other
+            _check_replacement(original, made)
+            self._replace[original] = made
+            self._unused[original] = None
+
+    def add(self, probe: Probe[Any]) -> None:
+        """Have a probe told where its agent lives, and heard at the end."""
+        self._probes[probe.factory] = probe
+
+    # ---- the runtime's side
+
+    def make(self, slot: Any) -> Any:
+        """Make the agent object of a slot: the original, or what stands in its place."""
+        cls, factory = self._chosen(slot.spec.factory)
+        if cls is not None:
+            self.faults.starting(slot, cls)
+        agent = factory()
+        if cls is None:  # what the factory makes could not be told before
+            self.faults.starting(slot, _class_of(agent))
+            agent = self._in_place_of(agent)
+        probe = self._probes.get(_class_of(agent))
+        if probe is not None:
+            probe.attach(slot)
+        return agent
+
+    def table(self, slot: Any, agent: Any) -> dict[str, Operation]:
+        """Give the operations of a slot, with the faults that are planned for it."""
+        return self.faults.table(slot, _class_of(agent), agent.__contract__.table)
+
+    def complain(self, text: str) -> None:
+        """Take note of what the test is to fail with."""
+        self._complaints.append(text)
+
+    def _chosen(self, factory: Any) -> tuple[type[Agent] | None, Callable[[], Any]]:
+        """Give the class that a factory makes, if it tells, and the factory to use in its place."""
+        args: tuple[Any, ...] = ()
+        kwargs: dict[str, Any] = {}
+        inner = factory
+        while isinstance(inner, partial):
+            args, kwargs = (*inner.args, *args), {**inner.keywords, **kwargs}  # pyright: ignore[reportUnknownMemberType]
+            inner = inner.func  # pyright: ignore[reportUnknownMemberType]
+        if not (isinstance(inner, type) and issubclass(inner, Agent)):
+            return None, factory
+        other = self._replace.get(inner)
+        if other is None:
+            return inner, factory
+        self._unused.pop(inner, None)
+        return other, partial(other, *args, **kwargs)
+
+    def _in_place_of(self, agent: Any) -> Any:
+        other = self._replace.get(_class_of(agent))
+        if other is None:
+            return agent
+        self._unused.pop(_class_of(agent), None)
+        return other()
+
+    def dress(self) -> None:
+        """The plan of faults has changed: give the agents that run their operations anew."""
+        for ref in self.agents():
+            slot = slot_of(ref)
+            if slot.agent is not None:
+                slot.table = self.table(slot, slot.agent)
+
+    def describe(self) -> str:
+        """Say which messages wait for the test, for the report of a run that is blocked for ever."""
+        return "\n".join(
+            f"{probe!r} waits for the test: {m}" for probe in self._probes.values() for m in probe.open
+        )
+
+    # ---- at the end
+
+    @property
+    def complaints(self) -> tuple[str, ...]:
+        """What went wrong so far, whatever the test saw of it."""
+        return tuple(self._complaints)
+
+    def open_matters(self) -> list[str]:
+        """Say why the test is to fail although nothing has been raised."""
+        unused = [f"replace: no {cls.__name__} was started" for cls in self._unused]
+        left = [text for probe in self._probes.values() for text in probe.open_matters()]
+        return [*self._complaints, *left, *self.faults.open_matters(), *unused]
+
+
+def _check_replacement(original: Any, other: Any) -> None:
+    """Refuse what cannot take the place of the original."""
+    classes = isinstance(original, type) and isinstance(other, type)
+    if not (classes and issubclass(original, Agent) and issubclass(other, original)):
+        raise ConfigError(f"{other!r} is no subclass, fake or probe of it", f"replace[{original!r}]")
+    if _has_lifespan(other) and not _has_lifespan(original):
+        raise ConfigError("the replacement has a lifespan, the original has none", original.__name__)
+
+
+def _has_lifespan(cls: Any) -> bool:
+    return bool(cls.__contract__.has_lifespan)
+
+
+def _class_of(agent: object) -> Any:
+    return type(agent)
