@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import time
 from bisect import bisect_right
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
@@ -259,7 +260,15 @@ class Entropy:
 
     def now(self) -> datetime:
         """Give the time of day, in UTC."""
-        return datetime.now(UTC)
+        return self.time_of(self.stamp())
+
+    def stamp(self) -> float:
+        """Give the time of day as a number that `time_of` knows to read; for what happens too often for `now`."""
+        return time.time()
+
+    def time_of(self, stamp: float) -> datetime:
+        """Give the time of day of a stamp, in UTC."""
+        return datetime.fromtimestamp(stamp, UTC)
 
     def stream(self, name: str) -> RandomStream:
         """Make a stream of random numbers.
@@ -288,7 +297,15 @@ class SeededEntropy(Entropy):
 
     def now(self) -> datetime:
         """Give the time of day of the simulated world, in UTC, to the microsecond."""
-        return EPOCH + timedelta(seconds=self._clock.current_time())
+        return self.time_of(self.stamp())
+
+    def stamp(self) -> float:
+        """Give the seconds of virtual time."""
+        return self._clock.current_time()
+
+    def time_of(self, stamp: float) -> datetime:
+        """Give the time of day of a stamp, in UTC."""
+        return EPOCH + timedelta(seconds=stamp)
 
     def stream(self, name: str) -> RandomStream:
         """Make the stream of that name, at its beginning."""

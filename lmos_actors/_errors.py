@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -111,17 +111,37 @@ class AgentUnavailable(AgentError):
         super().__init__(f"agent {agent!r} is unavailable: {why}")
 
 
+class _Located(Protocol):
+    """Anything with a place in a tree."""
+
+    @property
+    def path(self) -> str: ...
+
+
 class AgentDied(AgentError):
     """The agent ended before it answered.
 
-    `reason` is the exit reason as text. `started` says whether the request had begun to run: if not,
-    it is safe to repeat it.
+    `reason` is the exit reason as text. `started` says whether the request had begun to run: if not, it is
+    safe to repeat it.
     """
 
-    def __init__(self, reason: str, *, started: bool) -> None:
+    def __init__(self, reason: str, *, started: bool, agent: str | _Located = "") -> None:
+        self._agent = agent
         self.reason = reason
         self.started = started
-        super().__init__(f"agent died ({reason}), request {'had begun' if started else 'had not begun'}")
+        super().__init__(reason)
+
+    # Neither is made before somebody reads it: where agents crash by the thousand, nobody does.
+
+    @property
+    def agent(self) -> str:
+        """The path of the agent, "" where it is not known."""
+        agent = self._agent
+        return agent if isinstance(agent, str) else agent.path
+
+    def __str__(self) -> str:
+        who = f"agent {self.agent}" if self.agent else "agent"
+        return f"{who} died ({self.reason}), request {'had begun' if self.started else 'had not begun'}"
 
 
 class LinkedAgentDied(AgentError):

@@ -8,7 +8,7 @@ order, then the tasks that carried their turns.
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
@@ -58,7 +58,7 @@ from .supervision import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Callable, Generator
     from types import UnionType
 
     from ._instrument import Instrument
@@ -196,14 +196,14 @@ class Node:
         return tuple(self._rt.dead_letters)
 
     @asynccontextmanager
+    @trio.lowlevel.enable_ki_protection
     async def watch_dead_letters(self, *, size: int = 64) -> AsyncGenerator[Feed[DeadLetter]]:
-        """Give every dead letter from now on; past `size` waiting ones the oldest is dropped and counted."""
-        feed: Feed[DeadLetter] = Feed(self._rt.timers, size=size)
-        self._rt.dead_letter_feeds.append(feed)
-        try:
+        """Give every dead letter from now on, until the node ends.
+
+        Past `size` waiting ones the oldest is dropped and counted.
+        """
+        with _listed(self._rt, self._rt.dead_letter_feeds, size) as feed:
             yield feed
-        finally:
-            self._rt.dead_letter_feeds.remove(feed)
 
     @property
     def crash_reports(self) -> tuple[CrashReport, ...]:
@@ -211,14 +211,27 @@ class Node:
         return tuple(self._rt.crashes.reports)
 
     @asynccontextmanager
+    @trio.lowlevel.enable_ki_protection
     async def watch_crash_reports(self, *, size: int = 64) -> AsyncGenerator[Feed[CrashReport]]:
-        """Give every crash report from now on; past `size` waiting ones the oldest is dropped and counted."""
-        feed: Feed[CrashReport] = Feed(self._rt.timers, size=size)
-        self._rt.crashes.feeds.append(feed)
-        try:
+        """Give every crash report from now on, until the node ends.
+
+        Past `size` waiting ones the oldest is dropped and counted.
+        """
+        with _listed(self._rt, self._rt.crashes.feeds, size) as feed:
             yield feed
-        finally:
-            self._rt.crashes.feeds.remove(feed)
+
+
+@contextmanager
+def _listed(rt: Runtime, feeds: list[Feed[T]], size: int) -> Generator[Feed[T]]:
+    """Keep one more feed in a list until the block is left; it ends with the node."""
+    feed: Feed[T] = Feed(rt.timers, size=size)
+    if rt.ended:
+        feed.close()
+    feeds.append(feed)
+    try:
+        yield feed
+    finally:
+        feeds.remove(feed)
 
 
 class _Opening:
@@ -250,7 +263,15 @@ class _Opening:
             self.body.cancel("the root supervisor has ended")
 
 
+def _check_call(tree: SupervisorSpec | None) -> None:
+    if not trio.lowlevel.in_trio_run():
+        raise RuntimeError("open_node needs trio.run(...); where no trio runs, use open_node_in_thread()")
+    if tree is not None and not isinstance(tree, SupervisorSpec):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(f"open_node takes a SupervisorSpec, not {tree!r}; node.start(...) starts one agent")
+
+
 @asynccontextmanager
+@trio.lowlevel.enable_ki_protection
 async def open_node(
     tree: SupervisorSpec | None = None,
     *,
@@ -269,8 +290,7 @@ async def open_node(
 
     Raises StartFailed when a child of `tree` cannot start, ConfigError when `tree` is no SupervisorSpec.
     """
-    if tree is not None and not isinstance(tree, SupervisorSpec):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ConfigError(f"open_node takes a SupervisorSpec, not {tree!r}; node.start(...) starts one agent")
+    _check_call(tree)
     opening = _Opening()
     async with trio.open_nursery(strict_exception_groups=True) as nursery:
         services = Services(nursery)
@@ -289,10 +309,12 @@ async def open_node(
                         yield Node(rt, root, services)
                 finally:
                     opening.left = True
-                    await _stop(root)
-                    root.bury()
-                    rt.end()
-                    await rt.outside.close()
+                    try:
+                        await _stop(root)
+                    finally:
+                        root.bury()
+                        rt.end()
+                        await rt.outside.close()
         except BaseException as exc:  # noqa: ASYNC103 -- raised below, with what else ended the node
             opening.errors.append(exc)
         finally:
@@ -320,13 +342,14 @@ def _watchdog(rt: Runtime) -> Watchdog | None:
     return watchdog
 
 
+@trio.lowlevel.enable_ki_protection
 async def _stop(root: Supervisor) -> None:
     with trio.CancelScope(shield=True):
         try:
             await root.stop()
         except KeyboardInterrupt:
             root.kill()
-            await root.stop()
+            await _stop(root)
             raise
 
 

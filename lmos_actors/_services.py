@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import trio
+from trio.lowlevel import enable_ki_protection
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -29,6 +30,7 @@ class Services:
         """Start a service; what cancels the body does not reach it."""
         self._nursery.start_soon(self._shielded, async_fn, args, name=name)
 
+    @enable_ki_protection
     async def _shielded(self, async_fn: Callable[..., Awaitable[object]], args: tuple[Any, ...]) -> None:
         if self._ended:  # before its first step
             return

@@ -29,6 +29,13 @@ the other pages of the reference put the same names in tables by subject.
 """
 
 
+ALIASES = {
+    "Secret": "`Secret[T]` marks a value of type `T` that is shown to nobody: fields, properties, inputs, "
+    "results, members of structs. See [Values](values.md#secret).\n",
+}
+"""What aliases mean, as they cannot have a docstring."""
+
+
 def write_page() -> str:
     """Give the whole page."""
     parts = [HEAD]
@@ -52,6 +59,8 @@ def _is_ours(value: Any, name: str) -> bool:
 
 
 def _entry(name: str, value: Any) -> str:
+    if name in ALIASES:
+        return f"### `{name}`\n\n{ALIASES[name]}"
     lines = [f"### `{name}`\n", _head(name, value), _text(value)]
     if inspect.isclass(value) and not issubclass(value, BaseException):
         lines += [_member(value, member) for member in _members(value)]

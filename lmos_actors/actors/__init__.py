@@ -37,9 +37,9 @@ from ._operation import (
     Operation as Operation,
 )
 from ._outside import Outside as Outside
-from ._reports import CrashReport as CrashReport
 from ._ref import Call as Call, CallStatus as CallStatus, Link as Link, Ref as Ref
 from ._registry import Finder as Finder, slot_of as slot_of
+from ._reports import CrashReport as CrashReport
 from ._router import BY as BY, By as By, PoolLink as PoolLink
 from ._runtime import (
     DeadLetter as DeadLetter,
@@ -50,8 +50,8 @@ from ._runtime import (
     Staging as Staging,
     Startable as Startable,
     Starter as Starter,
-    interruptible as interruptible,
     awaited as awaited,
+    interruptible as interruptible,
     title_of as title_of,
 )
 from ._secrets import Secret as Secret, conceal_all as conceal_all

@@ -88,8 +88,12 @@ class Acting:
         Raises MailboxFull past 1,024 such messages (64 to itself), or where the other side rejects;
         InvalidInput, NotFound. What reaches no running agent is a dead letter.
         """
-        link = ref._link  # pyright: ignore[reportPrivateUsage] # every send passes here: no call between
-        link.send_from(self._slot or self._place(), handle.name, args, kwargs)
+        try:
+            link = ref._link  # pyright: ignore[reportPrivateUsage] # every send passes here: no call between
+            key = handle.name
+        except AttributeError:
+            raise TypeError(f"send takes a ref and the handle of an action, not {ref!r}, {handle!r}") from None
+        link.send_from(self._slot or self._place(), key, args, kwargs)
 
     # ---- topics and groups
 
@@ -149,6 +153,8 @@ class Acting:
 
     def after(self, seconds: float, turn: Callable[P, None], /, *args: P.args, **kwargs: P.kwargs) -> Timer:
         """Have a turn run `seconds` from now; it ends with the incarnation, or by `cancel()` of the timer."""
+        if not callable(turn):
+            raise TypeError(f"after() takes a turn and its arguments, not {turn!r}")
         if not seconds >= 0:
             raise ValueError(f"after() needs a number of seconds of at least 0, not {seconds!r}")
         return self._place().after(seconds, partial(turn, *args, **kwargs) if args or kwargs else turn, ())

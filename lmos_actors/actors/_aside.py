@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trio.lowlevel import current_task
+from trio.lowlevel import current_task, enable_ki_protection
 
 from lmos_actors._errors import NotAllowed
 
@@ -101,6 +101,7 @@ class Aside(Cell):
                 "stash() puts the message in hand aside: in its turn, or before the first wait"
             )
 
+    @enable_ki_protection
     def unstash(self) -> int:
         """Bring back what was put aside: it comes first, in order. Give how many messages that are."""
         more = self.more
@@ -120,6 +121,7 @@ class Aside(Cell):
             self.go_on()
         return len(items)
 
+    @enable_ki_protection
     def behaviour_changed(self) -> None:
         """The agent has another behaviour: its timer ends, what was postponed is tried again."""
         shelf = self.shelf()

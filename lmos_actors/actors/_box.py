@@ -20,7 +20,7 @@ from lmos_actors._errors import (
 )
 
 from ._aside import Aside
-from ._cell import BUSY, EMPTY, ENDING, GONE, HANDING, HELD, IDLE, NO_MAIL, QUIET, SERIAL, STATES
+from ._cell import BUSY, EMPTY, ENDING, GONE, HANDING, HELD, IDLE, NO_MAIL, QUIET, SERIAL, TOLD
 from ._invocation import CURRENT, Run
 from ._mailbox import (
     ASIDE,
@@ -68,7 +68,7 @@ class Box(Aside):
         name = key.lstrip("?=!+")
         for op in self.table.values():
             if op.name == name:
-                return NotAllowed(f"{name!r} of {self.path} is no such affordance: {op.verb} it")
+                return NotAllowed(f"{name!r} of {self.path} is {op.sort}: {op.verb} it")
         known = [op.name for op in self.table.values() if op.name != "*"]
         return NotFound("affordance", name, where=self.path, known=known)
 
@@ -76,7 +76,8 @@ class Box(Aside):
         """Check and convert arguments; a refusal is an answer of the agent and counts as handled (M1)."""
         try:
             return op.bind(args, kwargs)
-        except InvalidInput:
+        except InvalidInput as exc:
+            exc.__context__ = None  # of whoever has tried a short cut before
             if self.size > 0:
                 self.inline += 1
             raise
@@ -168,7 +169,7 @@ class Box(Aside):
         """Make the error for a message to a slot that takes none."""
         if self.state == GONE:
             return NotFound("agent", self.path)
-        return AgentUnavailable(self.path, STATES[self.state])
+        return AgentUnavailable(self.path, TOLD[self.state])
 
     def put(self, item: Any) -> None:
         """Queue what has been accepted, and see to it that its turn comes."""
@@ -330,7 +331,7 @@ class Box(Aside):
             self.rt.note("answered", envelope, error=reason)
         else:
             self.rt.dead_letter(reason, self, envelope.sender, envelope.op.name, envelope.args)
-        envelope.fail(error if error is not None else AgentDied(reason, started=False))
+        envelope.fail(error or AgentDied(reason, started=False, agent=self))
 
     def out_parked(self, held: Held) -> None:
         """A message of this agent's turn waits for a seat elsewhere: no further turn until it has one."""

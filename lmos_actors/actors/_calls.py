@@ -245,6 +245,7 @@ class LocalLink(Slot):
         return self.rt, self.number
 
     @asynccontextmanager
+    @enable_ki_protection
     async def begin(
         self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
     ) -> AsyncGenerator[LocalCall]:
@@ -253,6 +254,7 @@ class LocalLink(Slot):
             yield call
 
     @asynccontextmanager
+    @enable_ki_protection
     async def stream(
         self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
     ) -> AsyncGenerator[LocalStream]:

@@ -34,6 +34,16 @@ if TYPE_CHECKING:
 # Where a slot is in its life.
 EMPTY, STARTING, RUNNING, DRAINING, ENDING, DOWN, GONE = range(7)
 STATES: Final = ("empty", "starting", "running", "stopping", "ending", "down", "gone")
+# What a caller is told of it.
+TOLD: Final = (
+    "not started yet",
+    "starting",
+    "running",
+    "stopping",
+    "ending",
+    "down until it is started again",
+    "gone",
+)
 
 # How its supervisor sees it; written by the supervisor alone.
 Status: TypeAlias = Literal["starting", "running", "stopping", "restarting", "stopped"]
@@ -170,7 +180,8 @@ class Cell:
     @property
     def path(self) -> str:
         """Names from the root's children down, joined by slashes."""
-        return self.owner.child_path(self.label)
+        name = self.name
+        return self.owner.child_path(name if isinstance(name, str) else self.label)
 
     def furnish(self) -> More:
         """Give what few agents need, made at the first call."""
@@ -242,8 +253,9 @@ class Cell:
 
     def clear_withdrawn(self) -> None:
         """Take the envelopes out that are done."""
+        before = len(self.queue)
         self.queue = [m for m in self.queue if not (isinstance(m, Envelope) and m.phase == DONE)]
-        self.furnish().withdrawn = 0
+        self.furnish().withdrawn -= before - len(self.queue)  # others may be in the batch in hand
 
     def statistics(self) -> AgentStatistics:
         """Count over all incarnations; see `AgentStatistics` for the identity that holds."""

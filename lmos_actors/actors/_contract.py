@@ -245,6 +245,8 @@ class _Compiler:
         kind = next(number for made, number in _KINDS if isinstance(handle, made))
         hints = self.hints.of_function(fn, name)
         params, progress, whole = self._parameters(fn, hints, name)
+        if progress is not None and kind == TURN:
+            raise TypeError(f"{self.cls.__name__}.{name}: Progress is for an async def, a def is one step")
         self.contract.actions[wire] = handle
         disable_ki_protection(fn)
         self.contract.table[wire] = Operation(

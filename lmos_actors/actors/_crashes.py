@@ -7,8 +7,6 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
-import trio
-
 from ._monitor import ExitReason
 from ._reports import REASON, CrashReport, class_made_by
 from ._secrets import HIDDEN, Secrets, conceal, members_of
@@ -87,10 +85,12 @@ class Crashes:
         if report is None or not report.is_of(slot):
             return
         self.reports.append(report)
-        for feed in tuple(self.feeds):
-            feed.push(report)
-        if self._log is not None and isinstance(report.error, Exception) and not report.is_first_start:
-            self._log.take(report)
+        if self.feeds:
+            for feed in tuple(self.feeds):
+                feed.push(report)
+        log = self._log
+        if log is not None and isinstance(report.error, Exception) and not report.is_first_start:
+            log.take(report)
 
     def close(self) -> None:
         """The node has ended: say what the log left out last."""
@@ -109,8 +109,8 @@ class _Log:
 
     def take(self, report: CrashReport) -> None:
         """Write a report, or count it as left out."""
-        now = trio.current_time()
-        if now >= self._until:
+        now = report.stamp
+        if not self._until - WITHIN <= now < self._until:  # the time of day may be set back
             self._until, self._room = now + WITHIN, AT_ONCE
         if not self._room:
             self._left_out += 1

@@ -147,7 +147,7 @@ def action(
     `concurrency` is how many runs of this action one incarnation may have at a time, over all
     consumers; further ones wait in line and keep their seat in the mailbox. `on_disconnect="finish"`
     lets a run go on when its consumer's connection breaks. `safe` and `idempotent` are told in the
-    description and allow `ref.retrying`.
+    description and say that asking twice does no harm.
 
     `when` names the behaviours in which the action is taken; in any other it is refused with `NotAllowed`,
     or, with `postpone=True`, waits in its seat until `self.become(...)` changes the behaviour (as in OTP's

@@ -11,7 +11,14 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, cast
 
-from trio.lowlevel import Abort, checkpoint, current_task, enable_ki_protection, wait_task_rescheduled
+from trio.lowlevel import (
+    Abort,
+    checkpoint,
+    current_task,
+    current_trio_token,
+    enable_ki_protection,
+    wait_task_rescheduled,
+)
 
 from lmos_actors._errors import AgentDied, AgentError, InvalidInput
 
@@ -33,6 +40,7 @@ if TYPE_CHECKING:
 async def dispatch(rt: Runtime) -> None:
     """Run turns for ever; the node's own task."""
     ready, turns = rt.ready, rt.turns
+    rt.token = current_trio_token()
 
     def abort(_: object) -> Abort:
         rt.dispatcher = None
@@ -229,7 +237,7 @@ def _failed(rt: Runtime, slot: Box, exc: BaseException, batch: list[Any], done: 
         reason = crash_reason(slot, exc, hand, batch[max(0, done - 1 - EARLIER) : done - 1])
         if envelope is not None:
             rt.note("answered", envelope, error=f"AgentDied: {reason}")
-            envelope.fail(AgentDied(str(reason), started=True))
+            envelope.fail(AgentDied(str(reason), started=True, agent=slot))
         slot.put_back(batch[done:])
         rt.turns.leave = False
         slot.turn_crashed(exc, reason)

@@ -17,9 +17,10 @@ from lmos_actors._errors import AgentDied, AgentUnavailable
 
 from ._cell import CLOSED, DOWN, DRAINING, ENDING, GONE, IDLE, NO_MAIL, RUNNING, SHUT
 from ._crashes import crash_reason
+from ._holder import is_cancel
 from ._links import Linked
 from ._mailbox import DONE, Held
-from ._monitor import NORMAL, Down, ExitReason
+from ._monitor import NORMAL, SHUTDOWN, Down, ExitReason
 from ._observers import MONITORS
 from ._operation import named
 
@@ -84,7 +85,7 @@ class Mortal(Linked):
             more.reason = reason  # of several, an error is not forgotten
         if seconds is not None and more.drain_timer is None:
             more.drain_timer = self.rt.timers.call_at(
-                trio.current_time() + seconds, lambda: self._end(reason)
+                trio.current_time() + seconds, lambda: self._end(more.reason or reason)
             )
         if self.turns.slot is self:
             self.turns.leave = True
@@ -151,7 +152,8 @@ class Mortal(Linked):
             if not run.settled:
                 if crashed and not run.envelope.waits_for_answer:
                     self.rt.dead_letter(why, self, run.sender, run.op.name, run.args)
-                run.settle_error(AgentDied(why, started=True), "dead_lettered" if crashed else "cancelled")
+                died = AgentDied(why, started=True, agent=self)
+                run.settle_error(died, "dead_lettered" if crashed else "cancelled")
             run.cancel()
 
     def _let_go(self, reason: ExitReason) -> None:
@@ -218,21 +220,21 @@ class Mortal(Linked):
     async def undo_start(self, exc: BaseException) -> BaseException:
         """End what a failed start has begun; give the error, with what was raised meanwhile."""
         more = self.furnish()
+        reason = SHUTDOWN if is_cancel(exc) else ExitReason("error", error=exc)
         with trio.CancelScope(shield=True):
             if more.holder is not None:
-                more.holder.end(ExitReason("error", error=exc))
+                more.holder.end(reason)
                 await more.holder.wait_ended()
             if more.household is not None:
                 more.household.dismiss(self.spec.shutdown)
                 await more.household.wait_ended()
         late, more.errors = more.errors, ()
-        self._start_over(exc)
+        self._start_over(reason)
         return BaseExceptionGroup("a start that failed, and what followed", [exc, *late]) if late else exc
 
-    def _start_over(self, exc: BaseException) -> None:
+    def _start_over(self, reason: ExitReason) -> None:
         """A start failed before the agent was opened: nothing of it is left for the next."""
         queue, self.queue = self.queue, NO_MAIL
-        reason = ExitReason("error", error=exc)
         self._answer_all(queue, reason)
         self._let_go(reason)
         self._unseat()
@@ -242,10 +244,10 @@ class Mortal(Linked):
 
     def _forget_incarnation(self) -> None:
         more = self.furnish()
-        more.holder = None
+        more.holder = more.shelf = None  # a run that unwound may have made a shelf anew
         more.active.clear()
         more.pending.clear()
-        more.random = more.log = None
+        more.random = more.log = more.reason = None
 
     def _unseat(self) -> None:
         agent, self.agent = self.agent, None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 from collections import deque
 from typing import Any, ClassVar, Final, cast, get_origin
 
@@ -21,19 +23,23 @@ def check_members(cls: type, own_verbs: frozenset[str]) -> None:
     for name, value in vars(cls).items():
         if name in own_verbs:
             raise TypeError(f"{cls.__name__}.{name}: the name is the agent's own, choose another")
+        if name == "lifespan" and (inspect.isasyncgenfunction(value) or inspect.iscoroutinefunction(value)):
+            raise TypeError(f"{cls.__name__}.lifespan needs @asynccontextmanager above it")
         if isinstance(value, MUTABLE) and name not in annotated and not name.startswith("__"):
             kind = type(cast("object", value)).__name__
             raise TypeError(
                 f"{cls.__name__}.{name} can be changed, and all agents of the class would share it; "
-                f"as state: `{name}: {kind}[...] = attrs.field(factory={kind})`, as a constant: a tuple or a `ClassVar`"
+                f"as state: `{name}: {kind}[...] = attrs.field(factory={kind})`, "
+                f"as a constant: a tuple or a `ClassVar`"
             )
 
 
 def check_defaults(cls: type) -> None:
     """Refuse `attrs.field(default=[])`: all agents of the class would share it. Raises TypeError."""
     for field in attrs.fields(cls):
-        if isinstance(field.default, MUTABLE):
-            raise _shared(cls, field.name, field.default)
+        default: object = field.default
+        if isinstance(default, MUTABLE):
+            raise _shared(cls, field.name, cast("object", default))
 
 
 def _shared(cls: type, name: str, value: object) -> TypeError:
@@ -59,7 +65,9 @@ def collect_fields(cls: type, reserved: frozenset[str]) -> dict[str, Any]:
             fields[name] = value
         else:
             if isinstance(value, MUTABLE):
-                raise _shared(cls, name, value)
+                raise _shared(cls, name, cast("object", value))
+            if isinstance(value, dataclasses.Field):
+                raise TypeError(f"{cls.__name__}.{name}: use attrs.field(...), not that of dataclasses")
             maker = _maker_of(hint)
             if maker is not None:
                 raise TypeError(
@@ -73,15 +81,17 @@ _CountingAttr: Final[Any] = type(cast("object", attrs.field()))
 
 
 def _is_class_variable(hint: Any) -> bool:
-    text = hint if isinstance(hint, str) else ""
-    return (
-        get_origin(hint) is ClassVar or hint is ClassVar or text.startswith(("ClassVar", "typing.ClassVar"))
-    )
+    return get_origin(hint) is ClassVar or hint is ClassVar or _outermost(hint) == "ClassVar"
+
+
+def _outermost(hint: Any) -> str:
+    """Give the name that an annotation kept as text begins with, without its module; none: ""."""
+    return hint.strip("'\"").partition("[")[0].rpartition(".")[2] if isinstance(hint, str) else ""
 
 
 def _maker_of(hint: Any) -> str | None:
     """Give what an annotation of an affordance has to be followed by, None for plain state."""
-    text = hint.partition("[")[0].rpartition(".")[2] if isinstance(hint, str) else ""
+    text = _outermost(hint)
     if get_origin(hint) is Property or text == "Property":
         return "prop(default=...)"
     return "event()" if get_origin(hint) is Event or text == "Event" else None

@@ -140,8 +140,10 @@ class _Gathering:
             try:
                 values[place] = slot.run_inline(op, bound)
                 self._left -= 1
+                continue
             except Stashed:
-                self._post(_Part(slot, op, bound, self, place), ref._seconds, aside=True)  # pyright: ignore[reportPrivateUsage]
+                pass  # as in `ask`
+            self._post(_Part(slot, op, bound, self, place), ref._seconds, aside=True)  # pyright: ignore[reportPrivateUsage]
         return far
 
     def _post(self, part: _Part, seconds: float | None, *, aside: bool = False) -> None:

@@ -211,7 +211,7 @@ def declared_failure(exc: BaseException) -> ActionFailed | None:
     """Give the failure an exception stands for: itself, or the first leaf of a group of failures (T3)."""
     if isinstance(exc, ActionFailed):
         return exc
-    group = group_of(exc)
+    group = group_of(exc) if isinstance(exc, BaseExceptionGroup) else None
     if group is None:
         return None
     leaves = [declared_failure(part) for part in group.exceptions]

@@ -117,10 +117,10 @@ class Linked(Listened):
 
     def _signal_after_turn(self, down: Down) -> None:
         """What its own turn does has ended a linked one: no turn is ended in its middle."""
-        incarnation = self.incarnation
+        agent = self.agent  # not the number: an incarnation that fails to start has none of its own
 
         def again() -> None:
-            if self.incarnation == incarnation:
+            if self.agent is agent:
                 self.exit_signal(down)
 
         self.rt.timers.call_at(trio.current_time(), again)
@@ -224,7 +224,7 @@ class TaskLink:
         slot.part(self)
         own = None if error is None else _without(error, lambda leaf: isinstance(leaf, trio.Cancelled))
         down = self._down or (self._ending() if own is not None else None)
-        if down is not None:
+        if down is not None and (error is None or down.reason.error is not error):  # else it has come round
             raise _died(down, error) from down.reason.error
         if error is not None and self._tied:
             reason = SHUTDOWN if own is None else ExitReason("error", error=own)
@@ -281,6 +281,7 @@ class Monitor(Firing):
         self._downs: deque[Down] = deque()
         self._waiting = False
 
+    @enable_ki_protection
     def cancel(self) -> None:
         """End it: no turn for it begins after this call. Late or repeated calls do nothing."""
         sinks, self._sinks = self._sinks, None

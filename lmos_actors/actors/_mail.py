@@ -56,7 +56,8 @@ class Mail(Box):
         except KeyError:
             raise self.unknown(key) from None
         if kwargs or len(args) != 1:
-            args = self.bound(op, args, kwargs)
+            if kwargs or args or op.params:
+                args = self.bound(op, args, kwargs)
         else:
             try:
                 value = op.take(args[0])
@@ -74,7 +75,8 @@ class Mail(Box):
         try:
             return self.run_inline(op, args)
         except Stashed:
-            return await self.ask_queued(Ask(self, op, args, self.sender(), None), None, aside=True)
+            pass  # left before the waiting: what comes of it has nothing to do with this exception
+        return await self.ask_queued(Ask(self, op, args, self.sender(), None), None, aside=True)
 
     def run_inline(self, op: Operation, args: tuple[Any, ...]) -> Any:
         """Run a turn of the idle agent now, in the caller's step."""
@@ -169,7 +171,8 @@ class Mail(Box):
         try:
             return self.run_inline(op, args)
         except Stashed:
-            return await self.ask_queued(Ask(self, op, args, self.sender(), None), seconds, aside=True)
+            pass  # as in `ask`
+        return await self.ask_queued(Ask(self, op, args, self.sender(), None), seconds, aside=True)
 
     # ---- telling
 

@@ -147,7 +147,8 @@ class Operation:
     def _bind_slowly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         positional = sum(not p.keyword_only for p in self.params)
         if len(args) > positional:
-            raise InvalidInput(f"{self.label} takes {positional} positional arguments, not {len(args)}")
+            count = f"{positional} positional argument{'' if positional == 1 else 's'}"
+            raise InvalidInput(f"{self.label} takes {count}, not {len(args)}")
         bound: list[Any] = []
         for place, p in enumerate(self.params):
             value = args[place] if place < len(args) and not p.keyword_only else MISSING
@@ -155,6 +156,8 @@ class Operation:
                 if value is not MISSING:
                     raise InvalidInput(f"{self.label} got {p.name!r} twice", f"$.{p.wire_name}")
                 value = kwargs.pop(p.name)
+            elif value is MISSING and kwargs and p.default is MISSING:
+                self._refuse_unknown(kwargs)
             bound.append(self._checked(p, value))
         if kwargs:
             raise self._unknown(next(iter(kwargs)))
@@ -167,6 +170,18 @@ class Operation:
         if p.default is MISSING:
             raise InvalidInput(f"{self.label} needs {p.wire_name!r}", path)
         return p.default
+
+    @property
+    def sort(self) -> str:
+        """What it belongs to, for people."""
+        return {"invoke": "an action", "subscribe": "an event"}.get(self.verb, "a property")
+
+    def _refuse_unknown(self, kwargs: Mapping[str, Any]) -> None:
+        """Name a misspelt argument rather than the one that is missing for it."""
+        known = [p.name for p in self.params]
+        for name in kwargs:
+            if name not in known:
+                raise self._unknown(name)
 
     def _unknown(self, name: str) -> InvalidInput:
         near = nearest(name, [p.wire_name for p in self.params])

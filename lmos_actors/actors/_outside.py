@@ -26,6 +26,7 @@ from trio.lowlevel import RunVar, enable_ki_protection
 
 from lmos_actors._errors import ForbiddenCall, WorkerDied
 
+from ._operation import named
 from ._runtime import RUNTIME
 
 if TYPE_CHECKING:
@@ -51,11 +52,13 @@ class Outside:
         self.processes = trio.CapacityLimiter(processes or os.cpu_count() or 1)
         self._pool: Pool | None = None
 
+    @named("self.to_thread")
     async def to_thread(self, fn: Callable[..., Any], args: tuple[Any, ...], abandon: bool) -> Any:
         """Call a function in a thread, in a copy of the caller's context."""
         call = partial(_in_thread, fn, args)
         return await trio.to_thread.run_sync(call, abandon_on_cancel=abandon, limiter=self.threads)
 
+    @named("self.to_process")
     @enable_ki_protection
     async def to_process(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """Call a function in a worker process; a cancel kills the worker."""

@@ -124,6 +124,8 @@ class Ref(Generic[A_co]):
 
     __slots__ = ("_link", "_seconds")
 
+    _not_data = "an agent gets refs by its constructor or by self.find"  # where a message's type has one
+
     def __init__(self, link: Link, seconds: float | None = None) -> None:
         self._link = link
         self._seconds = seconds
@@ -360,7 +362,10 @@ _EXAMPLES: Final = {
 
 def wrong_handle(verb: str, kind: str, handle: object) -> TypeError:
     """Make the error of a verb that was given something else than the handle it takes."""
-    return TypeError(f"ref.{verb} takes the handle of {kind}, such as {_EXAMPLES[kind]}, not {handle!r}")
+    plain = kind == "a property" and not isinstance(handle, str) and not hasattr(handle, "name")
+    hint = "; a field that is no property is the agent's own" if plain else ""
+    wanted = f"takes the handle of {kind}, such as {_EXAMPLES[kind]}"
+    return TypeError(f"ref.{verb} {wanted}, not {handle!r}{hint}")
 
 
 def _action(verb: str, handle: Any) -> str:

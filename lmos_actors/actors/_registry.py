@@ -57,7 +57,8 @@ class Finder:
 
     def _missing(self) -> NotFound:
         title = self._cls.__name__ if self._cls is not None else "any class"
-        return NotFound("agent", self._name or title, where="" if self._name is None else f"any {title}")
+        where = "" if self._name is None or self._cls is None else f"this node that is a {title}"
+        return NotFound("agent", self._name or title, where=where)
 
     def _look(self) -> LocalLink | PoolLink | None:
         resolver = self._rt.resolver
@@ -106,6 +107,7 @@ class Finder:
         self.resolve().send_from(sender, key, args, kwargs)
 
     @asynccontextmanager
+    @enable_ki_protection
     async def begin(
         self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
     ) -> AsyncGenerator[Any]:
@@ -114,6 +116,7 @@ class Finder:
             yield call
 
     @asynccontextmanager
+    @enable_ki_protection
     async def stream(
         self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
     ) -> AsyncGenerator[Any]:
@@ -122,18 +125,21 @@ class Finder:
             yield items
 
     @asynccontextmanager
+    @enable_ki_protection
     async def listen(self, key: str, *, conflate: bool, gaps: bool, size: int) -> AsyncGenerator[Feed[Any]]:
         """See `Link`."""
         async with self.resolve().listen(key, conflate=conflate, gaps=gaps, size=size) as feed:
             yield feed
 
     @asynccontextmanager
+    @enable_ki_protection
     async def watch(self) -> AsyncGenerator[Feed[Down]]:
         """See `Link`."""
         async with self.resolve().watch() as feed:
             yield feed
 
     @asynccontextmanager
+    @enable_ki_protection
     async def link(self) -> AsyncGenerator[None]:
         """See `Link`."""
         async with self.resolve().link():

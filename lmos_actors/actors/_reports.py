@@ -46,24 +46,36 @@ class CrashReport:
     `error`, which is the exception itself.
     """
 
+    later: tuple[BaseException, ...] = ()
+    """What was raised besides, while the agent unwound."""
+
     def __init__(self, slot: Any, error: BaseException, hand: Any, earlier: Iterable[Any] = ()) -> None:
         agent = slot.agent
         self._slot = slot
-        uncounted = isinstance(hand, str) and hand in (FACTORY, ENTERING)
-        self.incarnation: int = slot.incarnation + uncounted
-        self.time: datetime = slot.rt.entropy.now()
         self.error = error
-        self.later: tuple[BaseException, ...] = ()
+        self.incarnation: int = slot.incarnation
+        if type(hand) is str and hand in (FACTORY, ENTERING):
+            self.incarnation += 1  # of a life that had not been counted yet
+        self.stamp: float = slot.rt.entropy.stamp()
         self._hand = hand
         self._earlier = earlier
+        self._agent = agent
         self._class: Any = type(agent) if agent is not None else None
-        self._state: dict[str, Any] | None = agent.__dict__.copy() if agent is not None else None
+        # An agent without runs, tasks and lifespan changes no more. Looking into its `__dict__` makes that an
+        # object of its own, which the garbage collector would look at as long as the exception is kept.
+        self._kept: dict[str, Any] | None = agent.__dict__.copy() if agent is not None and slot.more else None
 
     @property
     def agent(self) -> str:
         """The path of the agent in the tree."""
         path: str = self._slot.path
         return path
+
+    @property
+    def time(self) -> datetime:
+        """When it happened, in UTC."""
+        when: datetime = self._slot.rt.entropy.time_of(self.stamp)
+        return when
 
     @property
     def agent_class(self) -> type | None:
@@ -109,7 +121,9 @@ class CrashReport:
 
     def line(self, error: BaseException) -> str:
         """Give an exception as text, without secrets."""
-        text = self.text(error)
+        cls = self._class
+        plain = cls is not None and not cls.__contract__.guarded
+        text = text_of(error) if plain else self.text(error)
         return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
     def text(self, error: BaseException) -> str:
@@ -136,8 +150,14 @@ class CrashReport:
         return self._hand if isinstance(self._hand, str) else ""
 
     @property
+    def _state(self) -> dict[str, Any] | None:
+        agent = self._agent
+        return self._kept if self._kept is not None or agent is None else dict(agent.__dict__)
+
+    @property
     def _history(self) -> Iterable[Any]:
-        return self._state.get("_history") or () if self._state is not None else ()
+        state = self._state
+        return state.get("_history") or () if state is not None else ()
 
     @cached_property
     def _entry(self) -> Any:

@@ -200,6 +200,7 @@ class PoolLink(Members):
         member.send_from(sender, key, args, kwargs)
 
     @asynccontextmanager
+    @enable_ki_protection
     async def begin(
         self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
     ) -> AsyncGenerator[Any]:
@@ -208,6 +209,7 @@ class PoolLink(Members):
             yield call
 
     @asynccontextmanager
+    @enable_ki_protection
     async def stream(
         self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
     ) -> AsyncGenerator[Any]:

@@ -325,7 +325,9 @@ class Runtime:
         self.absent: Any = None  # followings of agents that have not appeared, see `_follow.py`
         self.signals: deque[tuple[Any, Any]] = deque()  # exit signals on their way, see `_links.py`
         self.signalling = False
+        self.doomed: list[Any] = []  # supervisors that give nobody more time, see `_branch.py`
         self.thread = threading.get_ident()
+        self.token: Any = None  # of the trio run, once the dispatcher runs
         self.ended = False
         self.failed = False
         """What ends the node has happened: nobody is restarted any more."""
@@ -342,6 +344,8 @@ class Runtime:
         self.appeared.clear()
         for listened in (*self.topics.values(), *self.groups.values()):
             listened.close()
+        for feed in (*self.dead_letter_feeds, *self.crashes.feeds):
+            feed.close()
         self.crashes.close()
 
     def schedule(self, slot: Box) -> None:
@@ -351,7 +355,13 @@ class Runtime:
         if task is not None:
             self.dispatcher = None
             self.timers.woke = True
-            reschedule(task)
+            try:
+                reschedule(task)
+            except RuntimeError:  # another thread: what it has queued is taken, so that nothing hangs
+                self.dispatcher = task
+                self.ready.pop()
+                self.token.run_sync_soon(self.schedule, slot)
+                raise RuntimeError("a ref works in its node's thread, others use node.portal()") from None
 
     def dead_letter(
         self, reason: str, slot: Box, sender: Box | None, affordance: str, message: object

@@ -191,8 +191,9 @@ def _names(cls: Any) -> list[tuple[str, str, bool]] | None:
     if attrs.has(cls):
         found: tuple[attrs.Attribute[Any], ...] = attrs.fields(cast("Any", cls))
         return [(field.name, field.name, field.repr is not False) for field in found]
-    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
-        return [(name, name, True) for name in cast("Any", cls)._fields]
+    if issubclass(cls, tuple):
+        names = cast("tuple[str, ...]", getattr(cast("Any", cls), "_fields", ()))
+        return [(name, name, True) for name in names] or None
     return None
 
 

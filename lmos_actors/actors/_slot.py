@@ -80,9 +80,22 @@ class Slot(Mortal):
         """Start an agent whose start needs no waiting. Raises StartFailed."""
         self.open(self.make())
 
-    async def start(self) -> None:
-        """Start an agent: enter its lifespan, start its children, as it has any. Raises StartFailed."""
+    def start_at_once(self) -> Any:
+        """Make an agent, and start it if that needs no waiting; else give it, for `start`. Raises StartFailed."""
         agent = self.make()
+        contract = agent.__contract__
+        if contract.has_lifespan or contract.has_children:
+            return agent
+        self.open(agent)
+        return None
+
+    async def start(self, agent: Any = None) -> None:
+        """Start an agent: enter its lifespan, start its children, as it has any. Raises StartFailed.
+
+        `agent` is one that `start_at_once` has made.
+        """
+        if agent is None:
+            agent = self.make()
         contract = agent.__contract__
         if contract.has_lifespan or contract.has_children:
             self._seat(agent)
@@ -145,7 +158,8 @@ class Slot(Mortal):
         self.incarnation += 1
         self.gate = BUSY
         if self.state != DRAINING:
-            self.size = self.mailbox.size
+            own = self.more.own if self.more is not None else 0  # what its lifespan has sent to itself
+            self.size = self.mailbox.size + own
         contract = agent.__contract__
         if (contract.has_started or contract.periodic) and not self._survives_first_turn(agent, contract):
             return
@@ -208,7 +222,7 @@ class Slot(Mortal):
             if self.rt.fatal is not None:
                 self.rt.fatal(exc)
             return exc
-        return AgentDied(str(reason), started=True)
+        return AgentDied(str(reason), started=True, agent=self)
 
     def after_turn(self) -> None:
         """Go on after a turn of which something came: held back, stopped, ended."""
@@ -229,12 +243,12 @@ class Slot(Mortal):
 
     def run_cancelled(self, run: Run) -> None:
         """The coroutine was cancelled; if nobody has settled it, the node is ending."""
-        run.settle_error(AgentDied("shutdown", started=True), "cancelled")
+        run.settle_error(AgentDied("shutdown", started=True, agent=self), "cancelled")
 
     def run_crashed(self, run: Run, exc: BaseException) -> None:
         """The coroutine raised what it does not declare."""
         reason = crash_reason(self, exc, run.envelope)
-        run.settle_error(AgentDied(str(reason), started=True), "handled")
+        run.settle_error(AgentDied(str(reason), started=True, agent=self), "handled")
         self.die(reason)
 
     def run_ended(self, run: Run) -> None:

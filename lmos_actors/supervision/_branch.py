@@ -17,7 +17,7 @@ from lmos_actors._errors import RestartIntensityExceeded, StartFailed
 from lmos_actors.actors import NORMAL, SHUTDOWN, ExitReason, LocalLink, Runners
 
 from ._children import Names, mailbox_of
-from ._inbox import Inbox, Request
+from ._inbox import Delays, Inbox, Request
 from ._plan import Decision, Plan
 from ._raised import and_raised, as_one
 from ._spec import ChildSpec, Pool, SupervisorSpec
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextvars import Context
 
-    from lmos_actors._timers import Timer
     from lmos_actors.actors import Runtime, Status
 
     from ._spec import Spec
@@ -48,6 +47,9 @@ class Branch:
         self.spec = spec
         self.made_from: Spec = spec
         self.parent = parent
+        self.above: Branch | None = parent  # that of an agent's children has no parent
+        self._path = "root" if parent is None else parent.child_path(spec.name)
+        self.lives: str = "" if parent is None else parent.lives  # of agents above it: chance differs in each
         self.status: Status = "starting"
         self.incarnation: int = 0
         self.runners: Runners | None = None
@@ -64,7 +66,7 @@ class Branch:
         self._ended.set()
         self._begun: trio.Event = trio.Event()
         self._failure: StartFailed | None = None
-        self._delayed: dict[Child, Timer] = {}
+        self._delays = Delays(rt.timers, self._inbox)
         self._raised: dict[Child, BaseException] = {}  # by children while they were being stopped
         self._restarts: int = 0
         self._failed_starts: int = 0
@@ -74,27 +76,24 @@ class Branch:
     @property
     def path(self) -> str:
         """Its place in the tree; `root` for the root."""
-        return "root" if self.parent is None else self.parent.child_path(self.spec.name)
+        return self._path
 
     @property
     def label(self) -> str:
         """Its name as a child."""
         return self.spec.name
 
-    @property
-    def lives(self) -> str:
-        """Which lives of the agents above it this belongs to, so that chance differs in each."""
-        return "" if self.parent is None else self.parent.lives
-
     def child_path(self, name: str) -> str:
         """Give the path of a child of that name: the root's children have their names alone."""
-        return name if self.parent is None else f"{self.path}/{name}"
+        return name if self.parent is None else f"{self._path}/{name}"
 
     @property
     def lineage(self) -> tuple[tuple[str, str], ...]:
         """The supervisors from the root down to this one: the name and the strategy of each."""
-        above = self.parent.lineage if self.parent is not None else ()
-        return (*above, (self.label, self.spec.strategy))
+        above: list[Branch] = [self]
+        while (branch := above[-1].above) is not None:
+            above.append(branch)
+        return tuple((branch.label, branch.spec.strategy) for branch in reversed(above))
 
     # ---- what children ask of it
 
@@ -203,7 +202,12 @@ class Branch:
     async def _start_one(self, child: Child) -> None:
         child.status = "starting"
         try:
-            await child.start()
+            if isinstance(child, LocalLink):
+                made = child.start_at_once()
+                if made is not None:
+                    await child.start(made)
+            else:
+                await child.start()
         except BaseException:
             with trio.CancelScope(shield=True):
                 await (child.wait_down() if isinstance(child, LocalLink) else child.stop())
@@ -253,12 +257,12 @@ class Branch:
                 await self._stop_one(child)
             for child in decision.forget:
                 self._forget(child)
-            failed = await self._start_all(decision.start)
+            failed = await self._start_all(decision.start) if decision.start else None
             if failed is None:
                 break
             decision = failed
         if decision.again is not None:
-            self._try_later(decision.again, decision.delay)
+            self._delays.put(decision.again, decision.delay)
         if decision.end == "intensity":
             spec = self.spec
             error = RestartIntensityExceeded(self.path, spec.max_restarts, spec.max_seconds, decision.causes)
@@ -277,22 +281,6 @@ class Branch:
                 self._failed_starts += 1
                 return self._plan.start_failed(child, exc.__cause__ or exc, trio.current_time())
         return None
-
-    def _try_later(self, child: Child, delay: float) -> None:
-        def due() -> None:
-            self._delayed.pop(child, None)
-            self._inbox.put(("again", child))
-
-        self._no_later(child)
-        if delay:
-            self._delayed[child] = self.rt.timers.call_at(trio.current_time() + delay, due)
-        else:
-            due()
-
-    def _no_later(self, child: Child) -> None:
-        timer = self._delayed.pop(child, None)
-        if timer is not None:
-            timer.cancel()
 
     # ---- end
 
@@ -314,8 +302,17 @@ class Branch:
             self.kill()
         await self._ended.wait()
 
+    @enable_ki_protection
     def kill(self) -> None:
         """Give nobody below any more time."""
+        doomed = self.rt.doomed
+        doomed.append(self)
+        if len(doomed) == 1:  # else whoever works them off comes to this one: no depth of the stack is needed
+            for branch in doomed:  # it grows meanwhile
+                branch._kill()
+            doomed.clear()
+
+    def _kill(self) -> None:
         self._brutal = True
         if self._reason is None:
             self._reason = SHUTDOWN
@@ -334,8 +331,7 @@ class Branch:
         for child in self._plan.children:
             child.status = "stopped"  # those, too, whose restart was to be tried again
         self._alive = False
-        for child in tuple(self._delayed):
-            self._no_later(child)
+        self._delays.clear()
         while self._inbox:
             item = self._inbox.take()
             if isinstance(item, Request):
@@ -374,7 +370,7 @@ class Branch:
 
     def _forget(self, child: Child) -> None:
         """The child's spec is gone, and with it the slot."""
-        self._no_later(child)
+        self._delays.drop(child)
         self._names.forget(child.label, child)
         child.bury()
 

@@ -40,7 +40,9 @@ class Household(Supervisor):
     def __init__(self, slot: LocalLink, /) -> None:
         super().__init__(slot.rt, _spec_of(slot), None)
         self._slot = slot
-        self._life = slot.incarnation
+        self.above = cast("Supervisor", slot.owner)
+        self._path = slot.path
+        self.lives = f"{slot.owner.lives} {slot.incarnation}"
         self._dismissed = False
         self._limit: Timer | None = None
         self._reset()
@@ -50,19 +52,9 @@ class Household(Supervisor):
     # ---- where it is
 
     @property
-    def path(self) -> str:
-        """That of the agent."""
-        return self._slot.path
-
-    @property
     def label(self) -> str:
         """That of the agent."""
         return self._slot.label
-
-    @property
-    def lives(self) -> str:
-        """That of the agent, after those of the agents above it."""
-        return f"{self._slot.owner.lives} {self._life}"
 
     def child_path(self, name: str) -> str:
         """Give the path of a child of that name: it is below the agent."""

@@ -17,7 +17,7 @@ from lmos_actors._errors import WrongState
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from lmos_actors._timers import Timers
+    from lmos_actors._timers import Timer, Timers
 
 
 class Request:
@@ -147,3 +147,41 @@ class Inbox:
 
         await wait_task_rescheduled(abort)
         return request.answer()
+
+
+class Delays:
+    """The children whose restart is to be tried again, by `again` in the inbox: at once, or after a delay."""
+
+    __slots__ = ("_inbox", "_timers", "_waiting")
+
+    def __init__(self, timers: Timers, inbox: Inbox) -> None:
+        self._timers = timers
+        self._inbox = inbox
+        self._waiting: dict[Any, Timer] = {}
+
+    def __contains__(self, child: object) -> bool:
+        return child in self._waiting
+
+    def put(self, child: Any, delay: float) -> None:
+        """Have a child's restart tried again after so many seconds; a newer attempt replaces an older one."""
+
+        def due() -> None:
+            self._waiting.pop(child, None)
+            self._inbox.put(("again", child))
+
+        self.drop(child)
+        if delay:
+            self._waiting[child] = self._timers.call_at(trio.current_time() + delay, due)
+        else:
+            due()
+
+    def drop(self, child: Any) -> None:
+        """It is not to be tried again."""
+        timer = self._waiting.pop(child, None)
+        if timer is not None:
+            timer.cancel()
+
+    def clear(self) -> None:
+        """Nobody is to be tried again."""
+        for child in tuple(self._waiting):
+            self.drop(child)

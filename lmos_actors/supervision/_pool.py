@@ -60,13 +60,16 @@ class PoolSupervisor(Supervisor):
             raise ValueError(f"a pool needs a whole number of members, at least 1, not {size!r}")
         async with self._resizing:
             await self._all_left()  # of a resize that nobody waits for any more
-            missing = size - len(self.link.members)
-            if missing > 0:
-                await self.request(partial(self._grow, missing))
-            elif missing < 0:
-                leaving: list[LocalLink] = await self.request(partial(self._shrink, -missing))
-                await self._all_left()
-                self._raise_from(leaving)
+            leaving: list[LocalLink] = await self.request(partial(self._have, size))
+            await self._all_left()
+            self._raise_from(leaving)
+
+    async def _have(self, size: int) -> list[LocalLink]:
+        """Grow or shrink to a size, once it is this request's turn; give who leaves."""
+        missing = size - len(self.link.members)
+        if missing > 0:
+            await self._grow(missing)
+        return self._shrink(-missing) if missing < 0 else []
 
     async def _grow(self, count: int) -> None:
         first, added = len(self.link.members) + 1, list[Any]()
@@ -82,7 +85,7 @@ class PoolSupervisor(Supervisor):
         self._keep_size()
 
     @enable_ki_protection
-    async def _shrink(self, count: int) -> list[LocalLink]:
+    def _shrink(self, count: int) -> list[LocalLink]:
         nursery = self._nursery
         if nursery is None:
             raise WrongState(self.path, "not running", "nobody can leave it")

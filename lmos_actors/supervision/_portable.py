@@ -43,7 +43,7 @@ def _check_factory(factory: Any, where: str) -> None:
         raise ConfigError(f"{name} is made inside a function: move it to the top level of its module", where)
     if module == "__main__":
         raise ConfigError(f"{name} stands in the script that runs: move it to a module of its own", where)
-    if _found(module, name) is not factory:
+    if _found(module, name) != factory:  # a bound classmethod is made anew each time
         raise ConfigError(
             f"{module}.{name} is not what the spec holds: another process would find that", where
         )

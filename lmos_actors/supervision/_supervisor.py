@@ -81,7 +81,7 @@ class Supervisor(Branch):
         ended, parent = self._ended, self.parent
         try:
             await self.request(_nothing)
-            while any(c.status == "restarting" and c not in self._delayed for c in self.children):
+            while any(c.status == "restarting" and c not in self._delays for c in self.children):
                 await self.request(_nothing)
         except WrongState:
             await ended.wait()
@@ -146,12 +146,12 @@ class Supervisor(Branch):
                 children.append(child)
         except StartFailed:
             self._failed_starts += 1
-            self._undo(children)
+            self._undo_many(children)
             raise
         self._announce(*children)
         return [Ref(child) for child in children]
 
-    def _undo(self, children: list[LocalLink]) -> None:
+    def _undo_many(self, children: list[LocalLink]) -> None:
         for child in reversed(children):
             child.status = "stopping"
             child.stop(SHUTDOWN, "brutal")
@@ -275,6 +275,8 @@ class Supervisor(Branch):
     # ---- looking
 
     def _child(self, name: str) -> Child:
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] # a ref, as often as not
+            raise TypeError(f"a supervisor knows its children by name, such as 'weather', not by {name!r}")
         child = self._named(name)
         if child is None:
             raise NotFound("child", name, where=self.path, known=self._names)

@@ -19,49 +19,59 @@ if TYPE_CHECKING:
 
 def agents_of(supervisor: Supervisor) -> Iterator[LocalLink]:
     """Give the slots of all agents below, in start order, whatever their status."""
-    for child in supervisor.children:
-        if isinstance(child, Supervisor):
-            yield from agents_of(child)
-            continue
-        yield child
-        below = children_of(child)
-        if below is not None:
-            yield from agents_of(below)
+    for _, child in _below(supervisor):
+        if isinstance(child, LocalLink):
+            yield child
 
 
 def supervisors_of(supervisor: Supervisor) -> Iterator[Supervisor]:
     """Give the supervisor and all supervisors below, those of agents' children too, in start order."""
     yield supervisor
-    for child in supervisor.children:
-        below = _below(child)
+    for _, child in _below(supervisor):
+        below = _branch(child)
         if below is not None:
-            yield from supervisors_of(below)
+            yield below
 
 
-def _below(child: LocalLink | Supervisor) -> Supervisor | None:
+def _below(supervisor: Supervisor) -> Iterator[tuple[int, LocalLink | Supervisor]]:
+    """Give all children below with their level, 1 and up, in start order. A tree may be of any depth."""
+    levels = [iter(supervisor.children)]
+    while levels:
+        child = next(levels[-1], None)
+        if child is None:
+            levels.pop()
+            continue
+        yield len(levels), child
+        branch = _branch(child)
+        if branch is not None:
+            levels.append(iter(branch.children))
+
+
+def _branch(child: LocalLink | Supervisor) -> Supervisor | None:
     """Give the supervisor that a child is, or that an agent has for its children."""
     return child if isinstance(child, Supervisor) else children_of(child)
 
 
-def draw(supervisor: Supervisor, indent: str = "") -> list[str]:
+def draw(supervisor: Supervisor) -> list[str]:
     """Draw the tree as lines of text, with the state of every child."""
-    kind: str = supervisor.spec.strategy
+    lines = [f"{supervisor.label} {_limits(supervisor)}"]
+    for level, child in _below(supervisor):
+        words = ["  " * level + child.label]
+        if isinstance(child, LocalLink):
+            words.append(f"{child.status} #{child.incarnation}")
+        branch = _branch(child)
+        if branch is not None:
+            words.append(_limits(branch))
+        lines.append(" ".join(words))
+    return lines
+
+
+def _limits(supervisor: Supervisor) -> str:
+    spec = supervisor.spec
+    kind: str = spec.strategy
     if isinstance(supervisor, PoolSupervisor):
         kind = f"pool of {len(supervisor.link.members)}, {supervisor.pool_spec.by}"
-    return _draw(supervisor, f"{indent}{supervisor.label}", kind, indent + "  ")
-
-
-def _draw(supervisor: Supervisor, head: str, kind: str, indent: str) -> list[str]:
-    spec = supervisor.spec
-    lines = [f"{head} ({kind}, {spec.max_restarts} in {spec.max_seconds:g} s)"]
-    for child in supervisor.children:
-        if isinstance(child, Supervisor):
-            lines += draw(child, indent)
-            continue
-        head = f"{indent}{child.label} {child.status} #{child.incarnation}"
-        below = children_of(child)
-        lines += [head] if below is None else _draw(below, head, below.spec.strategy, indent + "  ")
-    return lines
+    return f"({kind}, {spec.max_restarts} in {spec.max_seconds:g} s)"
 
 
 class Tree:
@@ -81,14 +91,9 @@ class Tree:
 
 
 def _addressable(supervisor: Supervisor) -> Iterator[LocalLink | PoolSupervisor]:
-    for child in supervisor.children:
-        if isinstance(child, PoolSupervisor):
+    for _, child in _below(supervisor):
+        if isinstance(child, LocalLink | PoolSupervisor):
             yield child
-        if isinstance(child, LocalLink):
-            yield child
-        below = _below(child)
-        if below is not None:
-            yield from _addressable(below)
 
 
 def _by_path(root: Supervisor, cls: type | None, path: str) -> LocalLink | PoolLink | None:
@@ -96,7 +101,7 @@ def _by_path(root: Supervisor, cls: type | None, path: str) -> LocalLink | PoolL
     here = root
     for step in above:
         child = _named(here, step)
-        below = None if child is None else _below(child)
+        below = None if child is None else _branch(child)
         if below is None:
             return None
         here = below
@@ -117,6 +122,15 @@ def _link(child: LocalLink | PoolSupervisor) -> LocalLink | PoolLink:
 def _is_a(child: LocalLink | PoolSupervisor, cls: type | None) -> bool:
     if cls is None:
         return True
+    try:
+        return _is_of(child, cls)
+    except TypeError:
+        if isinstance(cls, type):  # pyright: ignore[reportUnnecessaryIsInstance] # the factory's own
+            raise
+        raise TypeError(f"find takes an agent class, then perhaps a name, not {cls!r}") from None
+
+
+def _is_of(child: LocalLink | PoolSupervisor, cls: type) -> bool:
     slot = child if isinstance(child, LocalLink) else next(iter(child.link.members), None)
     if slot is not None and slot.agent is not None:
         return isinstance(slot.agent, cls)

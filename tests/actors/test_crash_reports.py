@@ -482,7 +482,7 @@ async def test_a_caller_is_told_the_reason_and_no_more(virtual_clock) -> None:
     async with open_test_node(TREE) as node:
         with pytest.raises(AgentDied) as caught:
             await node.find(Weather).invoke(Weather.forecast, "Rome")
-    assert str(caught.value) == "agent died (ValueError: no such city: Rome), request had begun"
+    assert str(caught.value) == "agent desk/weather died (ValueError: no such city: Rome), request had begun"
     assert caught.value.__cause__ is None
 
 

@@ -12,6 +12,7 @@ import trio
 
 from lmos_actors import (
     SHUTDOWN,
+    ActionFailed,
     AgentDied,
     ChildSpec,
     ExitReason,
@@ -234,3 +235,12 @@ async def test_an_interrupt_in_the_body_arrives(virtual_clock) -> None:
                 raise KeyboardInterrupt
         await settle()
         assert downs_of(refs["t"]) == [("task " + trio.lowlevel.current_task().name, "KeyboardInterrupt")]
+
+
+async def test_what_comes_round_to_the_block_it_left_is_no_news(virtual_clock) -> None:
+    async with open_test_node() as node, cast(node, a=Peer, b=Peer) as refs:
+        agent_of(refs["a"]).link(refs["b"])
+        with pytest.raises(ActionFailed, match="mine"):
+            async with refs["a"].link(), refs["b"].link():
+                raise ActionFailed("mine")
+        assert alive(refs) == ""

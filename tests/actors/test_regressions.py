@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import time
+import typing as t
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar
 
+import attrs
 import pytest
 import trio
 
 from lmos_actors import (
+    ActionFailed,
     Agent,
     AgentDied,
     ChildSpec,
+    Down,
     Event,
+    ExitReason,
+    MailboxFull,
     MailboxOptions,
+    Node,
     Property,
     Ref,
     StartFailed,
@@ -664,3 +671,205 @@ async def test_a_factory_that_gives_a_living_agent_is_refused(virtual_clock) -> 
         await node.start_child(ChildSpec("first", lambda: only))
         with pytest.raises(StartFailed, match="lives already"):
             await node.start_child(ChildSpec("second", lambda: only))
+
+
+class SelfStarter(Agent, mailbox=MailboxOptions(size=2)):
+    """Sends messages to itself before it takes any."""
+
+    noted: list[str] = attrs.field(factory=list)
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncIterator[None]:
+        self.send(self.ref, SelfStarter.note, "one")
+        self.send(self.ref, SelfStarter.note, "two")
+        yield
+
+    @action
+    def note(self, word: str) -> None:
+        self.noted.append(word)
+
+    @action
+    def all_noted(self) -> list[str]:
+        return self.noted
+
+
+async def test_b4_a_message_to_oneself_in_the_lifespan_takes_no_seat_from_others(virtual_clock) -> None:
+    async with open_test_node() as node:
+        ref = await node.start(SelfStarter)
+        await settle()
+        with trio.fail_after(1):
+            for word in ("three", "four"):
+                await ref.tell(SelfStarter.note, word)
+            assert await ref.invoke(SelfStarter.all_noted) == ["one", "two", "three", "four"]
+
+
+class Undecided(Agent):
+    """Says twice why it ends, and then takes too long."""
+
+    @action
+    async def end(self) -> None:
+        self.stop()
+        self.stop(ExitReason("error", error=KeyError("worse")))
+        await trio.sleep_forever()
+
+
+async def test_r4_an_end_that_takes_too_long_has_the_reason_that_was_said_last(virtual_clock) -> None:
+    async with open_test_node() as node:
+        ref = await node.start_child(ChildSpec("one", Undecided, shutdown=1.0, restart="temporary"))
+        async with ref.monitor() as downs:
+            await ref.tell(Undecided.end)
+            reason = (await downs.receive()).reason
+        assert (reason.kind, str(reason.error)) == ("error", "'worse'")
+        assert trio.current_time() == 1
+
+
+class Overwhelmed(Agent, serial=True, mailbox=MailboxOptions(size=3, when_full="drop_oldest")):
+    """Tells itself more than fits."""
+
+    @action
+    async def hold(self) -> None:
+        await trio.sleep(1)
+
+    @action
+    def flood(self) -> None:
+        for _ in range(4):
+            self.ref.tell_nowait(Overwhelmed.nothing)
+
+    @action
+    def nothing(self) -> None:
+        pass
+
+
+async def test_m1_a_withdrawn_message_in_the_batch_in_hand_is_counted_once(virtual_clock) -> None:
+    async with open_test_node() as node:
+        ref = await node.start(Overwhelmed)
+        await ref.tell(Overwhelmed.hold)
+        await settle()
+        await ref.tell(Overwhelmed.flood)
+        with trio.move_on_after(0.5):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ref.invoke, Overwhelmed.nothing)
+                await settle()
+                await ref.tell(Overwhelmed.nothing)
+        await trio.sleep(2)
+        n = ref.statistics()
+        assert (n.waiting, n.cancelled, ref.mailbox_statistics().depth) == (0, 1, 0)
+        assert n.accepted == n.handled + n.cancelled + n.dropped == 8
+
+
+@pytest.mark.parametrize("watch", ["watch_dead_letters", "watch_crash_reports"])
+async def test_what_watches_a_node_ends_with_it(watch: str, virtual_clock) -> None:
+    async def listen(node: Node, task_status: trio.TaskStatus[None]) -> None:
+        async with getattr(node, watch)() as feed:
+            task_status.started()
+            assert [item async for item in feed] == []
+
+    with trio.fail_after(1):
+        async with trio.open_nursery() as nursery, open_test_node() as node:
+            await nursery.start(listen, node)
+        async with getattr(node, watch)() as feed:
+            assert [item async for item in feed] == []
+
+
+class NeverReady(Agent):
+    """Sends to itself and is linked, but never takes a message."""
+
+    peer: Any
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncIterator[None]:
+        self.link(self.peer)
+        self.send(self.ref, NeverReady.note)
+        await trio.sleep_forever()
+        yield
+
+    @action
+    def note(self) -> None:
+        pass
+
+
+class Warned(Agent, trap_exits=True):
+    """Notes what its links end with."""
+
+    downs: list[str] = attrs.field(factory=list)
+
+    def on_exit(self, down: Down) -> None:
+        self.downs.append(str(down.reason))
+
+    @action
+    def all_downs(self) -> list[str]:
+        return self.downs
+
+
+class Starter(Agent):
+    """Starts a child that is never ready."""
+
+    peer: Any
+
+    @action
+    async def start_one(self) -> None:
+        await self.start(NeverReady, peer=self.peer)
+
+
+async def test_l1_a_start_that_is_cancelled_is_a_shutdown(virtual_clock) -> None:
+    async with open_test_node() as node:
+        warned = await node.start(Warned)
+        agent = await node.start(Starter, peer=warned)
+        with trio.move_on_after(1):
+            await agent.invoke(Starter.start_one)
+        await settle()
+        assert await warned.invoke(Warned.all_downs) == ["shutdown"]
+        assert [letter.reason for letter in node.dead_letters] == ["stopped"]
+
+
+def test_v1_a_class_variable_is_one_however_typing_is_called() -> None:
+    class Counted(Agent):
+        limit: t.ClassVar[int] = 3
+        shared: t.ClassVar[list[int]] = []
+
+    with pytest.raises(TypeError, match="limit"):
+        Counted(limit=4)  # type: ignore[call-arg]
+    assert Counted().shared is Counted.shared
+
+
+class Hesitant(Agent, behaviours=("closed", "open"), mailbox=MailboxOptions(size=1, when_full="reject")):
+    """Puts its first messages aside, and fails when it comes to them."""
+
+    @action
+    def fetch(self) -> None:
+        if self.behaviour == "closed":
+            self.stash()
+        raise ActionFailed("nothing there")
+
+
+async def asked(ref: Ref[Hesitant]) -> None:
+    await ref.invoke(Hesitant.fetch)
+
+
+async def asked_soon(ref: Ref[Hesitant]) -> None:
+    await ref.within(9).invoke(Hesitant.fetch)
+
+
+async def all_asked(ref: Ref[Hesitant]) -> None:
+    await invoke_all([ref], Hesitant.fetch)
+
+
+@pytest.mark.parametrize("ask", [asked, asked_soon, all_asked])
+async def test_m6_stashing_leaves_no_trace_in_what_the_asker_sees(ask: Any, virtual_clock) -> None:
+    seen: list[Exception] = []
+
+    async def note(ref: Ref[Hesitant]) -> None:
+        try:
+            await ask(ref)
+        except (ActionFailed, MailboxFull) as exc:
+            seen.append(exc)
+
+    async with open_test_node() as node:
+        ref = await node.start(Hesitant)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(note, ref)
+            await settle()
+            await note(ref)  # there is one seat
+            agent: Any = ref._link.agent  # type: ignore[attr-defined] # a full mailbox takes no message
+            agent.become("open")
+    assert [(type(exc), exc.__context__) for exc in seen] == [(MailboxFull, None), (ActionFailed, None)]

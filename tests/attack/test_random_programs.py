@@ -9,7 +9,8 @@ import trio
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from lmos_actors import TraceLog, simulate
-from tests.attack.rogue import ASKED, AT_ONCE, COUNT, HOW, IN_TIME, Deed, Stage, tasks_and_timers
+from tests.attack.agents import ASKED, AT_ONCE, COUNT, IN_TIME
+from tests.attack.rogue import HOW, Deed, Stage, tasks_and_timers
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy

@@ -179,6 +179,15 @@ async def test_nobody_waits_for_a_resize_and_it_is_done(virtual_clock: object) -
         assert (await asked(pool, 2), pool.statistics().handled) == ("12", 5)
 
 
+async def test_a_resize_counts_who_is_there_when_its_turn_has_come(virtual_clock: object) -> None:
+    async with open_test_node() as node:
+        pool = await node.start_pool(Pool(partial(Living, trouble=(), entering=1), 2))
+        with trio.move_on_after(0.5):
+            await pool.resize(4)
+        await pool.resize(4)
+        assert paths(pool) == ["1", "2", "3", "4"]
+
+
 async def test_who_is_down_leaves_and_is_not_started_again(virtual_clock: object) -> None:
     async with open_test_node() as node:
         pool = await node.start_pool(slow())

@@ -14,6 +14,10 @@ class Portable(Agent):
     size: int = 1
     keep: Any = None
 
+    @classmethod
+    def large(cls) -> Portable:
+        return cls(size=100)
+
 
 def local() -> Any:
     class Local(Agent):
@@ -27,12 +31,17 @@ class Callable:
         return Portable()
 
 
+class Inheriting(Portable):
+    pass
+
+
 impostor = type("Portable", (Agent,), {"__module__": __name__})
 script = type("Script", (Agent,), {"__module__": "__main__"})
 
 
 @pytest.mark.parametrize(
-    "factory", [Portable, partial(Portable, size=2), partial(partial(Portable, size=2), keep=(1,))]
+    "factory",
+    [Portable, Portable.large, partial(Portable, size=2), partial(partial(Portable, size=2), keep=(1,))],
 )
 def test_what_has_a_name_travels(factory: Any) -> None:
     check_portable(ChildSpec("a", factory))
@@ -46,6 +55,7 @@ def test_what_has_a_name_travels(factory: Any) -> None:
         (partial(lambda size: Portable(size=size), 2), r"a\.factory: a lambda"),
         (local(), r"a\.factory: .*Local is made inside a function"),
         (Callable(), r"a\.factory: .* has no name"),
+        (Inheriting.large, "is not what the spec holds"),
         (impostor, "is not what the spec holds"),
         (script, "stands in the script that runs"),
         (partial(Portable, keep=lambda: None), r"a\.factory\(keep\): cannot be carried"),

@@ -105,7 +105,8 @@ def _refusals(tree: types.Type, inside: tuple[types.Type, ...]) -> Iterator[str]
 
 def _own_refusals(tree: types.Type) -> Iterator[str]:
     if isinstance(tree, types.CustomType) and tree.cls is not object:
-        yield f"{type_name(tree.cls)} is not plain data; use a msgspec Struct, a dataclass or an attrs class"
+        way_out = getattr(tree.cls, "_not_data", "use a msgspec Struct, a dataclass or an attrs class")
+        yield f"{type_name(tree.cls)} is not plain data; {way_out}"
     elif isinstance(tree, types.RawType | types.ExtType | types.MemoryViewType):
         yield f"{type(tree).__name__.removesuffix('Type')} is not plain data; use bytes"
     elif isinstance(tree, types.DictType) and not _is_key(tree.key_type):
