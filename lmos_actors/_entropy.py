@@ -263,7 +263,7 @@ class Entropy:
         return self.time_of(self.stamp())
 
     def stamp(self) -> float:
-        """Give the time of day as a number that `time_of` knows to read; for what happens too often for `now`."""
+        """Give the time of day as a number for `time_of`: for what happens too often for `now`."""
         return time.time()
 
     def time_of(self, stamp: float) -> datetime:

@@ -92,7 +92,7 @@ class Acting:
             link = ref._link  # pyright: ignore[reportPrivateUsage] # every send passes here: no call between
             key = handle.name
         except AttributeError:
-            raise TypeError(f"send takes a ref and the handle of an action, not {ref!r}, {handle!r}") from None
+            raise TypeError(f"send takes a ref and an action's handle, not {ref!r}, {handle!r}") from None
         link.send_from(self._slot or self._place(), key, args, kwargs)
 
     # ---- topics and groups
@@ -149,7 +149,6 @@ class Acting:
     def leave_group(self, name: str, /) -> bool:
         """Undo one joining; False where this agent was no member."""
         return leave(self._place(), name)
-
 
     def after(self, seconds: float, turn: Callable[P, None], /, *args: P.args, **kwargs: P.kwargs) -> Timer:
         """Have a turn run `seconds` from now; it ends with the incarnation, or by `cancel()` of the timer."""

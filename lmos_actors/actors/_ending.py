@@ -283,10 +283,11 @@ class Mortal(Linked):
             self.rt.record("crashed" if reason.abnormal else "stopped", self, reason=str(reason), **crash)
         if report:
             self.owner.exited(self, reason)
-        if more is not None and more.buried:
-            self.bury()
-        self._wake_waiters()
-        self.end_links(reason)
+        if more is not None:
+            if more.buried:
+                self.bury()
+            self._wake_waiters()
+            self.end_links(reason)
 
     def _with_errors(self, reason: ExitReason, errors: tuple[BaseException, ...]) -> ExitReason:
         """Add what was raised while unwinding: exceptions always arrive somewhere."""

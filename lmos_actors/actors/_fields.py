@@ -12,6 +12,7 @@ import attrs
 from ._affordances import NOTHING, Event, Property
 
 MUTABLE: Final = (list, dict, set, bytearray, deque)
+HOOKS: Final = ("started", "lifespan", "supervises", "on_exit")
 
 
 def check_members(cls: type, own_verbs: frozenset[str]) -> None:
@@ -23,6 +24,7 @@ def check_members(cls: type, own_verbs: frozenset[str]) -> None:
     for name, value in vars(cls).items():
         if name in own_verbs:
             raise TypeError(f"{cls.__name__}.{name}: the name is the agent's own, choose another")
+        _check_hook(cls, name, value)
         if name == "lifespan" and (inspect.isasyncgenfunction(value) or inspect.iscoroutinefunction(value)):
             raise TypeError(f"{cls.__name__}.lifespan needs @asynccontextmanager above it")
         if isinstance(value, MUTABLE) and name not in annotated and not name.startswith("__"):
@@ -32,6 +34,17 @@ def check_members(cls: type, own_verbs: frozenset[str]) -> None:
                 f"as state: `{name}: {kind}[...] = attrs.field(factory={kind})`, "
                 f"as a constant: a tuple or a `ClassVar`"
             )
+
+
+def _check_hook(cls: type, name: str, value: Any) -> None:
+    """Refuse a hook, or a turn of `@every`, that does not take what the runtime will call it with."""
+    given = "the Down" if name == "on_exit" else "nothing"
+    if not inspect.isfunction(value) or not (name in HOOKS or hasattr(value, "__lmos_every__")):
+        return
+    try:
+        inspect.signature(value).bind(*("self", "down") if name == "on_exit" else ("self",))
+    except TypeError as exc:
+        raise TypeError(f"{cls.__name__}.{name} is called with {given} beside self: {exc}") from None
 
 
 def check_defaults(cls: type) -> None:

@@ -17,8 +17,8 @@ Rules, in the order in which they bite:
 from __future__ import annotations
 
 import math
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from contextvars import Context, ContextVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import trio
 from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule, wait_task_rescheduled
@@ -37,6 +37,7 @@ G = TypeVar("G")
 G_contra = TypeVar("G_contra", contravariant=True)
 
 CURRENT: ContextVar[Run | None] = ContextVar("lmos_actors_current_run", default=None)
+_NO_RUN: Final = Context()  # of all parked runners: nothing is ever set in it
 
 
 class Progress(Generic[G_contra]):
@@ -211,7 +212,7 @@ def declared_failure(exc: BaseException) -> ActionFailed | None:
     """Give the failure an exception stands for: itself, or the first leaf of a group of failures (T3)."""
     if isinstance(exc, ActionFailed):
         return exc
-    group = group_of(exc) if isinstance(exc, BaseExceptionGroup) else None
+    group = group_of(exc)
     if group is None:
         return None
     leaves = [declared_failure(part) for part in group.exceptions]
@@ -264,6 +265,7 @@ class Runner:
 
     async def _park(self) -> None:
         self.task = current_task()
+        self.task.context = _NO_RUN  # so that the last run, its agent and its message may go
         self._pool.park(self)
         await wait_task_rescheduled(self._abort)
 

@@ -191,7 +191,7 @@ class CrashReport:
         hidden: dict[str, int] = contract.hidden if contract is not None else {}
         if values is None:
             values = _given(self._slot.spec.factory)
-        names = {name: name.removeprefix("_prop_") for name in values if name not in _UNSHOWN}
+        names = {name: _shown_name(name) for name in values if name not in _UNSHOWN}
         return {shown: (values[name], hidden.get(shown, 0)) for name, shown in names.items()}
 
     @cached_property
@@ -206,6 +206,10 @@ class CrashReport:
                 for value, secret in message.values().values():
                     found.look(value, secret)
         return found
+
+
+def _shown_name(name: str) -> str:
+    return "behaviour" if name == "_behaviour" else name.removeprefix("_prop_")
 
 
 def class_made_by(factory: Any) -> Any:

@@ -81,7 +81,7 @@ class Slot(Mortal):
         self.open(self.make())
 
     def start_at_once(self) -> Any:
-        """Make an agent, and start it if that needs no waiting; else give it, for `start`. Raises StartFailed."""
+        """Make an agent, and start it if that needs no waiting; else give it. Raises StartFailed."""
         agent = self.make()
         contract = agent.__contract__
         if contract.has_lifespan or contract.has_children:

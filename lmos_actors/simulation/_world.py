@@ -97,7 +97,7 @@ class _World:
 
     async def _inhabit(self, main: Callable[[*Ts], Awaitable[T]], args: tuple[*Ts]) -> T:
         set_ambient(self._ambient)
-        trio.lowlevel.current_task().name = getattr(main, "__qualname__", repr(main))  # shown in waiting graphs
+        trio.lowlevel.current_task().name = getattr(main, "__qualname__", repr(main))  # for waiting graphs
         # entered here, as trio makes a pair of sockets when a run begins; left outside, whatever happens
         self._outside.enter_context(_forbidden_calls())
         with self._vigil.over_body():

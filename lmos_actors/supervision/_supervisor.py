@@ -54,6 +54,7 @@ class Supervisor(Branch):
     def __init__(self, rt: Runtime, spec: SupervisorSpec, parent: Branch | None) -> None:
         super().__init__(rt, spec, parent)
         self._at_once = 0
+        self._numbered: dict[str, Child] | None = None  # made when one of `start_many` is looked for
 
     # ---- requests
 
@@ -126,6 +127,7 @@ class Supervisor(Branch):
             raise ValueError(f"start_many() needs a count of at least 0, not {count}")
         self.spec.check_child(spec)
         first = self._names.reserve(spec.name, count)
+        self._numbered = None
         if self.idle and not needs_waiting(spec):
             return await self._many_now(spec, first, count)
         refs: list[Ref[A]] = await self.request(partial(self._many, spec, first, count), undone=self.undoes)
@@ -217,20 +219,25 @@ class Supervisor(Branch):
         if numbered:  # not before it is its turn, as others in line take names too
             spec = attrs.evolve(spec, name=self._names.first_free(spec.name))
         name = spec.name
-        taken = self._named(name)
+        taken = self.named(name)
         if self._plan.check_start(taken) != "ok":
             raise NameTaken(name, self.path)
         child = self._new_child(spec, name)
         self._names.give(name, child)
         return child
 
-    @awaited("supervisor.")
-    @enable_ki_protection
-    async def terminate_child(self, name: str) -> None:
+    def terminate_child(self, name: str) -> Coroutine[Any, Any, None]:
         """Stop a child and keep its spec, unless it is temporary.
 
         Raises NotFound; StopFailed when the child has stopped, but raised while it ended.
         """
+        turns = self.rt.turns  # as `awaited` does, at less cost: this is done by the thousand
+        if turns.slot is not None:
+            raise turns.misuse("terminate_child", of="supervisor.")
+        return self._terminate_child(name)
+
+    @enable_ki_protection
+    async def _terminate_child(self, name: str) -> None:
         await self._give_way()
         if self.idle:
             child = self._child(name)
@@ -277,16 +284,20 @@ class Supervisor(Branch):
     def _child(self, name: str) -> Child:
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] # a ref, as often as not
             raise TypeError(f"a supervisor knows its children by name, such as 'weather', not by {name!r}")
-        child = self._named(name)
+        child = self.named(name)
         if child is None:
             raise NotFound("child", name, where=self.path, known=self._names)
         return child
 
-    def _named(self, name: str) -> Child | None:
+    def named(self, name: str) -> Child | None:
+        """Give the child of that name, None if there is none."""
         child = self._names.get(name)
         if child is not None or not self._names.is_counted(name):
             return child
-        return next((child for child in self._plan.children if child.label == name), None)
+        if self._numbered is None:
+            self._numbered = {child.label: child for child in self._plan.children}
+        child = self._numbered.get(name)
+        return child if child in self._plan.children else None
 
     @property
     def ref(self) -> PoolRef[Any] | None:

@@ -82,8 +82,10 @@ class Tree:
 
     def resolve(self, cls: type | None, name: str | None) -> LocalLink | PoolLink | None:
         """Give the link to an agent or a pool; see `Resolver`."""
-        if name is not None and "/" in name:
-            return _by_path(self._root, cls, name)
+        if name is not None:
+            found = _by_path(self._root, cls, name)
+            if found is not None or "/" in name:
+                return found
         for child in _addressable(self._root):
             if (name is None or child.label == name) and _is_a(child, cls):
                 return _link(child)
@@ -100,19 +102,15 @@ def _by_path(root: Supervisor, cls: type | None, path: str) -> LocalLink | PoolL
     *above, name = path.split("/")
     here = root
     for step in above:
-        child = _named(here, step)
+        child = here.named(step)
         below = None if child is None else _branch(child)
         if below is None:
             return None
         here = below
-    found = _named(here, name)
+    found = here.named(name)
     if not isinstance(found, LocalLink | PoolSupervisor) or not _is_a(found, cls):
         return None
     return _link(found)
-
-
-def _named(supervisor: Supervisor, name: str) -> LocalLink | Supervisor | None:
-    return next((child for child in supervisor.children if child.label == name), None)
 
 
 def _link(child: LocalLink | PoolSupervisor) -> LocalLink | PoolLink:

@@ -299,6 +299,17 @@ def test_constants_that_cannot_be_changed_need_no_annotation() -> None:
     assert Good().limit == 3
 
 
+def test_hooks_take_what_they_are_called_with() -> None:
+    for name in ("started", "lifespan", "supervises"):
+        with refused(rf"Bad\.{name} is called with nothing beside self: missing a required argument: 'x'"):
+            type("Bad", (Agent,), {name: lambda self, x: None})
+    with refused(r"Bad\.on_exit is called with the Down beside self: too many positional"):
+        type("Bad", (Agent,), {"on_exit": lambda self: None}, trap_exits=True)
+    with refused(r"Bad\.tick is called with nothing beside self"):
+        type("Bad", (Agent,), {"tick": every(1.0)(lambda self, x: None)})
+    type("Good", (Agent,), {"started": lambda self, x=1: None})
+
+
 def test_a_generator_written_def_is_refused() -> None:
     with refused(r"Bad\.numbers: a generator written def"):
 

@@ -105,7 +105,7 @@ class Clumsy(Agent):
 async def test_what_cannot_be_sent_to_is_named(virtual_clock: object, case: int) -> None:
     async with open_test_node() as node:
         clumsy = await node.start(Clumsy)
-        with pytest.raises(AgentDied, match="send takes a ref and the handle of an action, not "):
+        with pytest.raises(AgentDied, match="send takes a ref and an action's handle, not "):
             await clumsy.invoke(Clumsy.send_to, case)
 
 
@@ -179,7 +179,7 @@ async def test_who_is_not_there_is_told_of_in_words(virtual_clock: object) -> No
     async with open_test_node() as node:
         counter = await node.start(Counter)
         await node.root.terminate_child("counter")
-        with pytest.raises(AgentUnavailable, match="'counter' is unavailable: down until it is started again"):
+        with pytest.raises(AgentUnavailable, match=r"'counter' .*: down until it is started again"):
             await counter.invoke(Counter.add, 1)
 
 

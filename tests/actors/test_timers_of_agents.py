@@ -212,7 +212,7 @@ async def test_outside_its_life_an_agent_has_no_timers(virtual_clock) -> None:
             kept[0].after(1, kept[0].ring)
 
 
-async def test_r6_a_turn_of_a_timer_cannot_be_async(virtual_clock: VirtualClock) -> None:
+async def test_r6_a_turn_of_a_timer_cannot_be_async(virtual_clock) -> None:
     class Wrong(Agent):
         def started(self) -> None:
             self.after(1, self.later)

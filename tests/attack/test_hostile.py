@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -376,6 +377,43 @@ async def test_the_runtime_is_shielded_from_ctrl_c_and_what_runs_in_its_blocks_i
     assert seen == [True]
 
 
+class Leaving(Agent):
+    """Takes its time to leave, in which Ctrl-C comes again and again."""
+
+    left: list[str]
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncGenerator[None]:
+        yield
+        with trio.CancelScope(shield=True):
+            for _ in range(3):
+                press_ctrl_c()
+                await trio.sleep(0.001)
+        self.left.append("too late" if self._place().rt.ended else "in time")
+
+
+@trio.lowlevel.enable_ki_protection
+def press_ctrl_c() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_again_and_again_while_a_node_stops_leaves_nothing_behind() -> None:
+    left: list[str] = []
+    nodes: list[Node] = []
+
+    async def main() -> None:
+        async with open_node() as node:
+            nodes.append(node)
+            await node.start(Listener)
+            await node.start(lambda: Leaving(left=left))
+
+    with pytest.raises(KeyboardInterrupt):
+        trio.run(main)
+    assert left == ["in time"]
+    assert nodes[0]._rt.ended
+    assert {slot_of(ref).statistics().state for ref in nodes[0].agents()} == {"gone"}
+
+
 # ---- nothing is left of what comes and goes
 
 
@@ -397,13 +435,18 @@ def test_lives_that_come_and_go_leave_no_memory() -> None:
                 with pytest.raises(AgentDied):
                     await boss.invoke(Boss.crash)
                 await boss.ready()
+            last = await node.start(Boss)
+            await trio.sleep(10)
+            with pytest.raises(AgentDied):
+                await last.invoke(Boss.crash)
+            await last.ready()
             made = len(stage.agents)
             stage.slots.clear()
             node._rt.crashes.reports.clear()
             del pool
             gc.collect()
             alive = [agent for agent in stage.agents if agent() is not None]
-            assert made == 2 + 20 * (2 + 3 + 1)
-            assert len(alive) <= 3  # those that run, and the last that crashed, as long as its crash counts
+            assert made == 2 + 20 * (2 + 3 + 1) + 2
+            assert len(alive) <= 4  # those that run, and the last that crashed, as long as its crash counts
 
     simulate(main)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import asynccontextmanager
 
 import pytest
 import trio
@@ -348,6 +349,7 @@ class Starts(Agent):
 
 
 class StartsWithLife(Starts):
+    @asynccontextmanager
     async def lifespan(self):
         yield
 
