@@ -54,6 +54,7 @@ FOR_THE_RUNTIME = {
     "Property": {"attribute", "handle", "hidden", "take", "wire_name"},
     "Supervisor": {
         "exited",
+        "named",
         "ref",
         "child_path",
         "start",
