@@ -8,9 +8,10 @@ runners and cost the dispatcher nothing.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final, cast
 
+import trio
 from trio.lowlevel import (
     Abort,
     checkpoint,
@@ -30,6 +31,11 @@ from ._operation import GATED
 from ._reports import EARLIER
 from ._runtime import BUDGET
 
+ENDLESS = 2_000  # passes with turns left after which is looked whether time goes on
+AGAIN = 40  # passes until the next look, once it does not
+SHORTEST: Final = 1e-6  # seconds that turns then wait
+LONGEST: Final = 0.05
+
 if TYPE_CHECKING:
     from ._box import Box
     from ._operation import Operation
@@ -46,8 +52,11 @@ async def dispatch(rt: Runtime) -> None:
         rt.dispatcher = None
         return Abort.SUCCEEDED
 
+    endless = _Endless()
     while True:
         if not ready:
+            if endless.passes:
+                endless.over()
             rt.dispatcher = current_task()
             await wait_task_rescheduled(abort)
         if rt.wake_watchdog is not None:
@@ -58,7 +67,47 @@ async def dispatch(rt: Runtime) -> None:
             if slot.gate == BUSY:
                 run_batch(rt, slot)
         if ready:
+            endless.passes += 1
+            if endless.passes < ENDLESS:
+                await checkpoint()
+            else:
+                await endless.look(rt, abort)
+
+
+class _Endless:
+    """Lets virtual time go on where turns without end would keep it still, as real time goes on for them.
+
+    An agent that sends itself a message in every turn leaves nothing for a clock to jump over. Once half a
+    million messages have been handled twice at one instant, turns wait for time, longer each time, until
+    none are left: so timers fire, and a stop whose time is up ends the agent.
+    """
+
+    __slots__ = ("_since", "_step", "passes")
+
+    def __init__(self) -> None:
+        self.passes = 0
+        self._since: float | None = None
+        self._step = 0.0
+
+    def over(self) -> None:
+        """There are no turns left."""
+        self.passes = 0
+        self._since = None
+        self._step = 0.0
+
+    async def look(self, rt: Runtime, abort: Callable[[object], Abort]) -> None:
+        """See whether time goes on; if it does not, let it, until somebody else has a turn to take."""
+        now = trio.current_time()
+        if not self._step and now != self._since:
+            self._since = now
+            self.passes = 0
             await checkpoint()
+            return
+        self._step = min(max(2 * self._step, SHORTEST), LONGEST)
+        self.passes = ENDLESS - AGAIN
+        with trio.move_on_after(self._step):
+            rt.dispatcher = current_task()
+            await wait_task_rescheduled(abort)
 
 
 def run_batch(rt: Runtime, slot: Box) -> None:
