@@ -118,16 +118,19 @@ class _Located(Protocol):
     def path(self) -> str: ...
 
 
+REASON = 1000  # characters of an exit reason that a caller is told: each agent that passes one on adds to it
+
+
 class AgentDied(AgentError):
     """The agent ended before it answered.
 
-    `reason` is the exit reason as text. `started` says whether the request had begun to run: if not, it is
-    safe to repeat it.
+    `reason` is the exit reason as text, 1,000 characters of it at most. `started` says whether the request
+    had begun to run: if not, it is safe to repeat it.
     """
 
     def __init__(self, reason: str, *, started: bool, agent: str | _Located = "") -> None:
         self._agent = agent
-        self.reason = reason
+        self.reason = reason if len(reason) <= REASON else f"{reason[:REASON]}…"
         self.started = started
         super().__init__(reason)
 

@@ -873,3 +873,26 @@ async def test_m6_stashing_leaves_no_trace_in_what_the_asker_sees(ask: Any, virt
             agent: Any = ref._link.agent  # type: ignore[attr-defined] # a full mailbox takes no message
             agent.become("open")
     assert [(type(exc), exc.__context__) for exc in seen] == [(MailboxFull, None), (ActionFailed, None)]
+
+
+async def test_the_reason_that_callers_are_told_is_bounded(virtual_clock) -> None:
+    """Each agent that dies of another's `AgentDied` adds to the text: it must not grow with their number."""
+
+    class Relay(Agent):
+        following: Any = None
+
+        @action
+        async def ask(self) -> None:
+            if self.following is None:
+                raise RuntimeError("x" * 500)
+            await self.following.invoke(Relay.ask)
+
+    async with open_test_node(SupervisorSpec("root", max_restarts=100)) as node:
+        relay = None
+        for _ in range(20):
+            relay = await node.start(Relay, following=relay)
+        assert relay is not None
+        with pytest.raises(AgentDied) as caught:
+            await relay.invoke(Relay.ask)
+        assert len(caught.value.reason) == 1001
+        assert len(str(caught.value)) < 1100
