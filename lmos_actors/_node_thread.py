@@ -128,7 +128,7 @@ class NodeThread:
     def _run(self) -> None:
         try:
             trio.run(self._main)
-        except BaseException as exc:
+        except BaseException as exc:  # noqa: ASYNC103 -- outside of trio: whoever closes the node gets it
             self._failure = exc
         finally:
             self._ended.set()

@@ -91,7 +91,7 @@ def _kept(op: Operation, fn: Callable[..., Any], size: int) -> Callable[..., Any
             items = fn(agent, *args)
             try:
                 async for item in items:
-                    yield item
+                    yield item  # noqa: ASYNC119 -- the runtime closes the streams it runs
             finally:
                 await items.aclose()
 

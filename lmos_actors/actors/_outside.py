@@ -236,7 +236,7 @@ def _work(job: bytes) -> tuple[int, bytes]:
         return _answer(UNFIT, f"the worker process of to_process cannot load its work: {exc!r}; {_LOADABLE}")
     try:
         value = fn(*args)
-    except BaseException as exc:
+    except BaseException as exc:  # noqa: ASYNC103 -- a worker process without trio: it tells the other side
         return _failure(exc)
     try:
         return _answer(RETURNED, value)

@@ -187,7 +187,7 @@ class Entrance:
                 value = await interruptible(job.make)
         except Exception as exc:
             error = exc
-        except BaseException as exc:
+        except BaseException as exc:  # noqa: ASYNC103 -- it arrives: at the caller, and at the node's root
             if _is_cancel(exc):
                 self._settle(job, None, job.ended())
                 raise

@@ -73,7 +73,7 @@ def _restore(before: str | None) -> None:
 async def node(virtual_clock: VirtualClock) -> AsyncGenerator[TestNode]:
     """Give a test node as of `open_test_node()`; the test takes the fixture `virtual_clock`, too."""
     async with open_test_node() as opened:
-        yield opened
+        yield opened  # noqa: ASYNC119 -- pytest-trio ends its fixtures
 
 
 # ---- hooks, for `pytest_plugins = ["lmos_actors.testing"]` in the topmost conftest.py

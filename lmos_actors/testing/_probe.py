@@ -316,7 +316,7 @@ class Probe(Generic[A]):
             if inspect.isasyncgen(items):
                 async with aclosing(items):
                     async for item in items:
-                        yield checked(op, item)
+                        yield checked(op, item)  # noqa: ASYNC119 -- the runtime closes the streams it runs
                 return
             for item in items_of(op, items):
                 yield checked(op, item)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pytest
 import trio
 
 from lmos_actors import Agent, TraceLog, action, open_node, simulate
 from lmos_actors.actors import _dispatcher
+
+if TYPE_CHECKING:
+    import pytest
 
 
 class Busy(Agent, behaviours=("a", "b")):
