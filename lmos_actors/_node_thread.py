@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 from contextlib import suppress
 from functools import partial
@@ -12,6 +13,7 @@ import trio
 
 from ._errors import AgentError
 from ._node import Node, open_node
+from .observe import dumps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +29,8 @@ class NodeThread:
     """A node that runs in a thread of its own; made by `open_node_in_thread`.
 
     A context manager that gives the portal and closes at the end, or to be ended by `close()`. What has
-    not been closed when the interpreter exits is closed then.
+    not been closed when the interpreter exits is closed then. A forked process has no such node: there
+    `close()` does nothing.
     """
 
     def __init__(self, opened: Callable[[], AbstractAsyncContextManager[Node]]) -> None:
@@ -43,6 +46,7 @@ class NodeThread:
         self._node: Node | None = None
         self._portal: Portal | None = None
         self._thread = threading.Thread(target=self._run, name="lmos node", daemon=True)
+        self._process = os.getpid()
 
     @property
     def portal(self) -> Portal:
@@ -64,7 +68,7 @@ class NodeThread:
         """
         if threading.current_thread() is self._thread:
             raise RuntimeError("a node's own thread cannot wait for its end")
-        if self._closed:
+        if self._closed or os.getpid() != self._process:
             return
         try:
             self._soon(self._leave)
@@ -95,9 +99,10 @@ class NodeThread:
 
     def _begin(self) -> None:
         """Start the thread and wait until the tree has started. Raises what open_node raises."""
-        atexit.register(self.close)
         self._thread.start()
         try:
+            atexit.register(self.close)
+            dumps.claim(self)
             self._ready.wait()
         except BaseException:
             self._given_up = True
@@ -121,6 +126,7 @@ class NodeThread:
         if self._ended.is_set():
             self._closed = True
             self._thread.join()
+            dumps.release(self)
             atexit.unregister(self.close)
 
     # ---- in the node's thread

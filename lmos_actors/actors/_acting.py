@@ -19,7 +19,7 @@ from ._monitor import NORMAL, check_reason
 from ._options import check_behaviour
 from ._outside import outside_of
 from ._ref import Ref
-from ._registry import Finder, slot_of
+from ._registry import Finder, neighbour_of, slot_of
 from ._topics import Topic, topic_of
 
 if TYPE_CHECKING:
@@ -178,7 +178,8 @@ class Acting:
         AgentUnavailable or NotFound where that agent does not run, NotAllowed where it is no agent of this
         process.
         """
-        self._place().link_to(slot_of(ref))
+        place = self._place()
+        place.link_to(neighbour_of(place, ref))
 
     def unlink(self, ref: Ref[Any]) -> None:
         """Take a link away; nothing if there is none. A turn of `on_exit` may be on its way already."""
@@ -194,7 +195,8 @@ class Acting:
         """
         if iscoroutinefunction(turn):
             raise TypeError(f"monitor() takes a def, as it becomes a turn, not {turn!r}")
-        return self._place().monitor(slot_of(ref), turn)
+        place = self._place()
+        return place.monitor(neighbour_of(place, ref), turn)
 
     # ---- having behaviours
 

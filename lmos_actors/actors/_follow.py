@@ -22,7 +22,7 @@ from ._history import kept_turn
 from ._mailbox import Firing
 from ._observers import Gap, event_key
 from ._ref import Ref
-from ._registry import Finder
+from ._registry import Finder, check_home
 from ._secrets import Discreet
 from ._topics import Topic
 
@@ -267,6 +267,7 @@ def _follow_agent(rt: Runtime, link: Any, handle: EventHandle[Any, Any], followi
             rt.absent.add(link, following, event_key(handle.name))
             return
         link = found
+    check_home(rt, link)
     if getattr(link, "state", None) == GONE or getattr(link, "gone", False):
         raise NotFound("agent", link.path)
     if getattr(link, "table", None) is not NO_TABLE:  # else it has not been made yet

@@ -177,6 +177,20 @@ class Finder:
         return self.resolve().mailbox_statistics()
 
 
+def check_home(rt: Runtime, link: Any) -> None:
+    """Raise NotAllowed where a link leads to a node in another thread: what it would change is not ours."""
+    other: Runtime | None = getattr(link, "rt", None)
+    if other is not None and other.thread != rt.thread:
+        raise NotAllowed(f"{link.path!r} is an agent of a node in another thread: use its node.portal()")
+
+
+def neighbour_of(slot: LocalLink, ref: Ref[Any]) -> LocalLink:
+    """As `slot_of`, for an agent of the same thread. Raises NotAllowed for another's."""
+    found = slot_of(ref)
+    check_home(slot.rt, found)
+    return found
+
+
 def slot_of(ref: Ref[Any]) -> LocalLink:
     """Give the slot that a near ref points to. Raises NotFound when it leads nowhere yet.
 

@@ -88,6 +88,8 @@ class Topic(Generic[V]):
             value = shape.take(value)
         except InvalidInput as exc:
             raise InvalidInput(f"topic {self.name!r}: {exc.message}", exc.path) from None
+        if self._closed:
+            return
         sinks = tuple(self._sinks)
         self._published += 1
         self._delivered += len(sinks)

@@ -2,3 +2,4 @@
 
 from ._dump import dump as dump
 from ._shown import graph_of as graph_of, shown as shown
+from ._signal import dumps as dumps

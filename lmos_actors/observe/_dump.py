@@ -159,8 +159,8 @@ def _agent(slot: LocalLink) -> str:
 
 def _next_timer(slot: LocalLink) -> list[str]:
     timers = slot.more.timers if slot.more is not None else None
-    if not timers or not trio.lowlevel.in_trio_run():
-        return []
+    if not timers or slot.rt.thread != threading.get_ident() or not trio.lowlevel.in_trio_run():
+        return []  # the clock of another run counts from elsewhere
     return [f"the next in {min(timer.when for timer in timers) - trio.current_time():g} s"]
 
 

@@ -24,21 +24,29 @@ class Dumps:
 
     def __init__(self) -> None:
         self._shown: dict[Any, Callable[[FrameType | None], str]] = {}
-        self._mine: dict[Any, None] = {}  # those of the main thread, which alone may set handlers
+        self._mine: dict[Any, None] = {}  # what the main thread opened, which alone may set handlers
 
     def node_opened(self, node: object, show: Callable[[FrameType | None], str]) -> None:
         """Have a node dumped; `show` gives its dump and never raises."""
         self._shown[node] = show
+        self.claim(node)
+
+    def node_ended(self, node: object) -> None:
+        """Have it dumped no more."""
+        self._shown.pop(node, None)
+        self.release(node)
+
+    def claim(self, owner: object) -> None:
+        """Have the handler set from here on, if this is the main thread; for a node that it opens elsewhere."""
         if threading.current_thread() is not threading.main_thread():
             return
-        self._mine[node] = None
+        self._mine[owner] = None
         if SIGNAL is not None and signal.getsignal(SIGNAL) is signal.SIG_DFL:
             signal.signal(SIGNAL, self._asked)
 
-    def node_ended(self, node: object) -> None:
-        """Have it dumped no more; the last one of the main thread takes the handler away."""
-        self._shown.pop(node, None)
-        self._mine.pop(node, None)
+    def release(self, owner: object) -> None:
+        """Need the handler no more; the last one that the main thread opened takes it away."""
+        self._mine.pop(owner, None)
         here = threading.current_thread() is threading.main_thread()
         if SIGNAL is not None and here and not self._mine and signal.getsignal(SIGNAL) == self._asked:
             signal.signal(SIGNAL, signal.SIG_DFL)

@@ -8,6 +8,7 @@ node ends between a call and its first step. There are never more jobs than call
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -103,6 +104,7 @@ class Entrance:
         self._fatal = fatal
         self._token = trio.lowlevel.current_trio_token()
         self._thread = threading.get_ident()
+        self._process = os.getpid()
         self._lock = threading.Lock()
         self._open: dict[Job, None] = {}
         self._early: list[Job] = []
@@ -129,6 +131,8 @@ class Entrance:
 
     def submit(self, job: Job) -> None:
         """Have a job begun. Raises NodeEnded."""
+        if os.getpid() != self._process:
+            raise job.ended()  # forked: the node has stayed behind, and who holds the lock, too
         with self._lock:
             if not self.closed:
                 self._open[job] = None
@@ -140,6 +144,8 @@ class Entrance:
 
     def abandon(self, job: Job) -> None:
         """The caller is gone: what it asked for is cancelled, unless it has been answered."""
+        if os.getpid() != self._process:
+            return
         with self._lock:
             if job in self._open:
                 del self._open[job]
@@ -147,8 +153,9 @@ class Entrance:
 
     def soon(self, fn: Callable[[], object]) -> None:
         """Have something done in the node's thread, if there still is a node."""
-        with suppress(trio.RunFinishedError):
-            self._token.run_sync_soon(fn)
+        if os.getpid() == self._process:
+            with suppress(trio.RunFinishedError):
+                self._token.run_sync_soon(fn)
 
     # ---- in the node's own thread
 
@@ -207,6 +214,7 @@ class Entrance:
         """Enter what `held` holds in a task of its own; give what that gives."""
         if self._nursery is None:
             raise AssertionError("a job runs in the nursery")
+        held.begun = True
         return await self._nursery.start(held.hold, name="held for a portal")
 
 
@@ -225,6 +233,7 @@ class Held:
     """A context of the node that is entered for somebody outside: one task enters and leaves it."""
 
     def __init__(self, manager: Callable[[], AbstractAsyncContextManager[Feed[Any]]]) -> None:
+        self.begun = False
         self._manager = manager
         self._left = trio.Event()
         self._gone = trio.Event()
@@ -253,7 +262,8 @@ class Held:
     async def leave(self) -> None:
         """Have the task leave, and wait until it has. Raises what leaving raised."""
         self._left.set()
-        await self._gone.wait()
+        if self.begun:  # not so if who asked was gone before the node came to it
+            await self._gone.wait()
         if self._error is not None:
             raise self._error
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import LocalLink, Runtime
 
+    from ._spec import ChildSpec, Spec
+
 A_co = TypeVar("A_co", covariant=True)
 
 
@@ -53,6 +55,18 @@ class PoolSupervisor(Supervisor):
         self.link.close()
 
     # ---- its size
+
+    async def _add(self, spec: Spec, *, numbered: bool = False) -> Any:
+        raise self._by_resize()
+
+    async def _many_now(self, spec: ChildSpec[Any], first: int, count: int) -> Any:
+        raise self._by_resize()
+
+    async def _many(self, spec: ChildSpec[Any], first: int, count: int) -> Any:
+        raise self._by_resize()
+
+    def _by_resize(self) -> WrongState:
+        return WrongState(self.path, "a pool", "its members come and go by resize()")
 
     async def resize(self, size: int) -> None:
         """Have so many members; see `PoolRef.resize`."""

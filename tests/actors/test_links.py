@@ -19,6 +19,7 @@ from lmos_actors import (
     AgentUnavailable,
     ChildSpec,
     Down,
+    Event,
     ExitReason,
     NotAllowed,
     NotFound,
@@ -26,7 +27,9 @@ from lmos_actors import (
     RestartIntensityExceeded,
     SupervisorSpec,
     action,
+    event,
     open_node,
+    open_node_in_thread,
 )
 from lmos_actors.actors import slot_of
 from lmos_actors.testing import open_test_node, settle
@@ -761,3 +764,35 @@ async def test_agents_of_two_nodes_can_be_linked(virtual_clock) -> None:
             await here["a"].invoke(Reaches.reach)
             await there["b"].invoke(Peer.fail_quietly)
             assert alive(here) == alive(there) == ""
+
+
+def test_l1_agents_of_two_threads_are_not_linked_monitored_or_followed() -> None:
+    class Other(Agent):
+        happened: Event[int] = event()
+
+    class Eager(Agent):
+        other: Any
+
+        @action
+        def reach(self, how: str) -> str:
+            try:
+                if how == "link":
+                    self.link(self.other)
+                elif how == "monitor":
+                    self.monitor(self.other, lambda _: None)
+                else:
+                    self.follow(self.other, Other.happened, lambda _: None)
+            except NotAllowed as exc:
+                return str(exc)
+            return "done"
+
+    async def reach_out(other: Ref[Other]) -> list[str]:
+        async with open_node() as here:
+            eager = await here.start(Eager, other=other)
+            return [await eager.invoke(Eager.reach, how) for how in ("link", "monitor", "follow")]
+
+    with open_node_in_thread() as portal:
+        answers = trio.run(reach_out, portal.start(Other))
+    assert len(answers) == 3
+    for answer in answers:
+        assert "is an agent of a node in another thread" in answer

@@ -398,3 +398,21 @@ async def test_everybody_is_heard_who_is_or_becomes_a_member(virtual_clock: obje
             with pytest.raises(trio.WouldBlock):
                 said.receive_nowait()
         assert heard == list("abcd")
+
+
+async def test_members_come_and_go_by_resize_alone(virtual_clock) -> None:
+    async with open_test_node() as node:
+        pool = await node.start_pool(Pool(Worker, 2, name="crew"))
+        crew = node.root.supervisor("crew")
+        for change in (
+            crew.start_child(ChildSpec("one", Worker)),
+            crew.start_many(ChildSpec("many", Worker), 2),
+            crew.start_supervisor(SupervisorSpec("below")),
+            crew.start_pool(Pool(Worker, 2)),
+        ):
+            with pytest.raises(WrongState, match="its members come and go by resize"):
+                await change
+        assert pool.size == 2
+        await crew.terminate_child("crew-1")  # a member may be stopped for a while, and started again
+        await crew.restart_child("crew-1")
+        assert pool.size == 2
