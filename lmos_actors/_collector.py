@@ -29,10 +29,10 @@ class Collector:
                     gc.set_threshold(GC_THRESHOLD, *self._threshold[1:])
 
     def node_ended(self) -> None:
-        """Restore the threshold if this was the last node."""
+        """Restore the threshold if this was the last node and nobody else has set one meanwhile."""
         with self._lock:
             self._nodes -= 1
-            if not self._nodes:
+            if not self._nodes and gc.get_threshold()[0] == GC_THRESHOLD:
                 gc.set_threshold(*self._threshold)
 
 

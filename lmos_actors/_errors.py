@@ -25,7 +25,8 @@ def group_of(error: BaseException) -> BaseExceptionGroup[BaseException] | None:
 def text_of(error: BaseException) -> str:
     """Give an error's own text, "" where its class fails to give one: it is not ours to trust."""
     try:
-        return str(error)
+        text = str(error)
+        return text if type(text) is str else str.__str__(text)
     except Exception:
         return ""
 
@@ -34,7 +35,20 @@ NEAREST_OF = 1000  # known words looked at: comparing takes microseconds each
 
 
 class LmosActorsError(Exception):
-    """Base of every exception this package raises on purpose."""
+    """Base of every exception this package raises on purpose. They can be pickled and copied."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exception would make it anew from its text, which is not what the constructors here take
+        return _remade, (type(self), self.args), self._remembered()
+
+    def _remembered(self) -> dict[str, Any]:
+        return self.__dict__
+
+
+def _remade(cls: type[LmosActorsError], args: tuple[Any, ...]) -> LmosActorsError:
+    error = cls.__new__(cls, *args)
+    error.args = args
+    return error
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
@@ -133,6 +147,9 @@ class AgentDied(AgentError):
         self.reason = reason if len(reason) <= REASON else f"{reason[:REASON]}…"
         self.started = started
         super().__init__(reason)
+
+    def _remembered(self) -> dict[str, Any]:
+        return {**self.__dict__, "_agent": self.agent}
 
     # Neither is made before somebody reads it: where agents crash by the thousand, nobody does.
 

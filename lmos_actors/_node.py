@@ -288,7 +288,7 @@ async def open_node(
     root supervisor gives up, the body is cancelled and `RestartIntensityExceeded` raised. An exception
     of the body comes out as itself. Ctrl-C stops in order; a second one gives nobody more time.
 
-    Raises StartFailed when a child of `tree` cannot start, ConfigError when `tree` is no SupervisorSpec.
+    Raises StartFailed when a child of `tree` cannot start, ConfigError for an argument of another kind.
     """
     _check_call(tree)
     opening = _Opening()

@@ -99,8 +99,8 @@ class NodeThread:
 
     def _begin(self) -> None:
         """Start the thread and wait until the tree has started. Raises what open_node raises."""
-        self._thread.start()
         try:
+            self._launch()
             atexit.register(self.close)
             dumps.claim(self)
             self._ready.wait()
@@ -112,6 +112,13 @@ class NodeThread:
             raise
         if self._node is None:
             self.close()
+
+    def _launch(self) -> None:
+        try:
+            self._thread.start()
+        except RuntimeError:  # there can be no more threads; of this one no end is to be waited for
+            self._ended.set()
+            raise
 
     def _soon(self, fn: Callable[[], object]) -> None:
         if self._token is not None:
@@ -125,7 +132,8 @@ class NodeThread:
     def _forget(self) -> None:
         if self._ended.is_set():
             self._closed = True
-            self._thread.join()
+            if self._thread.ident is not None:
+                self._thread.join()
             dumps.release(self)
             atexit.unregister(self.close)
 

@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from lmos_actors import Agent, ChildSpec, MailboxOptions, Node, SupervisorSpec, action, open_node
+from lmos_actors import (
+    Agent,
+    ChildSpec,
+    MailboxOptions,
+    Node,
+    SupervisorSpec,
+    action,
+    every,
+    open_node,
+    open_node_in_thread,
+)
 from lmos_actors.simulation import VirtualClock
 from lmos_actors.testing import open_test_node, settle
 from tests.source import ROOT
@@ -375,6 +385,37 @@ async def test_the_handler_is_there_while_a_node_is_open(capfd: pytest.CaptureFi
         signal.raise_signal(signal.SIGUSR1)
         assert capfd.readouterr().err.count("node at ") == 1
     assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
+
+
+@has_signal
+def test_the_handler_is_there_for_a_node_in_a_thread_of_its_own(capfd: pytest.CaptureFixture[str]) -> None:
+    with open_node_in_thread() as portal:
+        portal.start(Clerk)
+        signal.raise_signal(signal.SIGUSR1)
+        assert "clerk (Clerk), running #1" in capfd.readouterr().err
+        other = open_node_in_thread()
+        other.close()
+        assert signal.getsignal(signal.SIGUSR1) is not signal.SIG_DFL
+    assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
+
+
+class Ticking(Agent):
+    @every(100.0)
+    def tick(self) -> None:
+        pass
+
+
+async def test_timers_of_another_run_are_counted_and_not_dated() -> None:
+    other = open_node_in_thread()
+    try:
+        await trio.to_thread.run_sync(other.portal.start, Ticking)
+        async with open_node() as mine:
+            await mine.start(Ticking)
+            assert "1 timers, the next in " in mine.dump()
+            assert "1 timers" in other.node.dump()
+            assert "the next" not in other.node.dump()
+    finally:
+        other.close()
 
 
 @has_signal

@@ -6,7 +6,10 @@ import ast
 import asyncio
 import inspect
 import json
+import os
 import signal
+import subprocess
+import sys
 import threading
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -536,6 +539,37 @@ async def test_a_cancelled_subscription_is_left() -> None:
         await asyncio_in_thread(main)
 
 
+def test_a_subscription_cancelled_before_the_node_came_to_it_is_left_at_once() -> None:
+    held, release = threading.Event(), threading.Event()
+
+    async def hold() -> None:
+        held.set()
+        release.wait(PATIENCE)
+
+    async def main(portal: Portal, weather: Ref[Weather]) -> None:
+        async def listen() -> None:
+            async with portal.aio.subscribe(weather, Weather.asked):
+                raise AssertionError("not reached")
+
+        held.wait(PATIENCE)
+        task = asyncio.create_task(listen())
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.sleep(0)
+        release.set()
+        await asyncio.wait([task], timeout=PATIENCE)
+        assert task.cancelled()
+        assert not sinks(weather)
+
+    with open_node_in_thread() as portal:
+        weather = portal.start(Weather)
+        thread = threading.Thread(target=portal.run, args=(hold,))
+        thread.start()
+        asyncio.run(main(portal, weather))
+        thread.join(PATIENCE)
+        assert portal._entrance._open == {}
+
+
 def sinks(ref: Ref[Any]) -> bool:
     more = ref._link.more  # type: ignore[attr-defined]
     return more is not None and more.sinks is not None and bool(more.sinks.by_key)
@@ -602,6 +636,52 @@ def test_started_and_closed_without_a_block() -> None:
     assert node.portal.read(weather, Weather.units) == "celsius"
     node.close()
     node.close()
+
+
+FORKED = """
+import os, sys
+from lmos_actors import Agent, AgentUnavailable, action, event, Event, open_node_in_thread
+
+class Weather(Agent):
+    asked: Event[int] = event()
+
+    @action
+    def add(self, one: int) -> int:
+        return one + 1
+
+node = open_node_in_thread()
+weather = node.portal.start(Weather)
+with node.portal.subscribe(weather, Weather.asked) as events:
+    child = os.fork()
+    if not child:
+        try:
+            node.portal.invoke(weather, Weather.add, 1)
+        except AgentUnavailable:
+            assert list(events) == []
+            sys.exit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), node.portal.invoke(weather, Weather.add, 1))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_process_has_no_node_and_says_so() -> None:
+    """It ends, too, although nobody has closed the node in it."""
+    call = [sys.executable, "-c", FORKED]
+    done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    assert done.stdout == "7 2\n", done.stderr
+
+
+def test_a_thread_that_cannot_be_started_leaves_nothing_to_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    at_exit: list[Any] = []
+    monkeypatch.setattr("atexit.register", at_exit.append)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", none_left)
+        with pytest.raises(RuntimeError, match="new thread"):
+            open_node_in_thread()
+    assert at_exit == []
 
 
 def test_its_own_thread_cannot_close_it() -> None:

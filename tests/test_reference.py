@@ -44,6 +44,7 @@ FOR_THE_RUNTIME = {
         "state",
         "state_as_of",
         "text",
+        "unwound",
     },
     "Following": {"affordance", "bind", "close", "drop", "gap", "push", "take"},
     "Topic": {"add", "close", "remove", "secrecy"},

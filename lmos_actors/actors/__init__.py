@@ -18,6 +18,7 @@ from ._dispatcher import dispatch as dispatch
 from ._follow import Following as Following
 from ._gather import invoke_all as invoke_all
 from ._groups import Change as Change, Group as Group, Joined as Joined, Left as Left
+from ._hiding import conceal_all as conceal_all
 from ._invocation import Progress as Progress, Runners as Runners
 from ._links import Monitor as Monitor
 from ._mailbox import (
@@ -54,7 +55,7 @@ from ._runtime import (
     interruptible as interruptible,
     title_of as title_of,
 )
-from ._secrets import Secret as Secret, conceal_all as conceal_all
+from ._secrets import HIDDEN as HIDDEN, Secret as Secret
 from ._standin import (
     Altered as Altered,
     Standin as Standin,

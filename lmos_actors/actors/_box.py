@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import trio
 
-from lmos_actors._errors import (
-    AgentDied,
-    AgentUnavailable,
-    InvalidInput,
-    MailboxFull,
-    NotAllowed,
-    NotFound,
-)
+from lmos_actors._errors import AgentDied, AgentUnavailable, InvalidInput, MailboxFull, NotAllowed, NotFound
 
 from ._aside import Aside
 from ._cell import BUSY, EMPTY, ENDING, GONE, HANDING, HELD, IDLE, NO_MAIL, QUIET, SERIAL, TOLD
@@ -283,6 +276,8 @@ class Box(Aside):
         if phase == PARKED:
             if more.parked is not None:
                 more.parked.pop(envelope, None)
+            if self.gate == QUIET and not more.parked and self.size > 0:
+                self.gate = IDLE  # no inline turn could overtake anybody now
             return True
         if phase == QUEUED:
             self.withdraw_queued()

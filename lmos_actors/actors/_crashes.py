@@ -7,9 +7,13 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from lmos_actors._errors import LinkedAgentDied
+
+from ._evidence import class_made_by, fields_of
+from ._hiding import Secrets, conceal, conceal_all, conceal_unchecked
 from ._monitor import ExitReason
-from ._reports import REASON, CrashReport, class_made_by
-from ._secrets import HIDDEN, Secrets, conceal, members_of
+from ._reports import REASON, CrashReport
+from ._secrets import HIDDEN, PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,6 +35,17 @@ def crash_reason(slot: Any, error: BaseException, hand: Any, earlier: Iterable[A
     return ExitReason("error", error=error, report=CrashReport(slot, error, hand, earlier))
 
 
+def end_reason(slot: Any, error: BaseException, hand: Any) -> ExitReason:
+    """As `crash_reason`, for what a run or a task lets out.
+
+    The end of an agent it was linked to, told to stop, is passed on as what it is: no crash (L1).
+    """
+    if isinstance(error, LinkedAgentDied) and error.reason.kind == "shutdown":
+        passed_on: ExitReason = error.reason
+        return passed_on
+    return crash_reason(slot, error, hand)
+
+
 def shown_message(place: Any, affordance: str, message: Any) -> Any:
     """Give what may be shown of a message that was sent to an agent or a pool, and perhaps never checked.
 
@@ -40,23 +55,18 @@ def shown_message(place: Any, affordance: str, message: Any) -> Any:
         return message  # pyright: ignore[reportUnknownVariableType] # no arguments, or none of a message
     args: tuple[Any, ...] = cast("Any", message)
     for slot in (place, *getattr(place, "members", ())):
-        table = getattr(slot, "table", None) or _table_of(slot)
-        for key in (affordance, f"={affordance}", affordance.replace("*", "=")):
-            if key in table:
-                hidden = table[key].secrecies
-                return args if hidden is None else tuple(map(_shown, args, hidden))
+        op = _operation(getattr(slot, "table", None), affordance)
+        if op is not None:
+            return conceal_all(args, op.secrecies)
+        op = _operation(_table_of(slot), affordance)
+        if op is not None:
+            return tuple(map(_shown_unchecked, args, op.secrecies or (0,) * len(args)))
     return HIDDEN
 
 
-def without_secrets(envelope: Envelope, text: str) -> str:
-    """Give the text of an error that a message ended with, without the secrets of the message."""
-    hidden = envelope.op.secrecies
-    if hidden is None:
-        return text
-    found = Secrets()
-    for value, secrecy in zip(envelope.args, hidden, strict=False):
-        found.look(value, secrecy)
-    return found.clean(text, REASON)
+def _operation(table: dict[str, Any] | None, affordance: str) -> Any:
+    keys = (affordance, f"={affordance}", affordance.replace("*", "="))
+    return next((table[key] for key in keys if key in table), None) if table else None
 
 
 def _table_of(slot: Any) -> dict[str, Any]:
@@ -65,10 +75,25 @@ def _table_of(slot: Any) -> dict[str, Any]:
     return contract.table if contract is not None else {}
 
 
-def _shown(value: Any, secrecy: Any) -> Any:
-    """As `conceal`, but an object in the form it has in JSON does not tell what of it is secret."""
-    known = not secrecy or not isinstance(secrecy, int) or members_of(value) is not None
-    return conceal(value, secrecy) if known else HIDDEN
+def _shown_unchecked(value: Any, secrecy: Any) -> Any:
+    """Give what may be shown of an argument that may be of another type than its declared one."""
+    return conceal_unchecked(value, secrecy) if secrecy else conceal(value, PARTS)
+
+
+def without_secrets(envelope: Envelope, text: str) -> str:
+    """Give the text of an error that a message ended with, without the secrets of message and agent."""
+    agent: Any = envelope.slot.agent
+    hidden = envelope.op.secrecies
+    guarded = agent is not None and agent.__contract__.guarded
+    if hidden is None and not guarded:
+        return text
+    found = Secrets()
+    for value, secrecy in zip(envelope.args, hidden or (), strict=False):
+        found.look(value, secrecy)
+    if guarded:
+        for value, secrecy in fields_of(cast("type", type(agent)), agent.__dict__).values():
+            found.look(value, secrecy)
+    return found.clean(text, REASON)
 
 
 class Crashes:

@@ -295,7 +295,7 @@ class Mortal(Linked):
         alone = every[0] if len(every) == 1 else BaseExceptionGroup("errors of one incarnation", every)
         report: CrashReport | None = reason.report
         if report is not None and report.is_of(self):
-            report.later = errors
+            report.unwound(errors)
             return ExitReason("error", error=alone, report=report)
         raised = crash_reason(self, alone, "its end")
         self.rt.crashes.take(self, raised)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial, wraps
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -126,6 +127,19 @@ def unwrapped(fn: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
     while isinstance(fn, (partial, KeptTurn)):
         if isinstance(fn, partial):
             made: partial[Any] = fn  # pyright: ignore[reportUnknownVariableType]
-            args = (*made.args, *args, *made.keywords.values())
+            args = _by_position(made, args)
         fn = fn.fn if isinstance(fn, KeptTurn) else fn.func  # pyright: ignore[reportUnknownMemberType]
     return fn, args
+
+
+def _by_position(made: partial[Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Give all arguments in the order of the parameters, those that have defaults too."""
+    args = (*made.args, *args)
+    if not made.keywords:
+        return args
+    try:
+        bound = signature(made.func).bind(*args, **made.keywords)
+    except (TypeError, ValueError):  # it does not tell, or they do not fit
+        return (*args, *made.keywords.values())
+    bound.apply_defaults()
+    return tuple(bound.arguments.values())

@@ -16,7 +16,7 @@ from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule,
 from lmos_actors._errors import group_of
 
 from ._cell import ENDING
-from ._crashes import crash_reason
+from ._crashes import crash_reason, end_reason
 from ._runtime import awaited
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ class Holder:
             if crash is None:
                 raise
             self._crash = crash = _bare(crash)
-            self._slot.die(crash_reason(self._slot, crash, "a task of its nursery"))
+            self._slot.die(end_reason(self._slot, crash, "a task of its nursery"))
         await self._wait_runs_and_children()
         self._leaving = True
         shutdown = self._slot.spec.shutdown

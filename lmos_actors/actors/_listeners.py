@@ -10,11 +10,11 @@ from trio.lowlevel import enable_ki_protection
 from lmos_actors._errors import InvalidInput
 
 from ._cell import ENDING
+from ._hiding import conceal
 from ._history import kept_turn
 from ._mail import Mail
 from ._mailbox import Firing, Periodic
 from ._observers import ALL_EVENTS, Occurrence, Sinks, event_key, property_key
-from ._secrets import conceal
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,12 +15,16 @@ from lmos_actors._errors import text_of
 
 @attrs.frozen
 class ExitReason:
-    """Why an incarnation ended. `detail` goes with `shutdown`, `error` with `error`."""
+    """Why an incarnation ended. `detail` goes with `shutdown`, `error` with `error`.
+
+    Its texts are without the secrets of the agent that crashed; `error` is the exception itself. Pickled or
+    copied it is without its report.
+    """
 
     kind: Literal["normal", "shutdown", "error"]
     detail: object = None
     error: BaseException | None = None
-    _report: Any = attrs.field(default=None, eq=False, repr=False, kw_only=True, alias="report")
+    _report: Any = attrs.field(default=None, eq=False, kw_only=True, alias="report")
 
     @property
     def report(self) -> Any:
@@ -31,6 +35,18 @@ class ExitReason:
     def abnormal(self) -> bool:
         """True for `error`: what restarts a transient child."""
         return self.kind == "error"
+
+    def __repr__(self) -> str:
+        # written by hand, as what shows values to people leaves it to this
+        members = [repr(self.kind)]
+        if self.detail is not None:
+            members.append(f"detail={self.detail!r}")
+        if self.error is not None:
+            members.append(f"error=<{self}>")
+        return f"ExitReason({', '.join(members)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ExitReason, (self.kind, self.detail, self.error)
 
     def __str__(self) -> str:
         if self.error is not None:

@@ -17,6 +17,7 @@ import pickle
 import signal
 import sys
 import traceback
+from contextlib import contextmanager
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
@@ -24,13 +25,13 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 from trio.lowlevel import RunVar, enable_ki_protection
 
-from lmos_actors._errors import ForbiddenCall, WorkerDied
+from lmos_actors._errors import ConfigError, ForbiddenCall, WorkerDied, text_of
 
 from ._operation import named
 from ._runtime import RUNTIME
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from ._box import Box
 
@@ -41,6 +42,7 @@ ATTEMPTS: Final = 3  # workers asked in vain before the call fails
 RETURNED, RAISED, UNFIT = range(3)  # what a worker answers
 PATIENCE: Final = 5.0  # seconds in which idle workers are expected to take note of the end
 
+_GUARD: Final = """a script needs `if __name__ == "__main__":` around what it starts"""
 _WAY_OUT: Final = "put a fake in the agent's place, or fake what the agent calls"
 
 
@@ -48,8 +50,8 @@ class Outside:
     """The threads and the processes of one node."""
 
     def __init__(self, *, threads: int | None = None, processes: int | None = None) -> None:
-        self.threads = trio.CapacityLimiter(threads or THREADS)
-        self.processes = trio.CapacityLimiter(processes or os.cpu_count() or 1)
+        self.threads = _limiter("threads", threads, THREADS)
+        self.processes = _limiter("processes", processes, os.cpu_count() or 1)
         self._pool: Pool | None = None
 
     @named("self.to_thread")
@@ -62,6 +64,8 @@ class Outside:
     @enable_ki_protection
     async def to_process(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """Call a function in a worker process; a cancel kills the worker."""
+        if "__main__" not in sys.modules:
+            raise RuntimeError(f"a worker process, which imports the script, may start none itself: {_GUARD}")
         job = _packed(fn, args)
         pool = self._pool
         if pool is None:
@@ -82,6 +86,14 @@ class Outside:
             pool.nodes -= 1
             if not pool.nodes:
                 await pool.dismiss()
+
+
+def _limiter(name: str, number: int | None, usual: int) -> trio.CapacityLimiter:
+    if number is None:
+        return trio.CapacityLimiter(usual)
+    if type(number) is not int or number < 1:
+        raise ConfigError(f"must be a whole number of at least 1, not {number!r}", f"open_node({name}=...)")
+    return trio.CapacityLimiter(number)
 
 
 def outside_of(slot: Box, verb: str) -> Outside:
@@ -170,7 +182,7 @@ class Pool:
                         return worker
                 await self._dismiss_next()
         why = (cause.__cause__ or cause) if cause is not None else "it answers what it was not asked"
-        raise WorkerDied(f"no worker process could be started: {why}") from cause
+        raise WorkerDied(f"no worker process could be started: {why}; {_GUARD}") from cause
 
     async def dismiss(self) -> None:
         """End the workers that have nothing to do."""
@@ -187,7 +199,7 @@ class Pool:
             await to_process.run_sync(_leave, cancellable=True, limiter=_UNLIMITED)
         except trio.Cancelled:
             raise
-        except BaseException:  # noqa: ASYNC103 -- SystemExit is its answer; whatever else it was, it is gone
+        except BaseException:  # noqa: ASYNC103 -- it ends without an answer; whatever else it was, it is gone
             return
 
 
@@ -225,7 +237,23 @@ def _greet(number: int) -> tuple[int, int]:
 
 
 def _leave() -> None:
-    raise SystemExit
+    os._exit(0)  # without an answer: then anyio closes the pipes and waits for the process
+
+
+@contextmanager
+def _apart() -> Generator[None]:
+    """Keep a function, and the processes it starts, off the pipes on which the worker talks."""
+    own = [os.dup(place) for place in (0, 1)]
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for place in (0, 1):
+        os.dup2(nothing, place)
+    os.close(nothing)
+    try:
+        yield
+    finally:
+        for place, pipe in enumerate(own):
+            os.dup2(pipe, place)
+            os.close(pipe)
 
 
 def _work(job: bytes) -> tuple[int, bytes]:
@@ -235,7 +263,8 @@ def _work(job: bytes) -> tuple[int, bytes]:
     except Exception as exc:
         return _answer(UNFIT, f"the worker process of to_process cannot load its work: {exc!r}; {_LOADABLE}")
     try:
-        value = fn(*args)
+        with _apart():
+            value = fn(*args)
     except BaseException as exc:  # noqa: ASYNC103 -- a worker process without trio: it tells the other side
         return _failure(exc)
     try:
@@ -255,7 +284,7 @@ def _failure(exc: BaseException) -> tuple[int, bytes]:
         answer = _answer(RAISED, exc)
         pickle.loads(answer[1])
     except Exception:
-        other = RuntimeError(f"{type(exc).__qualname__}: {exc}")
+        other = RuntimeError(f"{type(exc).__qualname__}: {text_of(exc)}")
         other.add_note(f"raised in a worker process, as an exception that cannot be sent:\n{calls}")
         return _answer(RAISED, other)
     return answer

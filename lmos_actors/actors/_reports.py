@@ -7,15 +7,13 @@ when it is asked for, and then within bounds: the values of a crashed agent may 
 
 from __future__ import annotations
 
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors._errors import text_of
 
-from ._history import unwrapped
-from ._mailbox import Envelope, Firing
-from ._operation import Operation
-from ._secrets import WHOLE, Discreet, Secrets, annotations_of_function, secrecy_of
+from ._evidence import Message, class_made_by, fields_given, fields_of, message_of
+from ._hiding import Secrets
 from ._shown import LIMIT, printable, show
 from ._traces import CAUSES, calls_of, causes_of, definition_of, notes_of, place_of
 
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import datetime
 
+    from ._evidence import Values
     from ._secrets import Secrecy
 
 SIZE: Final = 16_384  # bytes of a report as text
@@ -35,7 +34,7 @@ FACTORY: Final = "its factory"
 STARTED: Final = "started()"
 ENTERING: Final = "its start, before started()"
 
-_UNSHOWN: Final = ("_slot", "_history")
+_MARK: Final = "__lmos_report__"  # among the attributes of an exception
 
 
 class CrashReport:
@@ -48,6 +47,9 @@ class CrashReport:
 
     later: tuple[BaseException, ...] = ()
     """What was raised besides, while the agent unwound."""
+
+    _last: dict[str, Any] | None = None
+    """The fields as they were when it had unwound, if it has raised something then."""
 
     def __init__(self, slot: Any, error: BaseException, hand: Any, earlier: Iterable[Any] = ()) -> None:
         agent = slot.agent
@@ -64,6 +66,19 @@ class CrashReport:
         # An agent without runs, tasks and lifespan changes no more. Looking into its `__dict__` makes that an
         # object of its own, which the garbage collector would look at as long as the exception is kept.
         self._kept: dict[str, Any] | None = agent.__dict__.copy() if agent is not None and slot.more else None
+        cls = self._class
+        self._guarded: bool = cls.__contract__.guarded if cls is not None else self._makes_secrets()
+        if self._guarded:  # others may come to crash of it, who do not know what is secret
+            error.__dict__.setdefault(_MARK, self)
+
+    def _makes_secrets(self) -> bool:
+        """Say whether an agent that its factory did not make would have had secrets."""
+        contract: Any = getattr(self.agent_class, "__contract__", None)
+        given = fields_given(self._slot.spec.factory)
+        return contract.guarded if contract is not None else any(secret for _, secret in given.values())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return str, (str(self),)  # wherever it is sent, with an exception or alone, it is its text
 
     @property
     def agent(self) -> str:
@@ -119,18 +134,21 @@ class CrashReport:
         """Say whether it is about a first start, which tells whoever asked for it."""
         return self.incarnation == 1 and self.handler in (FACTORY, STARTED, ENTERING)
 
+    def unwound(self, errors: tuple[BaseException, ...]) -> None:
+        """Note what was raised while the agent unwound; its fields may have changed since the crash."""
+        self.later = errors
+        self._last = self._agent.__dict__.copy() if self._agent is not None else None
+        self.__dict__.pop("secrets", None)
+
     def line(self, error: BaseException) -> str:
         """Give an exception as text, without secrets."""
-        cls = self._class
-        plain = cls is not None and not cls.__contract__.guarded
-        text = text_of(error) if plain else self.text(error)
+        text = self.text(error)
         return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
     def text(self, error: BaseException) -> str:
         """Give what an exception says, without secrets; nothing is looked for where nothing is secret."""
         text = text_of(error)
-        contract: Any = getattr(self.agent_class, "__contract__", None)
-        return self.secrets.clean(text, REASON) if contract is not None and contract.guarded else text
+        return self.secrets.clean(text, REASON) if self._guarded or _MARK in error.__dict__ else text
 
     def short(self, error: BaseException) -> str:
         """Give an exception as text to be shown: bounded, without secrets and without control characters."""
@@ -142,7 +160,7 @@ class CrashReport:
     @property
     def hand(self) -> Message | None:
         """The message in hand, None where it was none that raised."""
-        return _message(self._hand)
+        return message_of(self._hand)
 
     @property
     def handler(self) -> str:
@@ -171,7 +189,7 @@ class CrashReport:
     def before(self) -> list[Message]:
         """The messages before the one in hand, the oldest first."""
         kept = [Message(e.op, e.fn, e.args, None, e) for e in self._history if e is not self._entry]
-        batch = [] if kept else [m for m in map(_message, self._earlier) if m is not None]
+        batch = [] if kept else [m for m in map(message_of, self._earlier) if m is not None]
         return (kept or batch)[-EARLIER:]
 
     @property
@@ -182,115 +200,43 @@ class CrashReport:
         return "before the message in hand" if self._entry is not None else "at the crash"
 
     @cached_property
-    def state(self) -> dict[str, tuple[Any, int]]:
+    def state(self) -> Values:
         """The fields with their values and how secret they are."""
         return self._fields(self._entry.state if self._entry is not None else self._state)
 
-    def _fields(self, values: dict[str, Any] | None) -> dict[str, tuple[Any, int]]:
-        contract: Any = getattr(self.agent_class, "__contract__", None)
-        hidden: dict[str, int] = contract.hidden if contract is not None else {}
+    def _fields(self, values: dict[str, Any] | None) -> Values:
         if values is None:
-            values = _given(self._slot.spec.factory)
-        names = {name: _shown_name(name) for name in values if name not in _UNSHOWN}
-        return {shown: (values[name], hidden.get(shown, 0)) for name, shown in names.items()}
+            return fields_given(self._slot.spec.factory)
+        return fields_of(self.agent_class, values)
 
     @cached_property
     def secrets(self) -> Secrets:
-        """What must not be shown."""
+        """What must not be shown: of the agent, and of those whose errors this one came of."""
         found = Secrets()
-        then = self._fields(self._state) if self._entry is not None else {}
-        for value, secrecy in (*self.state.values(), *then.values()):
-            found.look(value, secrecy)
-        for message in (self.hand, *self.before):
-            if message is not None:
-                for value, secret in message.values().values():
-                    found.look(value, secret)
+        errors = (self.error, *(cause for _, cause in causes_of(self.error)), *self.later)
+        others = (report_of(error) for error in errors)
+        for report in {id(each): each for each in (self, *others) if each is not None}.values():
+            report._look_into(found)
+        for error in errors:
+            found.look(error)
         return found
 
-
-def _shown_name(name: str) -> str:
-    return "behaviour" if name == "_behaviour" else name.removeprefix("_prop_")
-
-
-def class_made_by(factory: Any) -> Any:
-    """Give the class of the agents that a spec's factory makes, None if it does not tell."""
-    while isinstance(factory, partial):
-        factory = factory.func  # pyright: ignore[reportUnknownMemberType]
-    return factory if isinstance(factory, type) else None
-
-
-def _given(factory: Any) -> dict[str, Any]:
-    """Give the fields that an agent was to be made with, as far as its spec tells."""
-    fields: dict[str, Any] = {}
-    while isinstance(factory, partial):
-        made: partial[Any] = factory  # pyright: ignore[reportUnknownVariableType]
-        fields = {**made.keywords, **fields}
-        factory = made.func
-    return fields
+    def _look_into(self, found: Secrets) -> None:
+        """Find the secrets of the agent itself."""
+        copies = (self._state if self._entry is not None else None, self._last)
+        for values in (self.state, *(self._fields(copy) for copy in copies if copy is not None)):
+            for value, secrecy in values.values():
+                found.look(value, secrecy)
+        for message in (self.hand, *self.before):
+            if message is not None:
+                for value, secrecy in message.values().values():
+                    found.look(value, secrecy)
 
 
-class Message:
-    """One message as a report shows it."""
-
-    def __init__(
-        self, op: Operation | None, fn: Any, args: tuple[Any, ...], sender: Any, entry: Any = None
-    ) -> None:
-        self.op = op
-        self.fn = fn
-        self.args = args
-        self.sender = sender
-        self.entry = entry
-
-    @property
-    def name(self) -> str:
-        """The affordance, or the method of a timer."""
-        return self.op.name if self.op is not None else str(getattr(self.fn, "__qualname__", "a function"))
-
-    @property
-    def verb(self) -> str:
-        """What is done with it."""
-        return self.op.verb if self.op is not None else "turn"
-
-    def values(self) -> dict[str, tuple[Any, Secrecy]]:
-        """The arguments by name, each with how secret it is."""
-        op = self.op
-        if op is None:
-            return _arguments(self.fn, self.args)
-        if op.verb in ("observe", "subscribe", "subscribe to all"):
-            return {}
-        hidden: tuple[Secrecy, ...] = op.secrecies or (0,) * len(self.args)
-        shown = zip(op.params, self.args, hidden, strict=False)
-        return {p.wire_name: (value, secrecy) for p, value, secrecy in shown}
-
-
-def _message(item: Any) -> Message | None:
-    if isinstance(item, Envelope):
-        return Message(item.op, None, item.args, item.sender)
-    if isinstance(item, Firing):
-        return Message(None, *unwrapped(item.fn, item.args), None)
-    if isinstance(item, tuple):
-        op, args, sender = item  # pyright: ignore[reportUnknownVariableType]
-        if isinstance(op, Operation):
-            return Message(op, None, args, sender)  # pyright: ignore[reportUnknownArgumentType]
-    return None
-
-
-def _arguments(fn: Any, args: tuple[Any, ...]) -> dict[str, tuple[Any, Secrecy]]:
-    """Name the arguments of a timer's turn; of a function that tells no names they are numbered."""
-    discreet = fn.secrecy if isinstance(fn, Discreet) else 0
-    fn = fn.fn if isinstance(fn, Discreet) else fn
-    code = getattr(fn, "__code__", None)
-    names: tuple[str, ...] = ()
-    if code is not None:
-        names = code.co_varnames[hasattr(fn, "__self__") : code.co_argcount + code.co_kwonlyargcount]
-    try:
-        hints = annotations_of_function(getattr(fn, "__func__", fn))
-        hidden = {name: secrecy_of(hints.get(name)) for name in names}
-    except Exception:
-        hidden = dict.fromkeys(names, WHOLE)
-    numbers = (f"argument {place}" for place in range(1, len(args) + 1))
-    shown = zip((*names, *numbers), args, strict=False)
-    return {name: (value, discreet or hidden.get(name, 0)) for name, value in shown}
+def report_of(error: BaseException) -> CrashReport | None:
+    """Give the report of the first agent with secrets that crashed with this exception."""
+    report = error.__dict__.get(_MARK)
+    return report if isinstance(report, CrashReport) else None
 
 
 class _Rendering:

@@ -23,10 +23,10 @@ from lmos_actors._errors import DeadlineExceeded
 from lmos_actors._instrument import describe
 
 from ._crashes import Crashes, shown_message, without_secrets
+from ._hiding import conceal
 from ._invocation import CURRENT
 from ._mailbox import Bucket, Firing
 from ._operation import Operation
-from ._secrets import conceal
 
 if TYPE_CHECKING:
     from collections.abc import Callable

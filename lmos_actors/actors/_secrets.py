@@ -13,12 +13,7 @@ import inspect
 import re
 import sys
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Mapping
-from contextlib import suppress
-from datetime import date, time, timedelta
-from decimal import Decimal
-from enum import Enum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -33,7 +28,6 @@ from typing import (
     get_origin,
     is_typeddict,
 )
-from uuid import UUID
 
 import attrs
 import msgspec
@@ -41,24 +35,19 @@ import msgspec
 from lmos_actors._errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
 T = TypeVar("T")
 
 HIDDEN: Final = "***"
 UNREADABLE: Final = "*** (its type cannot be read at run time)"
-SHORTEST: Final = 4  # characters: shorter secrets are not looked for in texts
-LONGEST: Final = 4096  # characters of a secret that are looked for; what follows it is cut off
-FORMS: Final = 256  # texts looked for; with more of them no text is shown at all
-LOOKED_AT: Final = 5000  # values looked at for secrets in them
 
-_OPEN, PARTS, UNREAD, WHOLE = range(4)
+OPEN, PARTS, UNREAD, WHOLE = range(4)
 """How much of a value of a type is secret: nothing, fields of it, all as nobody knows, all."""
 
 Secrecy: TypeAlias = "int | Mapping[str, int]"
 """That of a value; of a dict by member for what the runtime itself hands over."""
 
-_TEXTS: Final = (int, float, Decimal, UUID, date, time, timedelta)
 ROWS: Final = (list, tuple, set, frozenset, deque)
 MAPS: Final = (dict, OrderedDict, defaultdict)
 
@@ -90,7 +79,7 @@ def _secrecy(hint: Any, inside: tuple[Any, ...]) -> int:
         marked = any(isinstance(word, _Mark) for word in hint.__metadata__)
         return WHOLE if marked else _secrecy(hint.__origin__, inside)
     if origin is Literal:
-        return _OPEN
+        return OPEN
     if isinstance(hint, (str, ForwardRef)):
         return UNREAD
     if isinstance(hint, (list, tuple)):  # the parameters of a Callable
@@ -99,22 +88,22 @@ def _secrecy(hint: Any, inside: tuple[Any, ...]) -> int:
     if named is not None:
         return _secrecy(named, inside)
     cls: Any = origin or hint
-    own = _of_class(cls, inside) if isinstance(cls, type) else _OPEN
+    own = _of_class(cls, inside) if isinstance(cls, type) else OPEN
     return max(own, _most(get_args(hint), inside))
 
 
 def _most(hints: Iterable[Any], inside: tuple[Any, ...]) -> int:
-    return max((_secrecy(hint, inside) for hint in hints), default=_OPEN)
+    return max((_secrecy(hint, inside) for hint in hints), default=OPEN)
 
 
 def _of_class(cls: type, inside: tuple[Any, ...]) -> int:
     if cls in inside:
-        return _OPEN
+        return OPEN
     if is_typeddict(cls):
         return _most(annotations_of(cls).values(), (*inside, cls))
     if _names(cls) is None:
-        return _OPEN
-    return PARTS if _most(annotations_of(cls).values(), (*inside, cls)) else _OPEN
+        return OPEN
+    return PARTS if _most(annotations_of(cls).values(), (*inside, cls)) else OPEN
 
 
 def annotations_of(cls: type, namespace: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -201,6 +190,9 @@ def hidden_fields(cls: type, namespace: Mapping[str, Any], reserved: frozenset[s
     """Say which fields of an agent class are secret, and how much of each; `reserved` names are no fields."""
     found = {name: secrecy_of(hint) for name, hint in annotations_of(cls, namespace).items()}
     found |= {field.name: WHOLE for field in attrs.fields(cls) if field.repr is False}
+    for part in reversed(cls.__mro__):  # what a cached property has found stands among the fields
+        cached = {name: made.func for name, made in vars(part).items() if isinstance(made, cached_property)}
+        found |= {name: secrecy_of(annotations_of_function(fn).get("return")) for name, fn in cached.items()}
     return {name: secrecy for name, secrecy in found.items() if secrecy and name not in reserved}
 
 
@@ -228,168 +220,3 @@ class Discreet:
     def __call__(self, value: Any) -> None:
         """Run the turn."""
         return self.fn(value)
-
-
-# ---- values
-
-
-def conceal(value: Any, secrecy: Secrecy) -> Any:
-    """Give a value, or what may be shown of it: dicts for records, `***` for what is secret."""
-    if secrecy in (WHOLE, UNREAD):
-        return HIDDEN
-    if not secrecy:
-        return value
-    if isinstance(secrecy, Mapping):
-        if not isinstance(value, dict):
-            return HIDDEN
-        members = cast("dict[str, Any]", value)
-        return {name: conceal(item, secrecy.get(name, _OPEN)) for name, item in members.items()}
-    if isinstance(value, dict):
-        return {key: conceal(item, PARTS) for key, item in value.items()}  # pyright: ignore
-    record = members_of(value)
-    if record is not None:
-        return {m.wire: conceal(getattr(value, m.name, None), m.secrecy) for m in record}
-    if isinstance(value, ROWS):
-        return [conceal(item, PARTS) for item in cast("Iterable[Any]", value)]
-    return value
-
-
-def conceal_all(args: tuple[Any, ...], secrecies: tuple[Secrecy, ...] | None) -> tuple[Any, ...]:
-    """Give the arguments of a message, or what may be shown of each; None: nothing of them is secret."""
-    if secrecies is None:
-        return args
-    return tuple(conceal(value, secrecy) for value, secrecy in zip(args, secrecies, strict=False))
-
-
-class Secrets:
-    """The secrets found in some values, and texts without them.
-
-    The work is bounded: where more is to be looked for than is looked for, `clean` shows nothing.
-    """
-
-    def __init__(self) -> None:
-        self._forms: dict[str, None] = {}
-        self._left = LOOKED_AT  # at what is declared to hold secrets
-        self._spare = LOOKED_AT  # at anything else
-        self._pattern: re.Pattern[str] | None = None
-
-    @property
-    def too_many(self) -> bool:
-        """There may be secrets that have not been found."""
-        return self._left < 0 or len(self._forms) > FORMS
-
-    @property
-    def margin(self) -> int:
-        """How much of a text after its last character shown has to be looked at."""
-        return max(map(len, self._forms), default=0)
-
-    def look(self, value: Any, secrecy: Secrecy = _OPEN) -> None:
-        """Find what is secret in a value; one that cannot be looked at counts as too much to look at.
-
-        Where the type declares no secrets, those of records in it are found as far as the look goes.
-        """
-        if not secrecy:
-            self._glance(value)
-            return
-        try:
-            self._look(value, secrecy)
-        except Exception:
-            self._left = -1
-
-    def _glance(self, value: Any) -> None:
-        left, self._left, known = self._left, self._spare, len(self._forms)
-        with suppress(Exception):
-            self._look(value, PARTS)
-        self._spare = self._left
-        cut_short = self._spare < 0 and len(self._forms) > known
-        self._left = -1 if cut_short else left
-
-    def _look(self, value: Any, secrecy: Secrecy) -> None:
-        self._left -= 1
-        if self._left < 0 or secrecy == UNREAD:
-            return
-        if secrecy == WHOLE:
-            self._keep(value)
-            return
-        if isinstance(secrecy, Mapping):
-            if isinstance(value, dict):
-                for name, item in cast("dict[str, Any]", value).items():
-                    self._look(item, secrecy.get(name, _OPEN))
-            return
-        members = members_of(value)
-        if members is not None:
-            for m in members:
-                self._look(getattr(value, m.name, None), m.secrecy or PARTS)
-            return
-        for item in _items(value):
-            self._look(item, PARTS)
-
-    def _keep(self, value: Any) -> None:
-        self._left -= 1
-        if self._left < 0:
-            return
-        if isinstance(value, Enum):
-            value = value.value
-        if type(value) is bool:
-            return
-        if isinstance(value, str):
-            self._keep_text(str.__str__(value))
-        elif isinstance(value, (bytes, bytearray)):
-            self._keep_text(repr(bytes(value))[2:-1])
-            self._keep_text(bytes(value).decode("utf-8", "replace"))
-        elif isinstance(value, _TEXTS):
-            self._keep_text(_written(value))
-        else:
-            members = members_of(value)
-            inner = _items(value) if members is None else [getattr(value, m.name, None) for m in members]
-            for item in inner:
-                self._keep(item)
-
-    def _keep_text(self, text: str) -> None:
-        if len(text) < SHORTEST:
-            return
-        self._pattern = None
-        json = msgspec.json.encode(text.encode("utf-8", "replace").decode()).decode()
-        for form in (text, repr(text)[1:-1], ascii(text)[1:-1], json[1:-1]):
-            self._forms[form[:LONGEST]] = None
-
-    def clean(self, text: str, limit: int) -> str:
-        """Give at most `limit` characters of a text, with `***` in the place of every secret in it."""
-        if self.too_many:
-            return HIDDEN
-        text = str.__str__(text)
-        if not self._forms:
-            return text if len(text) <= limit else text[: limit - 1] + "…"
-        shown: list[str] = []
-        at = 0
-        for found in self._compiled().finditer(text, 0, limit + self.margin):
-            if found.start() >= limit:
-                break
-            shown += (text[at : found.start()], HIDDEN)
-            at = found.end()
-            if len(found[0]) == LONGEST:  # it may go on
-                at = len(text)
-                break
-        shown.append(text[at:limit])
-        whole = "".join(shown)
-        return whole if max(at, limit) >= len(text) and len(whole) <= limit else whole[: limit - 1] + "…"
-
-    def _compiled(self) -> re.Pattern[str]:
-        if self._pattern is None:
-            longest_first = sorted(self._forms, key=lambda form: (-len(form), form))
-            self._pattern = re.compile("|".join(map(re.escape, longest_first)))
-        return self._pattern
-
-
-def _items(value: Any) -> list[Any]:
-    """Give what is in a container of the usual kinds."""
-    if type(value) in MAPS:
-        return [*value.keys(), *value.values()]
-    return list(value) if type(value) in ROWS else []
-
-
-def _written(value: Any) -> str:
-    try:
-        return str(value)
-    except ValueError:  # a number of more digits than are ever written
-        return ""

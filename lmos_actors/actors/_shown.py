@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
+from ._hiding import conceal
 from ._secrets import HIDDEN, MAPS, ROWS, UNREAD, UNREADABLE, WHOLE, record_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ._secrets import Member, Secrecy, Secrets
+    from ._hiding import Secrets
+    from ._secrets import Member, Secrecy
 
 LIMIT: Final = 512  # characters of one value
 DEPTH: Final = 8  # containers inside one another
@@ -41,6 +43,8 @@ def show(value: Any, secrets: Secrets, secrecy: Secrecy = 0, limit: int = LIMIT)
     if secrecy == UNREAD:
         return UNREADABLE
     try:
+        if not isinstance(secrecy, int):
+            value = conceal(value, secrecy)
         text = _Writer(limit + secrets.margin).write(value, 0)
     except Exception:
         text = f"<{type(value).__name__}>"

@@ -23,7 +23,7 @@ from ._cell import (
     STARTING,
     STATES,
 )
-from ._crashes import crash_reason
+from ._crashes import crash_reason, end_reason
 from ._ending import Mortal
 from ._history import kept_turn
 from ._holder import Holder, is_cancel
@@ -247,7 +247,7 @@ class Slot(Mortal):
 
     def run_crashed(self, run: Run, exc: BaseException) -> None:
         """The coroutine raised what it does not declare."""
-        reason = crash_reason(self, exc, run.envelope)
+        reason = end_reason(self, exc, run.envelope)
         run.settle_error(AgentDied(str(reason), started=True, agent=self), "handled")
         self.die(reason)
 

@@ -15,9 +15,9 @@ from trio.lowlevel import checkpoint, enable_ki_protection
 
 from lmos_actors._errors import InvalidInput
 
+from ._hiding import conceal
 from ._invocation import CURRENT
 from ._observers import Feed
-from ._secrets import conceal
 from ._values import shape_of
 
 if TYPE_CHECKING:

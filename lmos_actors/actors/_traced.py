@@ -14,10 +14,10 @@ from trio.lowlevel import checkpoint_if_cancelled, enable_ki_protection
 from lmos_actors._errors import AgentError
 
 from ._calls import LocalLink
+from ._hiding import conceal_all
 from ._invocation import CURRENT
 from ._mailbox import Ask, Envelope, Tell
 from ._operation import ASKING, named
-from ._secrets import conceal_all
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

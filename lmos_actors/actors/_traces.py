@@ -91,7 +91,7 @@ def _line(call: tuple[str, int, str]) -> str:
 
 def notes_of(error: BaseException) -> list[str]:
     """Give the notes that were added to an exception."""
-    notes: Any = getattr(error, "__notes__", None)
+    notes: Any = error.__dict__.get("__notes__")  # its class may have a `__getattr__` that raises
     if not isinstance(notes, list):
         return []
     return [note for note in notes[:NOTES] if type(note) is str]  # pyright: ignore

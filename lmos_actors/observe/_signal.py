@@ -37,7 +37,7 @@ class Dumps:
         self.release(node)
 
     def claim(self, owner: object) -> None:
-        """Have the handler set from here on, if this is the main thread; for a node that it opens elsewhere."""
+        """Have the handler there from now on, for what the main thread opens; in others nothing happens."""
         if threading.current_thread() is not threading.main_thread():
             return
         self._mine[owner] = None

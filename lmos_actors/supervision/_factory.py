@@ -23,3 +23,12 @@ def _inmost(factory: Any) -> Any:
     while isinstance(factory, partial):
         factory = factory.func  # pyright: ignore[reportUnknownMemberType]
     return factory  # pyright: ignore[reportUnknownVariableType]
+
+
+def shown(factory: Any) -> str:
+    """Give a factory as text: of what it gives to its agents the names alone, as that may be secret."""
+    if not isinstance(factory, partial):
+        return repr(factory)
+    made: partial[Any] = factory  # pyright: ignore[reportUnknownVariableType]
+    given = [*("..." for _ in made.args), *(f"{name}=..." for name in made.keywords)]
+    return f"partial({', '.join([shown(made.func), *given])})"

@@ -15,7 +15,7 @@ import attrs
 from lmos_actors._errors import ConfigError, NameTaken, nearest
 from lmos_actors.actors import BY
 
-from ._factory import class_of, name_of
+from ._factory import class_of, name_of, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -86,7 +86,7 @@ class ChildSpec(Generic[A_co]):
     """
 
     name: str
-    factory: Callable[[], A_co]
+    factory: Callable[[], A_co] = attrs.field(repr=shown)
     restart: Restart = attrs.field(default="permanent", kw_only=True)
     shutdown: Shutdown = attrs.field(default=5.0, kw_only=True)
     significant: bool = attrs.field(default=False, kw_only=True)
@@ -158,7 +158,7 @@ class Pool(Generic[A_co]):
     Raises ConfigError naming the field.
     """
 
-    factory: Callable[[], A_co]
+    factory: Callable[[], A_co] = attrs.field(repr=shown)
     size: int
     by: By = attrs.field(default="round_robin", kw_only=True)
     key: str | None = attrs.field(default=None, kw_only=True)

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import inspect
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from lmos_actors._errors import InvalidInput, nearest
-from lmos_actors.actors import RUN, STREAM, TURN, Agent, Altered, Event, Operation, conceal_all, stand_in
+from lmos_actors.actors import (
+    HIDDEN,
+    RUN,
+    STREAM,
+    TURN,
+    Agent,
+    Altered,
+    Event,
+    Operation,
+    conceal_all,
+    stand_in,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable
@@ -104,7 +115,10 @@ def check_answer(op: Operation, answer: object) -> None:
     elif callable(answer):
         _check_signature(op, answer)
     elif op.kind == STREAM:
-        for item in items_of(op, answer):
+        items = items_of(op, answer)
+        if iter(items) is items:
+            raise TypeError(f"{op.label}: {answer!r} can be gone through once only, give a list")
+        for item in items:
             checked(op, item)
     else:
         checked(op, answer)
@@ -115,13 +129,21 @@ def checked(op: Operation, value: object) -> Any:
     try:
         return op.give(value)
     except InvalidInput as exc:
-        raise TypeError(f"{op.label}: the answer {value!r} is not of its declared type: {exc}") from None
+        raise TypeError(
+            f"{op.label}: the answer {_shown(op, value)} is not of its declared type: {exc}"
+        ) from None
+
+
+def _shown(op: Operation, answer: object) -> str:
+    return HIDDEN if op.result_secrecy else repr(answer)
 
 
 def items_of(op: Operation, answer: object) -> Iterable[Any]:
     """Give the outputs that an answer stands for. Raises TypeError."""
     if isinstance(answer, (str, bytes)) or not hasattr(answer, "__iter__"):
-        raise TypeError(f"{op.label} gives many outputs: its answer is an iterable of them, not {answer!r}")
+        raise TypeError(
+            f"{op.label} gives many outputs: its answer is an iterable of them, not {_shown(op, answer)}"
+        )
     return cast("Iterable[Any]", answer)
 
 
@@ -166,6 +188,25 @@ def respond(op: Operation, answer: object, args: tuple[Any, ...]) -> Any:
     return answer
 
 
+def respond_or_complain(who: str, agent: Any, op: Operation, answer: object, args: tuple[Any, ...]) -> Any:
+    """As `respond`, but the test is to fail where there is no answer, whatever it sees of the crash."""
+    try:
+        return respond(op, answer, args)
+    except NotFaked:
+        which = "no more answers" if isinstance(answer, InTurn) else "no answer"
+        shown = conceal_all(args, op.secrecies)
+        text = f"the {who} was asked {op.name}{shown!r} and has {which} for it"
+    staging = agent._slot.rt.staging if agent._slot is not None else None
+    if staging is not None:
+        staging.complain(text)
+    raise NotFaked(text)
+
+
+async def waited_for(value: Any) -> Any:
+    """Give what a value is, or will be."""
+    return await value if inspect.isawaitable(value) else value
+
+
 def _needs_time(answer: object) -> bool:
     if isinstance(answer, InTurn):
         return any(_needs_time(one) for one in answer.answers)
@@ -176,28 +217,14 @@ def _needs_time(answer: object) -> bool:
 def _faked(cls: type[Agent], op: Operation, answer: object) -> Operation:
     """Make the operation that gives an answer in the place of the original's."""
 
-    def missing(agent: Any, args: tuple[Any, ...]) -> NoReturn:
-        which = "no more answers" if isinstance(answer, InTurn) else "no answer"
-        shown = conceal_all(args, op.secrecies)
-        text = f"the fake of {cls.__name__} was asked {op.name}{shown!r} and has {which} for it"
-        staging = agent._slot.rt.staging if agent._slot is not None else None
-        if staging is not None:
-            staging.complain(text)
-        raise NotFaked(text)
-
     def turn(agent: Any, *args: Any) -> Any:
-        try:
-            return respond(op, answer, args)
-        except NotFaked:
-            missing(agent, args)
+        return respond_or_complain(f"fake of {cls.__name__}", agent, op, answer, args)
 
     async def run(agent: Any, *args: Any) -> Any:
-        value = turn(agent, *args)
-        value = await value if inspect.isawaitable(value) else value
-        return checked(op, value)
+        return checked(op, await waited_for(turn(agent, *args)))
 
     async def stream(agent: Any, *args: Any) -> AsyncGenerator[Any]:
-        value = turn(agent, *args)
+        value = await waited_for(turn(agent, *args))
         if inspect.isasyncgen(value):
             async with aclosing(value) as items:
                 async for item in items:

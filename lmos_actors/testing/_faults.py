@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from lmos_actors._entropy import RandomStream
 
 START: Final = "start"
+READ_ALL: Final = "?"
+WRITE_MANY: Final = "="
 
 
 class Fault:
@@ -208,13 +210,18 @@ class FaultPlan:
         """Give a slot's operations, with faults where there are any."""
         path = slot.path
         planned: dict[str, list[Fault]] = {}
+        written: list[tuple[str, Fault]] = []
         for handle, entry in self._calls:
             if entry.agent in (None, path) and _has(cls, handle):
-                for key in _keys(handle):
+                for key in _keys(cls, handle):
                     planned.setdefault(key, []).append(entry)
+                if isinstance(handle, PropertyHandle):
+                    written.append((cast("Any", handle).name, entry))
         if not planned:
             return table
         altered = {key: faulty(slot, table[key], entries) for key, entries in planned.items()}
+        if written:
+            altered[WRITE_MANY] = Altered(table[WRITE_MANY], _write_many(slot, table[WRITE_MANY], written))
         return {**table, **altered}
 
 
@@ -224,8 +231,12 @@ def _kind(handle: Any) -> int | None:
     return next((kind for cls, kind in kinds if isinstance(handle, cls)), None)
 
 
-def _keys(handle: Any) -> tuple[str, ...]:
-    return (handle.read_key, handle.write_key) if isinstance(handle, PropertyHandle) else (handle.name,)
+def _keys(cls: type[Agent], handle: Any) -> tuple[str, ...]:
+    if not isinstance(handle, PropertyHandle):
+        return (handle.name,)
+    name = cast("Any", handle).name
+    keys = (handle.read_key, handle.write_key)
+    return keys if cls.__contract__.properties[name].write_only else (*keys, READ_ALL)
 
 
 def _has(cls: type[Agent], handle: Any) -> bool:
@@ -272,6 +283,13 @@ def _turn(slot: Any, op: Operation, entries: list[Fault]) -> Callable[..., Any]:
         value = op.fn(agent, *args)
         due.after()
         return value
+
+    return turn
+
+
+def _write_many(slot: Any, op: Operation, written: list[tuple[str, Fault]]) -> Callable[..., Any]:
+    def turn(agent: Any, values: dict[str, Any]) -> Any:
+        return _turn(slot, op, [entry for name, entry in written if name in values])(agent, values)
 
     return turn
 

@@ -96,12 +96,14 @@ async def open_test_node(
 
     When the block ends without an exception, but a probe was left with messages that nobody expected or
     answered, a fake was asked what it has no answer for, or a planned fault or replacement was never met,
-    AssertionError says so. Raises RuntimeError where time is real; Deadlocked when the block can never end,
-    as everything in the run waits for something else.
+    AssertionError says so; also when the root supervisor ends before the block does. Raises RuntimeError
+    where time is real; Deadlocked when the block can never end, as everything in the run waits for
+    something else.
     """
     ambient = current_ambient()
     chosen = ambient.entropy.seed if ambient is not None else seed_of_run() if seed is None else seed
     stage = Stage(replace, FaultPlan() if faults is None else faults)
+    ended = False
     with telling(chosen):
         async with AsyncExitStack() as stack:
             if ambient is None:
@@ -111,6 +113,9 @@ async def open_test_node(
                 node = TestNode(await opened, stage, chosen)
             with _described(stage), _judged(stage):
                 yield node
+            ended = True
+        if not ended:  # the node has cancelled the block, and taken that back
+            raise AssertionError("the test has not come to its end: the root supervisor ended before")
 
 
 @contextmanager
@@ -164,13 +169,14 @@ def run_test(
     """Run `await main(node, *args)` on a clock of its own, in a node as of `open_test_node`; give its result.
 
     For tests that are no coroutines: one example of a property test, one seed of many. Raises RuntimeError
-    inside a trio run, and what `open_test_node` and `main` raise.
+    inside a trio run, AssertionError if the root supervisor ends before `main`, and what `open_test_node` and
+    `main` raise.
     """
 
     async def run() -> T:
         opened = open_test_node(tree, seed=seed, instrument=instrument, replace=replace, faults=faults)
         async with opened as node:
             return await main(node, *args)
-        raise AssertionError  # not reached: the block does not swallow
+        raise AssertionError  # not reached: the node gives the block's result, or raises
 
     return trio.run(run, clock=clock_that_tells())

@@ -105,13 +105,17 @@ def pytest_runtest_setup() -> None:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Say how to run a failed test again."""
     report = yield
-    if report.when == "call" and report.failed and used_seeds:
-        test = shlex.quote(_without_seed(item.nodeid))
+    if report.failed and used_seeds:
+        test = shlex.quote(_without_seed(item))
         commands = [f"{SEED_VARIABLE}={seed} pytest {test}" for seed in used_seeds]
         report.sections.append(("to run it again on the same seed", "\n".join(commands)))
     return report
 
 
-def _without_seed(node_id: str) -> str:
+def _without_seed(item: pytest.Item) -> str:
     """Take what `--lmos-seeds` has added out of a test's id."""
-    return re.sub(r"\[seed\d+\]$|-seed\d+(?=[\]-])|(?<=\[)seed\d+-", "", node_id)
+    given: Any = getattr(item, "callspec", None)
+    seed = None if given is None else given.params.get("virtual_clock")
+    if type(seed) is not int:
+        return item.nodeid
+    return re.sub(rf"\[seed{seed}\]$|-seed{seed}(?=[\]-])|(?<=\[)seed{seed}-", "", item.nodeid, count=1)

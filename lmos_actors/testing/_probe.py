@@ -25,7 +25,7 @@ from lmos_actors.actors import (
     stand_in,
 )
 
-from ._fakes import NOTHING, check_answer, checked, items_of, respond
+from ._fakes import NOTHING, check_answer, checked, items_of, respond_or_complain, waited_for
 from ._received import Inbox, Received, Wanted, operation_of
 from ._world import settle
 
@@ -301,9 +301,9 @@ class Probe(Generic[A]):
             answer = self._inbox.automatic.get(op.name, NOTHING)
             if answer is NOTHING:
                 return None if message.one_way else await message.outcome()
-            value = respond(op, answer, args)
+            value = self._automatic(agent, op, answer, args)
             message.answered = True
-            return checked(op, await value if inspect.isawaitable(value) else value)
+            return checked(op, await waited_for(value))
 
         return run
 
@@ -311,7 +311,10 @@ class Probe(Generic[A]):
         async def stream(agent: Any, *args: Any) -> AsyncGenerator[Any]:
             message = self._arrives(agent, op, args)
             answer = self._inbox.automatic.get(op.name, NOTHING)
-            items: Any = await message.outcome() if answer is NOTHING else respond(op, answer, args)
+            if answer is NOTHING:
+                items: Any = await message.outcome()
+            else:
+                items = await waited_for(self._automatic(agent, op, answer, args))
             message.answered = True
             if inspect.isasyncgen(items):
                 async with aclosing(items):
@@ -322,6 +325,9 @@ class Probe(Generic[A]):
                 yield checked(op, item)
 
         return stream
+
+    def _automatic(self, agent: Any, op: Operation, answer: object, args: tuple[Any, ...]) -> Any:
+        return respond_or_complain(f"probe of {self._cls.__name__}", agent, op, answer, args)
 
     def _arrives(
         self, agent: Any, op: Operation, args: tuple[Any, ...], *, written: bool = False

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import trio
 
 from lmos_actors._errors import nearest
-from lmos_actors.actors import STREAM, Agent, Operation, PropertyHandle, conceal_all
+from lmos_actors.actors import HIDDEN, STREAM, Agent, Operation, PropertyHandle, conceal_all
 
 from ._fakes import checked, items_of
 
@@ -120,8 +120,11 @@ class Wanted:
             self._match[name] = value
 
     def __str__(self) -> str:
-        verb = "" if self._op.verb == "invoke" else "write "
-        return f"{verb}{self._op.name}({', '.join(f'{n}={v!r}' for n, v in self._match.items())})"
+        op = self._op
+        verb = "" if op.verb == "invoke" else "write "
+        hidden = dict(zip((p.name for p in op.params), op.secrecies or (), strict=False))
+        shown = {name: HIDDEN if hidden.get(name) else value for name, value in self._match.items()}
+        return f"{verb}{op.name}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     def fits(self, message: Received[Any]) -> bool:
         """Say whether this is the message."""

@@ -34,8 +34,8 @@ from lmos_actors import (
     open_node,
     prop,
 )
+from lmos_actors.actors._hiding import Secrets
 from lmos_actors.actors._reports import SIZE
-from lmos_actors.actors._secrets import Secrets
 from lmos_actors.actors._shown import LIMIT, show
 from lmos_actors.simulation import VirtualClock
 from lmos_actors.testing import open_test_node, settle
@@ -577,6 +577,31 @@ def _caused(text: str, cause: BaseException) -> Exception:
     error = RuntimeError(text)
     error.__cause__ = cause
     return error
+
+
+class Elusive(Exception):
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise RuntimeError(name)
+
+
+async def test_an_exception_whose_attributes_raise_is_told(virtual_clock) -> None:
+    class Plain(Agent):
+        @action
+        def crash(self) -> None:
+            raise Elusive("plain")
+
+    class Secretive(Plain):
+        token: Secret[str] = "no such key"
+
+    for cls in (Plain, Secretive):
+        async with open_test_node(SupervisorSpec("root", (ChildSpec("it", cls),))) as node:
+            with pytest.raises(AgentDied):
+                await node.find(cls).invoke(cls.crash)
+            (report,) = node.crash_reports
+            assert "Elusive: plain" in str(report)
 
 
 async def test_a_ring_of_causes_ends(virtual_clock) -> None:

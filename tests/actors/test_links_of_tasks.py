@@ -13,6 +13,7 @@ import trio
 from lmos_actors import (
     SHUTDOWN,
     ActionFailed,
+    Agent,
     AgentDied,
     ChildSpec,
     ExitReason,
@@ -244,3 +245,39 @@ async def test_what_comes_round_to_the_block_it_left_is_no_news(virtual_clock) -
             async with refs["a"].link(), refs["b"].link():
                 raise ActionFailed("mine")
         assert alive(refs) == ""
+
+
+@pytest.mark.parametrize("in_task", [False, True])
+async def test_the_shutdown_of_a_linked_agent_is_passed_on_as_shutdown(virtual_clock, in_task: bool) -> None:
+    """L1: the same reason. A node that closes while runs hold links has no error."""
+
+    class Holds(Agent):
+        other: Any
+
+        @action
+        async def hold(self) -> None:
+            async with self.other.link():
+                await trio.sleep(100)
+
+        @action
+        def hold_in_task(self) -> None:
+            self.nursery.start_soon(self.hold)
+
+    async with open_test_node() as node:
+        holds = await node.start(Holds, other=node.find(Peer))
+        held = await node.start(Peer)
+        async with holds.monitor() as downs:
+            if in_task:
+                await holds.invoke(Holds.hold_in_task)
+            else:
+                await holds.tell(Holds.hold)
+            await trio.sleep(1)
+            await node.root.terminate_child("peer")
+            down = await downs.receive()
+        assert down.reason.kind == "shutdown"
+        assert held.statistics().state == "down"
+        await holds.ready()
+        await node.root.restart_child("peer")
+        await holds.tell(Holds.hold)
+        await trio.sleep(1)
+    # leaving the node stops the peer first: no LinkedAgentDied comes out

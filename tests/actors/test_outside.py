@@ -19,6 +19,7 @@ import trio.testing
 from lmos_actors import (
     Agent,
     AgentDied,
+    ConfigError,
     ForbiddenCall,
     Property,
     SupervisorSpec,
@@ -292,6 +293,25 @@ def odd_failure() -> None:
     raise OddError("one", "two")
 
 
+class Unspeakable(Exception):
+    def __reduce__(self) -> Any:
+        raise LookupError("cannot be sent")
+
+    def __str__(self) -> str:
+        raise LookupError("cannot be said")
+
+
+def unspeakable() -> None:
+    raise Unspeakable
+
+
+def talkative() -> int:
+    """Write to the descriptor itself, and have another process write and read."""
+    os.write(1, b"noise" * 1000)
+    code = "import sys; sys.stdout.write(sys.stdin.read() + 'noise')"
+    return subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE).returncode
+
+
 class Unloadable:
     def __reduce__(self) -> tuple[Any, ...]:
         return _unload, ()
@@ -319,6 +339,7 @@ async def test_a_process_gives_its_value_and_is_used_again() -> None:
     [
         (failing, ValueError, "in the process"),
         (odd_failure, RuntimeError, "OddError: one and two"),
+        (unspeakable, RuntimeError, "Unspeakable"),
         (odd_result, TypeError, "cannot bring back what 'odd_result' gave"),
         (leaving, WorkerDied, "ended before it answered"),
         (lambda: 1, TypeError, "no lambda"),
@@ -465,6 +486,8 @@ async def test_a_worker_that_answers_something_else_is_sent_away(monkeypatch: py
         await trio.lowlevel.checkpoint()
         if fn is _outside._greet:
             return (args[0] if len(asked) > 1 else -1), 7
+        if fn is _outside._leave:
+            raise to_process.BrokenWorkerProcess
         return fn(*args)
 
     monkeypatch.setattr(to_process, "run_sync", scripted)
@@ -473,6 +496,53 @@ async def test_a_worker_that_answers_something_else_is_sent_away(monkeypatch: py
         await worker.invoke(Worker.twice, 3)
     assert Worker.seen == (os.getpid(), 6)
     assert asked == ["_greet", "_leave", "_greet", "_work", "_leave"]
+
+
+@pytest.mark.parametrize("number", [0, -1, True, 1.5, "3"])
+@pytest.mark.parametrize("what", ["threads", "processes"])
+async def test_limits_are_numbers(what: Any, number: Any) -> None:
+    with pytest.raises(ConfigError, match=f"{what}=.*at least 1"):
+        async with open_node(**{what: number}):
+            pass
+
+
+async def test_a_worker_is_not_disturbed_by_what_is_printed() -> None:
+    async with open_node() as node:
+        worker = await node.start(Worker)
+        await worker.invoke(Worker.process, job(talkative))
+        assert Worker.seen == 0
+        await worker.invoke(Worker.twice, 2)
+        assert Worker.seen[1] == 4
+
+
+def children() -> list[str]:
+    said = subprocess.run(
+        ["ps", "-o", "args=", "--ppid", str(os.getpid())], capture_output=True, text=True, check=False
+    )
+    return [line for line in said.stdout.splitlines() if not line.startswith("ps ")]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts open files as Linux shows them")
+async def test_nodes_leave_no_processes_and_no_open_files() -> None:
+    counts = []
+    for _ in range(3):
+        async with open_node() as node:
+            worker = await node.start(Worker)
+            await worker.invoke(Worker.twice, 1)
+        counts.append(len(os.listdir("/proc/self/fd")))
+        assert children() == []
+    assert len(set(counts)) == 1
+
+
+async def test_a_script_without_a_guard_starts_no_chain_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_node() as node:
+        worker = await node.start(Worker)
+        with monkeypatch.context() as patch:
+            patch.delitem(sys.modules, "__main__")  # so it is where a worker imports the script
+            with pytest.raises(AgentDied):
+                await worker.invoke(Worker.process, job(nothing))
+    assert "__main__" in str(Worker.error)
+    assert isinstance(Worker.error, RuntimeError)
 
 
 async def test_a_cancel_while_the_worker_starts_leaves_none_half_started(

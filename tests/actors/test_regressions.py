@@ -896,3 +896,32 @@ async def test_the_reason_that_callers_are_told_is_bounded(virtual_clock) -> Non
             await relay.invoke(Relay.ask)
         assert len(caught.value.reason) == 1001
         assert len(str(caught.value)) < 1100
+
+
+async def test_a_message_wakes_an_agent_whose_last_parked_sender_has_left(virtual_clock) -> None:
+    """The agent was kept from inline turns for that sender's sake, and nobody gave it turns afterwards."""
+
+    class Busy(Agent, mailbox=MailboxOptions(size=1)):
+        turns: int = 0
+
+        @action
+        async def run(self) -> None:
+            await trio.sleep(1)
+
+        @action
+        def turn(self) -> int:
+            self.turns += 1
+            return self.turns
+
+    async with open_test_node() as node, trio.open_nursery() as nursery:
+        busy = await node.start(Busy)
+        for _ in range(2):  # one runs, one is in line for it and has the only seat
+            nursery.start_soon(busy.invoke, Busy.run)
+            await settle()
+        with trio.move_on_after(0.5):
+            await busy.invoke(Busy.run)
+        await trio.sleep(1)
+        busy.tell_nowait(Busy.turn)
+        await settle()
+        assert busy.statistics().waiting == 0
+        assert await busy.invoke(Busy.turn) == 2

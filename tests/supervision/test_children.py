@@ -15,6 +15,7 @@ from lmos_actors import (
     NotFound,
     StartFailed,
     WrongState,
+    open_node,
 )
 from lmos_actors.testing import open_test_node
 
@@ -303,7 +304,7 @@ def test_a_significant_child_that_is_terminated_ends_nobody():
 def test_auto_shutdown_of_the_root_ends_the_body_quietly():
     async def main() -> None:
         spec = tree(child("job", restart="transient", significant=True), auto_shutdown="any_significant")
-        async with open_test_node(spec) as node:
+        async with open_node(spec) as node:
             node.root.child("job").tell_nowait(Worker.finish)
             await trio.sleep_forever()
 

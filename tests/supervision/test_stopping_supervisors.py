@@ -15,6 +15,7 @@ from lmos_actors import (
     Backoff,
     WrongState,
     action,
+    open_node,
 )
 from lmos_actors.testing import open_test_node
 
@@ -182,7 +183,7 @@ def test_stopping_twice_is_stopping_once():
     diary = Diary()
 
     async def main() -> None:
-        async with open_test_node(tree(child("a", living(diary, leaving=2.0)))) as node:
+        async with open_node(tree(child("a", living(diary, leaving=2.0)))) as node:
             async with trio.open_nursery() as nursery:
                 for _ in range(3):
                     nursery.start_soon(node.root.terminate_child, "a")

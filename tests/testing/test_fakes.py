@@ -140,6 +140,39 @@ def test_one_call_more_than_answers_fails_the_test_and_says_so() -> None:
     assert any("has no more answers" in note for note in caught.value.__notes__)
 
 
+async def outputs(node, answer: object) -> list[int]:
+    weather = await node.start(fake(Weather, report=answer))
+    async with weather.stream(Weather.report, 0) as items:
+        return [item async for item in items]
+
+
+async def test_many_outputs_may_need_time(virtual_clock) -> None:
+    async def late(first: int) -> list[int]:
+        await trio.sleep(2)
+        return [first, 1]
+
+    async with open_test_node() as node:
+        assert await outputs(node, late) == [0, 1]
+        assert trio.current_time() == 2
+
+
+async def test_many_outputs_are_there_for_every_call(virtual_clock) -> None:
+    async with open_test_node() as node:
+        assert await outputs(node, lambda first: iter([first, 2])) == [0, 2]
+        for once in (iter([1, 2]), (number for number in (1, 2)), in_turn([1], iter([2]))):
+            with pytest.raises(TypeError, match="gone through once only"):
+                await outputs(node, once)
+
+
+def test_a_run_whose_root_ends_before_the_test_fails() -> None:
+    async def main(node) -> None:
+        await node.root.stop()
+        await trio.sleep(1)
+
+    with pytest.raises(AssertionError, match="has not come to its end"):
+        run_test(main)
+
+
 @pytest.mark.parametrize(
     ("answers", "words"),
     [

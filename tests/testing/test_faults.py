@@ -17,10 +17,12 @@ from lmos_actors import (
     ChildSpec,
     ConfigError,
     DeadlineExceeded,
+    Property,
     RestartIntensityExceeded,
     StartFailed,
     SupervisorSpec,
     action,
+    prop,
 )
 from lmos_actors.testing import FaultPlan, fake, open_test_node, run_test, settle
 from tests.testing.classes import Counter, Door, Weather
@@ -132,6 +134,40 @@ async def test_properties_go_wrong_too(virtual_clock) -> None:
         with pytest.raises(AgentUnavailable, match="planned"):
             await counter.read(Counter.count)
         assert await counter.read(Counter.count) == 5
+
+
+async def test_several_properties_at_once_go_wrong_too(virtual_clock) -> None:
+    async with open_test_node() as node:
+        counter = await node.start(Counter)
+        entry = node.faults.on(Counter.count, call=[2, 3], raises=AgentUnavailable("counter", "planned"))
+        await counter.write_many(Counter.count.to(5))
+        with pytest.raises(AgentUnavailable, match="planned"):
+            await counter.write_many(Counter.count.to(6))
+        with pytest.raises(AgentUnavailable, match="planned"):
+            await counter.read_all()
+        assert await counter.read_all() == {"count": 5}
+        await counter.write_many()
+        assert entry.calls == 4, "it is none of these"
+
+
+class Hidden(Agent):
+    """Tells nobody its word."""
+
+    word: Property[str] = prop(default="", write_only=True)
+    shown: Property[int] = prop(default=0)
+
+
+async def test_reading_all_reads_what_may_be_read(virtual_clock) -> None:
+    async with open_test_node() as node:
+        hidden = await node.start(Hidden)
+        entry = node.faults.on(Hidden.word, call=2, raises=AgentUnavailable("hidden", "planned"))
+        await hidden.read_all()
+        await hidden.write(Hidden.word, "x")
+        assert entry.calls == 1
+        await hidden.write_many(Hidden.shown.to(1))
+        with pytest.raises(AgentUnavailable, match="planned"):
+            await hidden.write_many(Hidden.shown.to(2), Hidden.word.to("y"))
+        assert await hidden.read(Hidden.shown) == 1
 
 
 async def test_starts_fail(virtual_clock) -> None:

@@ -26,7 +26,7 @@ import os
 import pytest
 import trio
 from lmos_actors import Agent, action
-from lmos_actors.testing import open_test_node
+from lmos_actors.testing import open_test_node, run_test
 
 class Dice(Agent):
     @action
@@ -43,6 +43,20 @@ async def test_roll(virtual_clock, least):
         dice = await node.start(Dice)
         print("rolled", node.seed)
         assert await dice.invoke(Dice.roll) >= least
+
+@pytest.mark.parametrize("own", ["seed5"])
+async def test_ids(virtual_clock, own):
+    async with open_test_node():
+        assert not own
+
+@pytest.fixture
+def rolled():
+    async def main(node):
+        assert await (await node.start(Dice)).invoke(Dice.roll) > 6
+    run_test(main)
+
+def test_setup(rolled):
+    pass
 
 async def test_node(virtual_clock, node):
     dice = await node.start(Dice)
@@ -74,7 +88,9 @@ def run(folder: Path, *args: str, **environment: str) -> str:
 
 def test_fixtures_and_the_command_to_run_it_again(tmp_path: Path) -> None:
     said = run(tmp_path)
-    assert "5 failed, 1 passed" in said
+    assert "6 failed, 1 passed, 1 error" in said
+    assert "LMOS_ACTORS_SEED=0 pytest 'test_it.py::test_ids[seed5]'" in said
+    assert "LMOS_ACTORS_SEED=0 pytest test_it.py::test_setup" in said
     assert "LMOS_ACTORS_SEED=0 pytest 'test_it.py::test_roll[7]'" in said
     assert "LMOS_ACTORS_SEED=0 pytest test_it.py::test_node" in said
     assert "Deadlocked" in said
@@ -95,6 +111,14 @@ def test_many_seeds(tmp_path: Path) -> None:
     assert re.findall(r"given (\d)", said) == ["5", "6", "7"]
     assert "LMOS_ACTORS_SEED=6 pytest 'test_it.py::test_roll[7]'" in said
     assert "LMOS_ACTORS_SEED=7 pytest test_it.py::test_node\n" in said
+
+
+def test_on_several_processes(tmp_path: Path) -> None:
+    pytest.importorskip("xdist")
+    said = run(tmp_path, "-n", "2", "--lmos-seeds", "2", "-k", "ids or setup")
+    assert "2 failed, 1 error" in said
+    assert "LMOS_ACTORS_SEED=1 pytest 'test_it.py::test_ids[seed5]'" in said
+    assert "LMOS_ACTORS_SEED=0 pytest test_it.py::test_setup" in said
 
 
 class Echo(Agent):

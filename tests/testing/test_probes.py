@@ -19,7 +19,7 @@ from lmos_actors import (
     action,
     current_request,
 )
-from lmos_actors.testing import Probe, open_test_node, run_test, settle
+from lmos_actors.testing import Probe, in_turn, open_test_node, run_test, settle
 from tests.testing.classes import Concierge, Counter, Everything, Weather
 
 
@@ -99,6 +99,30 @@ async def test_pick_leaves_what_came_before(virtual_clock) -> None:
             weather.ref.tell_nowait(Weather.note, text)
         assert (await weather.pick(Weather.note, "b")).args == {"text": "b"}
         assert (await weather.expect(Weather.note)).args == {"text": "a"}
+
+
+def test_a_probe_that_has_no_more_answers_fails_the_test_even_if_nobody_looks() -> None:
+    async def ask(node) -> None:
+        weather = await node.probe(Weather)
+        weather.always(Weather.forecast, in_turn("a"))
+        for _ in range(2):
+            weather.ref.tell_nowait(Weather.forecast, "Bonn")
+        await trio.sleep(1)
+
+    with pytest.raises(AssertionError, match=r"probe of Weather was asked .*Bonn.* and has no more"):
+        run_test(ask)
+
+
+async def test_many_outputs_that_need_time_without_the_test(virtual_clock) -> None:
+    async def late(first: int) -> list[int]:
+        await trio.sleep(2)
+        return [first, 1]
+
+    async with open_test_node() as node:
+        weather = await node.probe(Weather)
+        weather.always(Weather.report, late)
+        async with weather.ref.stream(Weather.report, 5) as items:
+            assert [item async for item in items] == [5, 1]
 
 
 async def expect_the_wrong_argument(node) -> None:

@@ -1,0 +1,60 @@
+"""Exceptions of the package are themselves again when they have been pickled or copied."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+
+from lmos_actors import Agent, AgentDied, ChildSpec, SupervisorSpec, _errors as errors, action
+from lmos_actors.actors import ExitReason
+from lmos_actors.testing import open_test_node
+
+CAUSE = ValueError("x")
+MADE: list[errors.LmosActorsError] = [
+    errors.NotFound("agent", "desk", where="the node", known=["desks"]),
+    errors.InvalidInput("Expected `int`", "$.count"),
+    errors.NotAllowed("read-only"),
+    errors.ActionFailed({"code": 1}),
+    errors.ActionCancelled(),
+    errors.MailboxFull("desk", 3),
+    errors.AgentUnavailable("desk", "stopping", retry_in=1.5),
+    errors.AgentDied("ValueError: x", started=False, agent="desk"),
+    errors.LinkedAgentDied("desk", 2, ExitReason("error", error=CAUSE)),
+    errors.DeadlineExceeded("desk", 0.5),
+    errors.NameTaken("desk", "root"),
+    errors.WrongState("desk", "running", "stop it first"),
+    errors.StartFailed("desk", "no room"),
+    errors.StopFailed("desk"),
+    errors.RestartIntensityExceeded("root", 3, 5, (CAUSE,)),
+    errors.ConfigError("no such key", "a.yaml:1:2"),
+]
+
+
+def members(error: BaseException) -> dict[str, str]:
+    return {name: repr(value) for name, value in vars(error).items()}
+
+
+@pytest.mark.parametrize("error", MADE, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("again", [copy.copy, lambda error: pickle.loads(pickle.dumps(error))])
+def test_an_error_that_travels_stays_what_it_is(error: Any, again: Any) -> None:
+    found = again(error)
+    assert type(found) is type(error)
+    assert (str(found), found.args, members(found)) == (str(error), error.args, members(error))
+
+
+async def test_the_death_of_an_agent_travels_without_the_agent(virtual_clock) -> None:
+    class Frail(Agent):
+        @action
+        def crash(self) -> None:
+            raise ValueError("x")
+
+    async with open_test_node(SupervisorSpec("root", (ChildSpec("frail", Frail),))) as node:
+        with pytest.raises(AgentDied) as caught:
+            await node.find(Frail).invoke(Frail.crash)
+        died = caught.value
+        for found in (copy.copy(died), copy.deepcopy(died), pickle.loads(pickle.dumps(died))):
+            assert (str(found), found.agent, found.reason) == (str(died), "frail", "ValueError: x")
+            assert found.started
