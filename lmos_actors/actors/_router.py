@@ -70,7 +70,7 @@ def load_of(member: LocalLink) -> int:
 class PoolLink(Members):
     """A link to whichever member is chosen, message by message; see `Link`."""
 
-    __slots__ = ("_key", "_next", "_pick", "_places")
+    __slots__ = ("_key", "_next", "_pick", "_places", "_sticky")
 
     def __init__(self, rt: Runtime, placed: Placed, by: By, key: str | None) -> None:
         super().__init__(rt, placed)
@@ -83,6 +83,7 @@ class PoolLink(Members):
             "key": self._by_key,
         }
         self._pick = picks[by]
+        self._sticky = by == "key"  # what is for one member is for no other
 
     # ---- choosing
 
@@ -171,7 +172,13 @@ class PoolLink(Members):
     @named(ASKING)
     async def ask(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """See `Link`."""
-        return await self._pick(key, args, kwargs).ask(key, args, kwargs)
+        while True:
+            member = self._pick(key, args, kwargs)
+            try:
+                return await member.ask(key, args, kwargs)
+            except AgentUnavailable:  # so it has not begun, and another member may take it
+                if member.state == RUNNING or self._sticky:
+                    raise
 
     @named(ASKING)
     async def ask_within(
@@ -183,7 +190,13 @@ class PoolLink(Members):
     @named("ref.tell")
     async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """See `Link`."""
-        await self._pick(key, args, kwargs).tell(key, args, kwargs)
+        while True:
+            member = self._pick(key, args, kwargs)
+            try:
+                return await member.tell(key, args, kwargs)
+            except AgentUnavailable:
+                if member.state == RUNNING or self._sticky:
+                    raise
 
     def tell_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """See `Link`."""

@@ -16,6 +16,7 @@ from hypothesis import given, strategies as st
 from lmos_actors import (
     Agent,
     AgentDied,
+    AgentError,
     AgentUnavailable,
     Backoff,
     ChildSpec,
@@ -493,3 +494,28 @@ def test_a_tree_of_pools_is_the_same_every_time() -> None:
         simulate(story, seed=3, log=log)
         digests.append(log.digest())
     assert digests[0] == digests[1]
+
+
+async def test_what_a_member_could_not_begin_goes_to_another(virtual_clock: object) -> None:
+    """A sender that waits outside a full mailbox is not lost with the member that stops."""
+
+    class Narrow(Agent, mailbox=MailboxOptions(size=1)):
+        @action
+        async def work(self) -> str:
+            await trio.sleep(10)
+            return self.path
+
+    async with open_test_node() as node, trio.open_nursery() as nursery:
+        pool = await node.start_pool(Pool(Narrow, 2, name="crew", shutdown=1.0))
+        done: list[str] = []
+
+        async def work() -> None:
+            with suppress(AgentError):
+                done.append(await pool.invoke(Narrow.work))
+
+        for _ in range(6):  # each member runs one, has one in line, and one waits outside
+            nursery.start_soon(work)
+            await settle()
+        nursery.start_soon(pool.resize, 1)  # what waits at the second, inside and outside, goes to the first
+        await trio.sleep(60)
+        assert done == ["crew/crew-1"] * 5  # all but the one that had begun at the other
