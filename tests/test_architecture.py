@@ -78,6 +78,7 @@ FILES: dict[str, tuple[str, ...]] = {
         "_decode",
     ),
     "lmos_actors.actors": (
+        "_parking",
         "_monitor",
         "_leaves",
         "_secrets",

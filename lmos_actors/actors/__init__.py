@@ -15,6 +15,7 @@ from ._calls import LocalCall as LocalCall, LocalLink as LocalLink
 from ._cell import OutputGate as OutputGate, StateStore as StateStore, Status as Status
 from ._declare import action as action, event as event, every as every, prop as prop
 from ._dispatcher import dispatch as dispatch
+from ._evidence import class_made_by as class_made_by
 from ._follow import Following as Following
 from ._gather import invoke_all as invoke_all
 from ._groups import Change as Change, Group as Group, Joined as Joined, Left as Left

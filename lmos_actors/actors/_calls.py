@@ -24,6 +24,7 @@ from ._invocation import CURRENT
 from ._mailbox import DONE, RUNNING, Envelope
 from ._observers import MONITORS, Feed
 from ._operation import named
+from ._parking import park_among
 from ._ref import STREAM_CREDIT, CallStatus
 from ._runtime import awaited
 from ._slot import Slot
@@ -114,7 +115,7 @@ class LocalCall(Envelope):
         """Wait for the final answer and give it."""
         await checkpoint_if_cancelled()
         while not self._done:
-            await self._wait()
+            await park_among(self._waiting)
         if self._error is not None:
             raise self._error
         return self._value
@@ -148,18 +149,6 @@ class LocalCall(Envelope):
         if self._done:
             return CallStatus("completed" if self._error is None else "failed", self.cancelled, self.reason)
         return CallStatus("in progress" if self.phase == RUNNING else "pending")
-
-    @enable_ki_protection
-    async def _wait(self) -> None:
-        me = current_task()
-        self._waiting.append(me)
-
-        def abort(_: object) -> Abort:
-            if me in self._waiting:
-                self._waiting.remove(me)
-            return Abort.SUCCEEDED
-
-        await wait_task_rescheduled(abort)
 
 
 class LocalStream(LocalCall):

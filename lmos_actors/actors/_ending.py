@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import trio
-from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule, wait_task_rescheduled
+from trio.lowlevel import enable_ki_protection, reschedule
 
 from lmos_actors._errors import AgentDied, AgentUnavailable
 
@@ -23,6 +23,7 @@ from ._mailbox import DONE, Held
 from ._monitor import NORMAL, SHUTDOWN, Down, ExitReason
 from ._observers import MONITORS
 from ._operation import named
+from ._parking import park_among
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -330,15 +331,7 @@ class Mortal(Linked):
         more = self.furnish()
         if more.waiters is None:
             more.waiters = []
-        waiters, me = more.waiters, current_task()
-        waiters.append(me)
-
-        def abort(_: object) -> Abort:
-            if me in waiters:
-                waiters.remove(me)
-            return Abort.SUCCEEDED
-
-        await wait_task_rescheduled(abort)
+        await park_among(more.waiters)
 
     def bury(self) -> None:
         """Empty the slot for good: its child spec is gone (L2)."""

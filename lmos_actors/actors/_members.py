@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
 import attrs
-from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule, wait_task_rescheduled
+from trio.lowlevel import reschedule
 
 from lmos_actors._errors import AgentUnavailable, NotFound
 
@@ -14,6 +14,7 @@ from ._cell import EMPTY, GONE, RUNNING, STATES
 from ._mailbox import AgentStatistics, MailboxStatistics
 from ._observers import Sinks
 from ._operation import named
+from ._parking import park_among
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -210,19 +211,7 @@ class Members:
         while not any(member.state == RUNNING for member in self.members):
             if self.gone or self.rt.ended:
                 raise NotFound("agent", self.path)
-            await self._something_starts()
-
-    @enable_ki_protection
-    async def _something_starts(self) -> None:
-        waiting, me = self.rt.appeared, current_task()
-        waiting.append(me)
-
-        def abort(_: object) -> Abort:
-            if me in waiting:
-                waiting.remove(me)
-            return Abort.SUCCEEDED
-
-        await wait_task_rescheduled(abort)
+            await park_among(self.rt.appeared)
 
 
 def _numbers(statistics: AgentStatistics) -> dict[str, int]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from trio.lowlevel import Abort, current_task, enable_ki_protection, wait_task_rescheduled
+from trio.lowlevel import enable_ki_protection
 
 from lmos_actors._errors import NotAllowed, NotFound
 
 from ._members import Members
 from ._operation import ASKING, named
+from ._parking import park_among
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -153,20 +154,8 @@ class Finder:
             if self._found is None:
                 if self._rt.ended:
                     raise self._missing()
-                await self._appears()
+                await park_among(self._rt.appeared)
         await self._found.wait_running()
-
-    @enable_ki_protection
-    async def _appears(self) -> None:
-        waiting, me = self._rt.appeared, current_task()
-        waiting.append(me)
-
-        def abort(_: object) -> Abort:
-            if me in waiting:
-                waiting.remove(me)
-            return Abort.SUCCEEDED
-
-        await wait_task_rescheduled(abort)
 
     def statistics(self) -> AgentStatistics:
         """See `Link`."""

@@ -6,11 +6,13 @@ import re
 from functools import partial
 from typing import Any
 
+from lmos_actors.actors import class_made_by
+
 
 def class_of(factory: Any) -> type[Any] | None:
     """Give the agent class a factory makes, through partials; None when only a call would tell."""
-    made = _inmost(factory)
-    return made if isinstance(made, type) and hasattr(made, "__contract__") else None
+    made = class_made_by(factory)
+    return made if hasattr(made, "__contract__") else None
 
 
 def name_of(factory: Any) -> str:
