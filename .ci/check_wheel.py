@@ -12,6 +12,9 @@ mine = {name for name in names if name.parts[0] == "lmos_actors" or name.parts[0
 strange = [str(name) for name in names if name not in mine]
 if strange:
     raise SystemExit(f"in the wheel but not of the package: {', '.join(strange)}")
-if PurePosixPath("lmos_actors/py.typed") not in names:
-    raise SystemExit("the wheel lacks lmos_actors/py.typed")
+schema = "lmos_actors/protocol/td/td-json-schema-validation"
+needed = ("lmos_actors/py.typed", f"{schema}.json", f"{schema}.license.txt", f"{schema}.origin.txt")
+for name in needed:
+    if PurePosixPath(name) not in names:
+        raise SystemExit(f"the wheel lacks {name}")
 print(f"{len(names)} files, all of the package")

@@ -7,13 +7,25 @@ which consumers may write. A language model is not needed here: the weather of a
 from __future__ import annotations
 
 import zlib
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 import trio
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from lmos_actors import Agent, Event, Property, action, event, prop
+from lmos_actors import About, Agent, Event, Property, Vendor, action, event, prop
+from lmos_actors.protocol.td import Link
 
+ABOUT = About(
+    vendor=Vendor(name="Deutsche Telekom AG", url="https://telekom.de"),
+    links=(
+        Link(
+            rel="service-doc",
+            href="https://weatherai.example.com/manual.pdf",
+            type="application/pdf",
+            extra={"hreflang": "en"},
+        ),
+    ),
+)
 SKIES = ("sunny", "cloudy", "rainy", "windy")
 
 
@@ -38,7 +50,10 @@ class UserFeedback(Struct, frozen=True):
     ) = UNSET
 
 
-class WeatherAgent(Agent, rename="camel"):
+Report: TypeAlias = Annotated[str, Meta(description="Natural language output providing weather information.")]
+
+
+class WeatherAgent(Agent, rename="camel", about=ABOUT):
     """Answers questions about the weather in natural language."""
 
     model_configuration: Property[ModelConfiguration] = prop(
@@ -52,8 +67,8 @@ class WeatherAgent(Agent, rename="camel"):
         doc="Emitted when a user provides feedback on the service, with a rating from 1 to 5."
     )
 
-    @action(safe=True)
-    async def get_weather(self, question: str, interaction_mode: Literal["text", "voice"]) -> str:
+    @action(safe=True, synchronous=True)
+    async def get_weather(self, question: str, interaction_mode: Literal["text", "voice"]) -> Report:
         """Fetches weather information based on user input."""
         await trio.sleep(0.2)
         town = town_of(question)

@@ -14,18 +14,24 @@ from ._errors import (
     ConfigError as ConfigError,
     DeadlineExceeded as DeadlineExceeded,
     Deadlocked as Deadlocked,
+    Forbidden as Forbidden,
     ForbiddenCall as ForbiddenCall,
     InvalidInput as InvalidInput,
     LinkedAgentDied as LinkedAgentDied,
     LmosActorsError as LmosActorsError,
+    LocalProtocolError as LocalProtocolError,
     MailboxFull as MailboxFull,
     NameTaken as NameTaken,
     NotAllowed as NotAllowed,
     NotFound as NotFound,
+    OutcomeUnknown as OutcomeUnknown,
+    ProtocolError as ProtocolError,
+    RemoteProtocolError as RemoteProtocolError,
     RestartIntensityExceeded as RestartIntensityExceeded,
     StartFailed as StartFailed,
     StopFailed as StopFailed,
     SupervisionError as SupervisionError,
+    Unauthorized as Unauthorized,
     WorkerDied as WorkerDied,
     WrongState as WrongState,
 )
@@ -35,6 +41,7 @@ from ._node_thread import NodeThread as NodeThread, open_node_in_thread as open_
 from .actors import (
     NORMAL as NORMAL,
     SHUTDOWN as SHUTDOWN,
+    About as About,
     Action as Action,
     Agent as Agent,
     AgentStatistics as AgentStatistics,
@@ -67,16 +74,19 @@ from .actors import (
     Topic as Topic,
     TopicStatistics as TopicStatistics,
     Turn as Turn,
+    Unit as Unit,
     Waiting as Waiting,
     WaitingGraph as WaitingGraph,
     action as action,
     current_request as current_request,
+    describe as describe,
     event as event,
     every as every,
     invoke_all as invoke_all,
     prop as prop,
 )
 from .portal import Portal as Portal, PortalFeed as PortalFeed
+from .protocol.td import Description as Description, ModelInfo as ModelInfo, Vendor as Vendor
 from .simulation import TraceLog as TraceLog, simulate as simulate
 from .supervision import (
     Backoff as Backoff,

@@ -121,6 +121,7 @@ class AgentUnavailable(AgentError):
 
     def __init__(self, agent: str, why: str = "not running", *, retry_in: float | None = None) -> None:
         self.agent = agent
+        self.why = why
         self.retry_in = retry_in
         super().__init__(f"agent {agent!r} is unavailable: {why}")
 
@@ -185,6 +186,48 @@ class DeadlineExceeded(AgentError, TimeoutError):
         self.agent = agent
         self.seconds = seconds
         super().__init__(f"no answer from {agent!r} within {seconds:g} s")
+
+
+class OutcomeUnknown(AgentError):
+    """The connection ended after the request was sent and before it was answered: it may have run or not."""
+
+    def __init__(self, agent: str, why: str = "the connection ended before the answer") -> None:
+        self.agent = agent
+        self.why = why
+        super().__init__(f"what became of the request to {agent!r} is unknown: {why}")
+
+
+class Unauthorized(AgentError):
+    """The agent does not know who asks; the request has not begun to run."""
+
+
+class Forbidden(AgentError):
+    """The agent knows who asks, and does not allow it to them; the request has not begun to run."""
+
+
+class ProtocolError(LmosActorsError):
+    """Something was said, or was to be said, that the protocol does not know."""
+
+
+class LocalProtocolError(ProtocolError):
+    """This side misused the protocol: a mistake in the program here."""
+
+
+class _Problem(Protocol):
+    """What a peer says in an `error` message."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def detail(self) -> str: ...
+
+
+class RemoteProtocolError(ProtocolError, AgentError):
+    """The peer answered a request with a `problem` that none of the other classes stands for."""
+
+    def __init__(self, problem: _Problem) -> None:
+        self.problem = problem
+        super().__init__(f"{problem.title}: {problem.detail}")
 
 
 class SupervisionError(LmosActorsError):

@@ -10,6 +10,7 @@ import pytest
 
 from lmos_actors import Agent, AgentDied, ChildSpec, SupervisorSpec, _errors as errors, action
 from lmos_actors.actors import ExitReason
+from lmos_actors.protocol.lmos import Problem
 from lmos_actors.testing import open_test_node
 
 CAUSE = ValueError("x")
@@ -24,6 +25,13 @@ MADE: list[errors.LmosActorsError] = [
     errors.AgentDied("ValueError: x", started=False, agent="desk"),
     errors.LinkedAgentDied("desk", 2, ExitReason("error", error=CAUSE)),
     errors.DeadlineExceeded("desk", 0.5),
+    errors.OutcomeUnknown("desk"),
+    errors.Unauthorized("who are you"),
+    errors.Forbidden("not you"),
+    errors.LocalProtocolError("answered twice"),
+    errors.RemoteProtocolError(
+        Problem(type="about:blank", title="Teapot", status=418, detail="short and stout")
+    ),
     errors.NameTaken("desk", "root"),
     errors.WrongState("desk", "running", "stop it first"),
     errors.StartFailed("desk", "no room"),

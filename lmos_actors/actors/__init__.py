@@ -13,7 +13,8 @@ from ._affordances import (
 from ._agent import Agent as Agent, current_request as current_request
 from ._calls import LocalCall as LocalCall, LocalLink as LocalLink
 from ._cell import OutputGate as OutputGate, StateStore as StateStore, Status as Status
-from ._declare import action as action, event as event, every as every, prop as prop
+from ._declare import Unit as Unit, action as action, event as event, every as every, prop as prop
+from ._describe import describe as describe
 from ._dispatcher import dispatch as dispatch
 from ._evidence import class_made_by as class_made_by
 from ._follow import Following as Following
@@ -38,6 +39,7 @@ from ._operation import (
     TURN as TURN,
     Operation as Operation,
 )
+from ._options import About as About
 from ._outside import Outside as Outside
 from ._ref import Call as Call, CallStatus as CallStatus, Link as Link, Ref as Ref
 from ._registry import Finder as Finder, slot_of as slot_of

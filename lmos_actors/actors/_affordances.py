@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
     from ._box import Box
+    from ._values import Shape
 
 V = TypeVar("V")
 V_co = TypeVar("V_co", covariant=True)
@@ -177,6 +178,7 @@ class Event(Generic[V]):
         self.attribute = ""
         self.handle: EventHandle[Any, V] = EventHandle()
         self.take: Callable[[Any], V] | None = None
+        self.shape: Shape[V] | None = None
         self.immutable = False
         self.secrecy = 0
 
@@ -198,7 +200,9 @@ class Event(Generic[V]):
 class ActionOptions:
     """What `@action(...)` was given."""
 
-    __slots__ = ("concurrency", "idempotent", "name", "on_disconnect", "postpone", "safe", "when")
+    __slots__ = (
+        "concurrency", "idempotent", "name", "on_disconnect", "postpone", "safe", "synchronous", "when",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -208,6 +212,7 @@ class ActionOptions:
         on_disconnect: str,
         safe: bool,
         idempotent: bool,
+        synchronous: bool | None,
         when: tuple[str, ...] | None,
         postpone: bool,
     ) -> None:
@@ -216,6 +221,7 @@ class ActionOptions:
         self.on_disconnect = on_disconnect
         self.safe = safe
         self.idempotent = idempotent
+        self.synchronous = synchronous
         self.when = when
         self.postpone = postpone
 

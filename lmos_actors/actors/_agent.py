@@ -28,7 +28,7 @@ from ._invocation import CURRENT
 from ._links import check_on_exit
 from ._mailbox import Envelope, Firing, MailboxOptions, Request
 from ._operation import Operation
-from ._options import ClassOptions
+from ._options import About, ClassOptions, check_said
 from ._runtime import RUNTIME
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ class Agent(Acting):
     `behaviours=("new", "paid")`: the names for `@action(when=...)` and `become`, the first one first.
     `trap_exits=True`: exit signals of linked agents become turns of `on_exit`.
     `history=16`: its crash reports tell the last 16 messages, and the state before the one that failed.
+    `about=About(...)`: vendor, model and the like, told in its description. `tool=True`: that is a tool's.
     What a subclass does not say is as in its base, but for `rename`.
     """
 
@@ -60,8 +61,11 @@ class Agent(Acting):
         behaviours: tuple[str, ...] | None = None,
         trap_exits: bool | None = None,
         history: int | None = None,
+        about: About | None = None,
+        tool: bool | None = None,
     ) -> None:
         super().__init_subclass__()
+        check_said(cls.__name__, about, tool)
         base = vars(Agent)
         check_members(cls, _VERBS)
         fields = collect_fields(cls, _RESERVED)
@@ -70,7 +74,13 @@ class Agent(Acting):
         namespace = sys._getframe(1).f_locals  # pyright: ignore[reportPrivateUsage] # documented by CPython
         above: Contract | None = getattr(super(cls, cls), "__contract__", None)
         options = ClassOptions(
-            serial=serial, mailbox=mailbox, behaviours=behaviours, trap_exits=trap_exits, history=history
+            serial=serial,
+            mailbox=mailbox,
+            behaviours=behaviours,
+            trap_exits=trap_exits,
+            history=history,
+            about=about,
+            tool=tool,
         )
         cls.__contract__ = compile_contract(
             cls,

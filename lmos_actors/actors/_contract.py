@@ -226,7 +226,7 @@ class _Compiler:
         wire = made.handle.name = self.wire(name, made.wire_name)
         self._claim(self.contract.events, wire, name)
         made.handle.key = f"+{event_key(wire)}"
-        made.take = shape.take
+        made.take, made.shape = shape.take, shape
         made.immutable = shape.immutable
         made.secrecy = made.handle.secrecy = shape.secrecy
         self.contract.events[wire] = made

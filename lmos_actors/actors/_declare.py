@@ -6,6 +6,8 @@ import math
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
 
+from msgspec import Meta
+
 from ._affordances import NOTHING, Action, ActionOptions, Event, Property, StreamAction, Turn
 
 if TYPE_CHECKING:
@@ -126,6 +128,7 @@ def action(
     on_disconnect: Literal["cancel", "finish"] = ...,
     safe: bool = ...,
     idempotent: bool = ...,
+    synchronous: bool | None = ...,
     when: str | tuple[str, ...] | None = ...,
     postpone: bool = ...,
 ) -> _ActionDecorator: ...
@@ -138,6 +141,7 @@ def action(
     on_disconnect: Literal["cancel", "finish"] = "cancel",
     safe: bool = False,
     idempotent: bool = False,
+    synchronous: bool | None = None,
     when: str | tuple[str, ...] | None = None,
     postpone: bool = False,
 ) -> Any:
@@ -146,8 +150,12 @@ def action(
     An `async def` may take a `Progress` first; the runtime fills it in and callers do not see it.
     `concurrency` is how many runs of this action one incarnation may have at a time, over all
     consumers; further ones wait in line and keep their seat in the mailbox. `on_disconnect="finish"`
-    lets a run go on when its consumer's connection breaks. `safe` and `idempotent` are told in the
-    description and say that asking twice does no harm.
+    lets a run go on when its consumer's connection breaks.
+
+    `safe` (asking changes nothing), `idempotent` (asking twice is as asking once) and `synchronous` are told
+    in the description (Thing Description 1.1, section 5.3.1.4). `synchronous=False` promises consumers a
+    status `pending` before the result. Unless it is said, a `def` is synchronous and nothing is claimed of
+    an `async def`, nor of a `def` that may be postponed.
 
     `when` names the behaviours in which the action is taken; in any other it is refused with `NotAllowed`,
     or, with `postpone=True`, waits in its seat until `self.become(...)` changes the behaviour (as in OTP's
@@ -161,6 +169,7 @@ def action(
         on_disconnect=on_disconnect,
         safe=safe,
         idempotent=idempotent,
+        synchronous=synchronous,
         when=_behaviours(when, postpone),
         postpone=postpone,
     )
@@ -197,6 +206,14 @@ def _handle_for(fn: Any, options: ActionOptions) -> Any:
     if iscoroutinefunction(fn):
         return Action[Any, ..., Any, Any](fn, options)
     return Turn[Any, ..., Any](fn, options)
+
+
+def Unit(name: str, /) -> Meta:
+    """Say in which unit a number is: `Annotated[float, Meta(ge=0), Unit("celsius")]`.
+
+    It is told in the description (member `unit`, Thing Description 1.1, section 5.3.2.1) and checks nothing.
+    """
+    return Meta(extra_json_schema={"unit": name})
 
 
 def every(seconds: float, /) -> Callable[[Callable[[A], None]], Callable[[A], None]]:

@@ -67,6 +67,14 @@ def conceal_all(args: tuple[Any, ...], secrecies: tuple[Secrecy, ...] | None) ->
     return tuple(conceal(value, secrecy) for value, secrecy in zip(args, secrecies, strict=False))
 
 
+def holds_secrets(value: Any) -> bool:
+    """Say whether a value is or contains a record with a secret field."""
+    members = members_of(value)
+    if members is None:
+        return any(holds_secrets(item) for item in _items(value))
+    return any(m.secrecy or holds_secrets(getattr(value, m.name, None)) for m in members)
+
+
 class Secrets:
     """The secrets found in some values, and texts without them.
 

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from lmos_actors._errors import nearest
+from lmos_actors.protocol.td import (
+    Description,
+    DescriptionError,
+    Link,
+    Metadata,
+    ModelInfo,
+    Vendor,
+    dump,
+    load,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -14,10 +24,71 @@ if TYPE_CHECKING:
     from ._operation import Operation
 
 
+_TEXT: Final = str | None
+
+
+def _links(links: Iterable[Link]) -> tuple[Link, ...]:
+    return tuple(links)
+
+
+@attrs.frozen(kw_only=True)
+class About:
+    """What the description of an agent tells beside its contract: `class X(Agent, about=About(...))`.
+
+    `vendor` and `model` become members of `lmos:metadata` (LMOS Agent Description Format); `more` holds its
+    further members, plain data by the names they have there: `{"lmos:compliance": {...}}`. `version`, that of
+    the class, `support`, a URI, and `links` are those of a Thing Description (TD 1.1, 5.3.1.1).
+    What a subclass leaves out is as its base says; of `more`, member by member.
+
+    Raises:
+        TypeError: something of it is of another type, or no plain data.
+    """
+
+    vendor: Vendor | None = None
+    model: ModelInfo | None = None
+    version: str | None = None
+    support: str | None = None
+    links: tuple[Link, ...] = attrs.field(default=(), converter=_links)
+    more: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+
+    def __attrs_post_init__(self) -> None:
+        kinds = {"vendor": Vendor | None, "model": ModelInfo | None, "version": _TEXT, "support": _TEXT}
+        for name, kind in kinds.items():
+            if not isinstance(getattr(self, name), kind):
+                words = str(kind).replace("lmos_actors.protocol.td._model.", "")
+                raise TypeError(f"About: {name} must be {words}, not {getattr(self, name)!r}")
+        try:
+            load(self.told())
+        except DescriptionError as exc:
+            raise TypeError(f"About: {exc}") from None
+
+    def told(self) -> dict[str, Any]:
+        """Give it as members of a description, in plain data."""
+        metadata = Metadata(vendor=self.vendor, model=self.model, extra=dict(self.more))
+        return dump(
+            Description(
+                context=None,
+                version={"instance": self.version} if self.version is not None else None,
+                support=self.support,
+                metadata=metadata if metadata != Metadata() else None,
+                links=self.links or None,
+            )
+        )
+
+    def over(self, base: About | None) -> About:
+        """Give what a subclass tells: its own, and of its base what it leaves out."""
+        if base is None:
+            return self
+        said = attrs.asdict(self, recurse=False, filter=lambda _, value: bool(value))
+        return attrs.evolve(base, **{**said, "more": {**base.more, **self.more}})
+
+
 @attrs.frozen(kw_only=True)
 class ClassOptions:
     """What is said about an agent class in its head; None where nothing is said."""
 
+    about: About | None = None
+    tool: bool | None = None
     serial: bool | None = None
     mailbox: Any = None
     behaviours: tuple[str, ...] | None = None
@@ -29,7 +100,17 @@ class ClassOptions:
         if base is None:
             return self
         said = attrs.asdict(self, recurse=False, filter=lambda _, value: value is not None)
+        if self.about is not None:
+            said["about"] = self.about.over(base.about)
         return attrs.evolve(base, **said)
+
+
+def check_said(title: str, about: Any, tool: Any) -> None:
+    """Raise TypeError for what cannot stand in the head of a class."""
+    if about is not None and not isinstance(about, About):
+        raise TypeError(f"{title}: about must be an About, not {about!r}")
+    if tool is not None and not isinstance(tool, bool):
+        raise TypeError(f"{title}: tool must be True or False, not {tool!r}")
 
 
 def behaviours_of(

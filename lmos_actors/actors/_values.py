@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from enum import Enum
 from functools import lru_cache, partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_origin
 
 import attrs
 from msgspec import inspect as types
@@ -19,8 +19,9 @@ from lmos_actors._errors import InvalidInput
 from lmos_actors.protocol.td import SchemaError, is_any, schema_of, type_name, type_tree
 
 from ._containers import CONTAINERS
+from ._hiding import holds_secrets
 from ._leaves import LEAVES, NESTING, WIRE_NAMES, AnyTake, Part, Take, member, plain_data, shown, wrong
-from ._secrets import WHOLE, guarded, secrecy_of
+from ._secrets import WHOLE, guarded, record_of, secrecy_of
 
 T = TypeVar("T")
 
@@ -48,13 +49,21 @@ class Shape(Generic[T]):
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The TD data schema, made when first asked for; shared, so copy it before changing it."""
+        """The TD data schema, made when first asked for; shared, so copy it before changing it.
+
+        Defaults that are secret, or hold secrets, are not in it.
+        """
         if self._schema is None:
-            self._schema = schema_of(self.type)
+            self._schema = schema_of(self.type, untold=_is_secret)
         return self._schema
 
     def __repr__(self) -> str:
         return f"Shape({self.name})"
+
+
+def _is_secret(cls: Any, field: str, default: Any) -> bool:
+    record = record_of(get_origin(cls) or cls) or ()
+    return any(m.secrecy for m in record if m.name == field) or holds_secrets(default)
 
 
 def shape_of(tp: Any) -> Shape[Any]:

@@ -188,6 +188,55 @@ def schema(*, write: Annotated[bool, Parameter(negative=(), show_default=False)]
     return 0
 
 
+@app.command
+def describe(
+    subject: str,
+    /,
+    *,
+    against: str | None = None,
+    strict: Annotated[bool, Parameter(negative=(), show_default=False)] = False,
+    base: str | None = None,
+    name: str | None = None,
+    id_: Annotated[str | None, Parameter(name="--id")] = None,
+    json: Annotated[bool, Parameter(negative=(), show_default=False)] = False,
+) -> int:
+    """Print the description of an agent class, or check a description in a file.
+
+    lmos-actors describe agents/weather.py:WeatherAgent
+
+    lmos-actors describe agents/weather.py:WeatherAgent --base wss://agents.example.org --name weather
+
+    lmos-actors describe weather.td.json --strict
+
+    lmos-actors describe weather.td.json --against agents/weather.py:WeatherAgent
+
+    A class is path/file.py:Class or package.module:Class.
+
+    Exit code 1: something is wrong, or a difference breaks consumers of the class.
+
+    Parameters
+    ----------
+    subject
+        An agent class, or a file: JSON, YAML or TOML.
+    against
+        Name every difference from the description of this class.
+    strict
+        Forgive nothing: what TD 1.1 or LMOS demands is an error, and so is every difference but of wording.
+    base
+        Where the agent is served, ws, wss, http or https; ws://127.0.0.1:8080 unless given.
+    name
+        What it is called there; the name of the class unless given.
+    id_
+        The URI of the agent; one made of base and name unless given.
+    json
+        Print what is found as JSON.
+    """
+    from ._describe import Asked, describe_subject
+
+    asked = Asked(base=base, name=name, id=id_, strict=strict, against=against, json=json)
+    return describe_subject(subject, asked)
+
+
 def json_text(data: Any) -> str:
     """Write plain data for people and machines."""
     return dumps(data, indent=2, ensure_ascii=False)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import sys
 from contextlib import redirect_stdout
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from lmos_actors._errors import ConfigError
 from lmos_actors.files import FileError
 from lmos_actors.scenario import REAL_LIMIT, Guard, load_scenario, staying, worst
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from lmos_actors.scenario import Resolved
+
+T = TypeVar("T")
 
 WRONG, COULD_NOT_RUN, TIME_LIMIT = 2, 3, 124
 
@@ -41,11 +44,18 @@ def load_files(
 def _load(
     file: str, settings: Mapping[str, str], seeds: Sequence[int] | None, real_limit: float
 ) -> Resolved | int:
-    """Read one file. The code of its agents' modules runs meanwhile, and may hang as any other."""
-    guard = Guard(real_limit, lambda why, where: print(_hangs(file, why, where), file=sys.stderr, flush=True))
+    return importing(file, partial(load_scenario, file, settings=settings, seeds=seeds), real_limit)
+
+
+def importing(what: str, load: Callable[[], T], real_limit: float = REAL_LIMIT) -> T | int:
+    """Call what runs the code of a user's modules, which may hang as any other.
+
+    Where it fails or takes longer than `real_limit` seconds, that is printed, and the exit code is given.
+    """
+    guard = Guard(real_limit, lambda why, where: print(_hangs(what, why, where), file=sys.stderr, flush=True))
     try:
         with redirect_stdout(sys.stderr), staying(), guard, guard.heeding():
-            loaded = load_scenario(file, settings=settings, seeds=seeds)
+            loaded = load()
         if not guard.interrupted:
             return loaded
         raise KeyboardInterrupt
@@ -54,7 +64,7 @@ def _load(
     except KeyboardInterrupt:
         if not guard.fired:
             raise
-    print(_hangs(file, "time limit", guard.where), file=sys.stderr)
+    print(_hangs(what, "time limit", guard.where), file=sys.stderr)
     return TIME_LIMIT
 
 
@@ -63,9 +73,9 @@ def _hangs(file: str, why: str, where: str) -> str:
 
 
 def complain(error: ConfigError) -> int:
-    """Print what is wrong with a file, and give the exit code."""
+    """Print what is wrong with a file or a target, and give the exit code."""
     mistakes = error.mistakes if isinstance(error, FileError) else ()
     for text in [str(mistake) for mistake in mistakes] or [str(error)]:
         print(text, file=sys.stderr)
-    only_imports = bool(mistakes) and all(mistake.kind == "import" for mistake in mistakes)
-    return COULD_NOT_RUN if only_imports else WRONG
+    in_their_code = [mistake.kind == "import" for mistake in mistakes] or [error.__cause__ is not None]
+    return COULD_NOT_RUN if all(in_their_code) else WRONG

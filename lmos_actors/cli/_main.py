@@ -18,11 +18,11 @@ from lmos_actors._errors import ConfigError, nearest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-VERBS: Final = ("run", "validate", "schema")
+VERBS: Final = ("run", "validate", "schema", "describe")
 LATER: Final = (
     "init", "fmt", "sim", "explore", "replay", "diff", "record", "up", "down", "ps", "logs", "restart",
     "scale", "drain", "status", "top", "tree", "inspect", "trace", "deadletters", "attach", "call", "read",
-    "write", "observe", "listen", "describe", "chat", "relay", "serve", "conform", "export", "doctor",
+    "write", "observe", "listen", "chat", "relay", "serve", "conform", "export", "doctor",
 )  # fmt: skip
 
 GONE: Final = 1

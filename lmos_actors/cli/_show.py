@@ -21,7 +21,8 @@ REFRESH = 0.1
 _STYLES = {"passed": "green", "failed": "bold red", "could not run": "bold red", "time limit": "bold red"}
 
 
-def _takes_all(out: Any) -> bool:
+def takes_all(out: Any) -> bool:
+    """Whether a stream can carry every character."""
     return str(getattr(out, "encoding", "")).lower().replace("-", "") == "utf8"
 
 
@@ -99,6 +100,6 @@ class Show:
         """Everything has ended."""
         if self._json:
             data = {"files": [as_data(result) for result in results], "seconds": seconds, "exit_code": code}
-            print(json.dumps(data, ensure_ascii=not _takes_all(self._out)), file=self._out, flush=True)
+            print(json.dumps(data, ensure_ascii=not takes_all(self._out)), file=self._out, flush=True)
         else:
             self._print(summary(results, seconds), "green" if code == 0 else "bold red")

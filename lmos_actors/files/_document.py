@@ -23,7 +23,13 @@ Format: TypeAlias = Literal["yaml", "json", "toml"]
 
 MAX_BYTES: Final = 1 << 20
 _READERS: Final = {"yaml": read_yaml, "json": read_json, "toml": read_toml}
-_SUFFIXES: Final[dict[str, Format]] = {".yaml": "yaml", ".yml": "yaml", ".json": "json", ".toml": "toml"}
+_SUFFIXES: Final[dict[str, Format]] = {
+    ".yaml": "yaml",
+    ".yml": "yaml",
+    ".json": "json",
+    ".jsonld": "json",
+    ".toml": "toml",
+}
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff\ufffe\uffff]")
 
 

@@ -3,6 +3,7 @@
 from ._again import SecondProcess as SecondProcess
 from ._cells import fill_late as fill_late
 from ._check import load_scenario as load_scenario
+from ._classes import accepts as accepts
 from ._expect import (
     FEWEST_SAMPLES as FEWEST_SAMPLES,
     Verdict as Verdict,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Schema: TypeAlias = dict[str, Any]
 ObjectType: TypeAlias = types.StructType | types.DataclassType | types.TypedDictType | types.NamedTupleType
+Untold: TypeAlias = "Callable[[Any, str, Any], bool]"
 ArrayType: TypeAlias = types.ListType | types.SetType | types.FrozenSetType | types.VarTupleType
 
 EXACT = 2**53  # integers up to here survive a peer that reads every number as a double
@@ -33,9 +34,13 @@ class SchemaError(ConfigError, TypeError):
     """A type that cannot cross between agents, and why. Raised when a class is made, never for a value."""
 
 
-def schema_of(tp: Any) -> Schema:
-    """Give the TD data schema of a type, as a fresh dict. Raises SchemaError where there is none."""
-    return _schema(type_tree(tp))
+def schema_of(tp: Any, *, untold: Untold | None = None) -> Schema:
+    """Give the TD data schema of a type, as a fresh dict. Raises SchemaError where there is none.
+
+    `untold(cls, field, default)` says of which fields the default is left out; they stay optional.
+    """
+    tree = type_tree(tp)
+    return _schema(tree if untold is None else _hushed(tree, untold))
 
 
 def type_tree(tp: Any) -> types.Type:
@@ -82,6 +87,19 @@ def _parts(tree: types.Type) -> Iterator[types.Type]:
         yield tree.value_type
     elif _is_object(tree):
         yield from (field.type for field in tree.fields)
+
+
+def _hushed(part: Any, untold: Untold, cls: Any = None) -> Any:
+    """Take the defaults that are not to be told out of a tree, or out of a part of one."""
+    if isinstance(part, tuple):
+        return tuple(_hushed(item, untold, cls) for item in cast("tuple[Any, ...]", part))
+    if not isinstance(part, types.Type | types.Field):
+        return part
+    inner = {name: getattr(part, name) for name in part.__struct_fields__}
+    of = inner.get("cls", cls)
+    if isinstance(part, types.Field) and untold(cls, part.name, part.default):
+        inner |= {"default": msgspec.NODEFAULT, "default_factory": msgspec.NODEFAULT}
+    return type(part)(**{name: _hushed(value, untold, of) for name, value in inner.items()})
 
 
 def _is_array(tree: types.Type) -> TypeGuard[ArrayType]:

@@ -1,0 +1,173 @@
+"""From an agent class to its Agent or Tool Description, by what hints and docstrings say.
+
+A description made here says what the agent offers and not where: forms are for whoever serves it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_origin
+
+import msgspec
+
+from lmos_actors.protocol.td import (
+    AGENT_TYPE,
+    EXTENSIONS_PREFIX,
+    JSON,
+    TOOL_TYPE,
+    Description,
+    default_context,
+    load,
+)
+
+from ._agent import Agent
+from ._operation import GATED, MISSING, STREAM, TURN
+
+if TYPE_CHECKING:
+    from ._affordances import ActionOptions, Event, Property
+    from ._contract import Contract
+    from ._operation import Operation, Parameter
+    from ._values import Shape
+
+BYTES: Final = "application/octet-stream"
+NO_SECURITY: Final = "nosec_sc"
+
+
+def describe(cls: type[Agent], *, id: str | None = None) -> Description:
+    """Give the description of an agent class: a tool's for one with `tool=True`. It has no forms.
+
+    The title is the name of the class; descriptions are docstrings, `doc=` and what `Meta` says. Types are TD
+    data schemas, the names are those on the wire. `id` is the URI of the thing, if it is known. Security is
+    `nosec`: whoever asks for credentials says so in what it serves. Defaults that are secret are left out.
+    (LMOS Agent Description Format; Thing Description 1.1.)
+
+    Raises:
+        TypeError: it is no agent class.
+    """
+    contract = _contract_of(cls)
+    about, tool = contract.options.about, bool(contract.options.tool)
+    has_streams = any(op.kind == STREAM for op in contract.table.values())
+    affordances = {
+        "properties": {name: _property(contract, name) for name in contract.properties},
+        "actions": {name: _action(cls, contract, name) for name in contract.actions},
+        "events": {name: _event(made) for name, made in contract.events.items()},
+    }
+    return load(
+        {
+            **(about.told() if about is not None else {}),
+            "@context": default_context(),
+            "@type": TOOL_TYPE if tool else AGENT_TYPE,
+            **_said(id=id, title=contract.title, description=_doc(cls)),
+            **({f"{EXTENSIONS_PREFIX}:offers": ["streams"]} if has_streams else {}),
+            "securityDefinitions": {NO_SECURITY: {"scheme": "nosec"}},
+            "security": NO_SECURITY,
+            **{kind: each for kind, each in affordances.items() if each},
+        }
+    )
+
+
+def _contract_of(cls: Any) -> Contract:
+    if not isinstance(cls, type) or not issubclass(cls, Agent) or cls is Agent:
+        raise TypeError(f"describe takes an agent class, not {cls!r}")
+    return cls.__contract__
+
+
+def _said(**members: Any) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _doc(cls: type[Agent]) -> str | None:
+    """Give the docstring of a class, or else that of the nearest base that is an agent's."""
+    docs = (vars(part).get("__doc__") for part in cls.__mro__[: cls.__mro__.index(Agent)])
+    return next((inspect.cleandoc(doc) for doc in docs if doc), None)
+
+
+# ---- affordances
+
+
+def _property(contract: Contract, name: str) -> dict[str, Any]:
+    made: Property[Any] = contract.properties[name]
+    shape = contract.table[f"={name}"].params[0].shape
+    observable = made.observable and not made.write_only
+    return {
+        **shape.schema,
+        **_said(description=made.doc or None),
+        **_said(readOnly=made.read_only or None, writeOnly=made.write_only or None),
+        **_said(observable=observable or None),
+    }
+
+
+def _event(made: Event[Any]) -> dict[str, Any]:
+    shape = made.shape
+    assert shape is not None
+    return {**_said(description=made.doc or _annotated(shape.type)), "data": shape.schema}
+
+
+def _annotated(hint: Any) -> str | None:
+    """Give the description that the outermost type says of itself, not that of its class."""
+    said = hint.__metadata__ if get_origin(hint) is Annotated else ()
+    metas = (word.description for word in said if isinstance(word, msgspec.Meta))
+    return next((description for description in metas if description), None)
+
+
+def _action(cls: type[Agent], contract: Contract, name: str) -> dict[str, Any]:
+    op, options = contract.table[name], contract.actions[name].options
+    return {
+        **_said(description=_action_doc(cls, contract.actions[name])),
+        **_said(input=_input(op)),
+        **_output(op),
+        "safe": options.safe,
+        "idempotent": options.idempotent,
+        **_said(synchronous=_synchronous(op, options)),
+    }
+
+
+def _action_doc(cls: type[Agent], handle: Any) -> str | None:
+    """Give the docstring of an action, or else that of what it overrides."""
+    name = handle.__wrapped__.__name__
+    docs = (handle.__doc__, *(getattr(vars(part).get(name), "__doc__", None) for part in cls.__mro__))
+    return next((inspect.cleandoc(doc) for doc in docs if doc), None)
+
+
+def _synchronous(op: Operation, options: ActionOptions) -> bool | None:
+    """Say whether the answer is the result: what was said, else true of a turn that need not wait."""
+    if options.synchronous is not None:
+        return options.synchronous
+    return True if op.kind in (TURN, GATED) and not op.postpone else None
+
+
+def _input(op: Operation) -> dict[str, Any] | None:
+    """Give the schema of the input: one object keyed by the names of the parameters (V4)."""
+    if op.whole:
+        return _parameter(op.params[0])
+    if not op.params:
+        return None
+    required = [p.wire_name for p in op.params if p.default is MISSING]
+    return {
+        "type": "object",
+        "properties": {p.wire_name: _parameter(p) for p in op.params},
+        **_said(required=required or None),
+    }
+
+
+def _parameter(p: Parameter) -> dict[str, Any]:
+    if p.default is MISSING or p.shape.secrecy:
+        return p.shape.schema
+    return {**p.shape.schema, "default": msgspec.to_builtins(p.default, order="deterministic")}
+
+
+def _output(op: Operation) -> dict[str, Any]:
+    """Give what comes back: of a run the result and its progress, of a stream its items."""
+    shape = op.result_shape
+    assert shape is not None
+    if op.kind == STREAM:
+        return {f"{EXTENSIONS_PREFIX}:streams": {"output": _stream(shape)}}
+    progress = {f"{EXTENSIONS_PREFIX}:progress": op.progress.schema} if op.progress is not None else {}
+    return {**({} if shape.schema == {"type": "null"} else {"output": shape.schema}), **progress}
+
+
+def _stream(shape: Shape[Any]) -> dict[str, Any]:
+    """Say what flows: bytes as they are, everything else as JSON of a schema."""
+    if shape.schema.get("contentEncoding") == "base64":
+        return {"contentType": shape.schema.get("contentMediaType", BYTES)}
+    return {"contentType": JSON, "schema": shape.schema}

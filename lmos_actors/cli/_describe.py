@@ -1,0 +1,243 @@
+"""`describe`: prints the description of an agent class, or says what is wrong with one in a file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import NAMESPACE_URL, uuid5
+
+import attrs
+
+from lmos_actors._errors import ConfigError
+from lmos_actors.actors import describe
+from lmos_actors.files import FileError, inside, mapped, read
+from lmos_actors.protocol.td import (
+    DescriptionError,
+    check,
+    differences,
+    dump,
+    is_uri,
+    load,
+    with_forms,
+)
+from lmos_actors.scenario import accepts, import_target, project_root
+from lmos_actors.supervision import name_of
+
+from ._load import complain, importing
+from ._show import takes_all
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lmos_actors.actors import Agent
+    from lmos_actors.files import Document, Mistake
+    from lmos_actors.protocol.td import Description, Difference, Finding
+
+BASE = "ws://127.0.0.1:8080"
+SUFFIXES = (".json", ".jsonld", ".yaml", ".yml", ".toml")
+FAILED = 1
+
+
+@attrs.frozen(kw_only=True)
+class Asked:
+    """What `describe` was given beside its subject."""
+
+    base: str | None = None
+    name: str | None = None
+    id: str | None = None
+    strict: bool = False
+    against: str | None = None
+    json: bool = False
+
+
+def describe_subject(subject: str, asked: Asked) -> int:
+    """Print the description of a class, or check that of a file. Gives the exit code."""
+    if subject.lower().endswith(SUFFIXES):
+        _refuse_options(asked)
+        return _describe_file(subject, asked)
+    if ":" not in subject:
+        raise ConfigError(f'"{subject}" is neither a class, path/file.py:Class, nor a file that ends in .json')
+    cls = agent_class(subject)
+    if isinstance(cls, int):
+        return cls
+    served = _served(cls, asked)
+    if asked.against is not None:
+        return _report(_Subject(subject, dump(served)), asked)
+    findings = check(served, strict=asked.strict)
+    for finding in findings:
+        print(f"{subject}: {finding.severity}: {finding}", file=sys.stderr)
+    _write(dump(served), indent=2)
+    return FAILED if _fails(findings) else 0
+
+
+def _refuse_options(asked: Asked) -> None:
+    for option in ("base", "name", "id"):
+        if getattr(asked, option) is not None:
+            raise ConfigError("goes with a class; a file says it itself", f"--{option}")
+
+
+# ---- classes
+
+
+def agent_class(target: str) -> type[Agent] | int:
+    """Import an agent class; a path is meant from here. Gives the exit code where that fails."""
+    place, _, name = target.rpartition(":")
+    file = Path(place).resolve()
+    root = project_root(file)
+    if place.endswith(".py"):
+        target = f"{file.relative_to(root).as_posix()}:{name}"
+    return importing(target, partial(import_target, target, root, accepts))
+
+
+def _served(cls: type[Agent], asked: Asked) -> Description:
+    """Give the description as a node at that address serves it."""
+    name, base = asked.name or name_of(cls), asked.base or BASE
+    if asked.id is not None and not is_uri(asked.id):
+        raise ConfigError(f'"{asked.id}" is no URI, such as urn:uuid:{uuid5(NAMESPACE_URL, name)}', "--id")
+    own = asked.id or f"urn:uuid:{uuid5(NAMESPACE_URL, f'{base}/agents/{name}')}"
+    try:
+        return with_forms(describe(cls, id=own), name, [base])
+    except DescriptionError as error:
+        raise ConfigError(error.message, "--base") from None
+
+
+# ---- files
+
+
+def _describe_file(file: str, asked: Asked) -> int:
+    try:
+        document = read(file)
+        if document.mistakes:
+            raise FileError(document.mistakes)
+    except FileError as error:
+        return complain(error)
+    return _report(_Subject(file, document.data, document), asked)
+
+
+# ---- what is said about either
+
+
+@attrs.frozen
+class _Subject:
+    """What is looked at: a class without a document, or a file."""
+
+    name: str
+    data: Any
+    document: Document | None = None
+
+    def line(self, word: str, remark: Finding | Difference) -> str:
+        """Say it, with the line of the file that it is about."""
+        mistake = self._mistake(remark, f"{word}: {remark}")
+        return f"{self.name}: {word}: {remark}" if mistake is None else str(mistake)
+
+    def as_data(self, remark: Finding | Difference, **more: Any) -> dict[str, Any]:
+        """Give it as plain data, with its line and column if it is in a file."""
+        found: dict[str, Any] = {"path": remark.path, "message": remark.message, **more}
+        mistake = self._mistake(remark, "")
+        return found if mistake is None else {**found, "line": mistake.line, "column": mistake.column}
+
+    def _mistake(self, remark: Finding | Difference, said: str) -> Mistake | None:
+        """Place it: at the key where its value is an object or an array, at the value else."""
+        if self.document is None:
+            return None
+        value: Any = self.data
+        for part in remark.place:
+            value = dict(inside(value)).get(part)
+        return self.document.mistake(remark.place, said, key=bool(inside(value)))
+
+
+def _report(subject: _Subject, asked: Asked) -> int:
+    """Check it, compare it if that is asked, and print both. Gives the exit code."""
+    expected = agent_class(asked.against) if asked.against is not None else None
+    if isinstance(expected, int):
+        return expected
+    findings = check(subject.data, strict=asked.strict)
+    differing = _differences(subject, expected) if expected is not None else ()
+    code = FAILED if _fails(findings) or any(_counts(each, asked) for each in differing) else 0
+    if asked.json:
+        _write(_as_data(subject, findings, differing, code))
+    else:
+        _print(subject, findings, differing, asked)
+    return code
+
+
+def _differences(subject: _Subject, expected: type[Agent]) -> tuple[Difference, ...]:
+    try:
+        offered = load(subject.data)
+    except DescriptionError:  # the check has said what is wrong with it
+        return ()
+    weights = list(_WEIGHTS)
+    return tuple(
+        sorted(differences(offered, describe(expected)), key=lambda each: weights.index(each.weight))
+    )
+
+
+def _fails(findings: Sequence[Finding]) -> bool:
+    return any(finding.severity == "error" for finding in findings)
+
+
+def _counts(difference: Difference, asked: Asked) -> bool:
+    return difference.breaks or (asked.strict and difference.weight != "wording")
+
+
+def _as_data(
+    subject: _Subject, findings: Sequence[Finding], differing: Sequence[Difference], code: int
+) -> dict[str, Any]:
+    return {
+        "subject": subject.name,
+        "findings": [subject.as_data(each, severity=each.severity, fix=each.fix) for each in findings],
+        "differences": [
+            subject.as_data(each, weight=each.weight, offered=each.offered, expected=each.expected)
+            for each in differing
+        ],
+        "exit_code": code,
+    }
+
+
+def _print(
+    subject: _Subject, findings: Sequence[Finding], differing: Sequence[Difference], asked: Asked
+) -> None:
+    for finding in findings:
+        print(subject.line(finding.severity, finding))
+    for difference in differing:
+        print(subject.line(difference.weight, difference))
+    said = [_counted([each.severity for each in findings], _SEVERITIES) or "ok"]
+    if asked.against is not None:
+        found = _counted([each.weight for each in differing], _WEIGHTS) or "nothing differs"
+        said.append(f"against {asked.against}: {found}")
+    print(f"{subject.name}: {_head(subject.data)}: {'; '.join(said)}")
+
+
+_SEVERITIES = {"error": ("error", "errors"), "warning": ("warning", "warnings")}
+_WEIGHTS = {
+    "breaks": ("breaks a consumer", "break a consumer"),
+    "differs": ("differs", "differ"),
+    "wording": ("of wording", "of wording"),
+}
+_KINDS = {
+    "properties": ("property", "properties"),
+    "actions": ("action", "actions"),
+    "events": ("event", "events"),
+}
+
+
+def _head(data: Any) -> str:
+    """Say what is described: `WeatherAgent, 2 properties, 1 action, 1 event`."""
+    members = mapped(data)
+    title = members.get("title")
+    kinds = [kind for kind in _KINDS for _ in mapped(members.get(kind))]
+    offered = _counted(kinds, _KINDS)
+    return ", ".join(filter(None, [title if isinstance(title, str) else "no title", offered]))
+
+
+def _counted(words: Sequence[str], names: Mapping[str, tuple[str, str]]) -> str:
+    """Say how many there are of each, in the order of the names: `1 error, 2 warnings`."""
+    counts = {name: words.count(name) for name in names}
+    return ", ".join(f"{count} {names[name][count > 1]}" for name, count in counts.items() if count)
+
+
+def _write(data: Any, indent: int | None = None) -> None:
+    print(json.dumps(data, indent=indent, ensure_ascii=not takes_all(sys.stdout)))

@@ -1,0 +1,111 @@
+"""LMOS without I/O: messages, dialects, codec, and the two ends of a connection."""
+
+from ._asked import (
+    Asked as Asked,
+    Listening as Listening,
+    State as State,
+    Unlistened as Unlistened,
+    Verb as Verb,
+    Withdrawn as Withdrawn,
+)
+from ._codec import (
+    Codec as Codec,
+    Limits as Limits,
+    Unreadable as Unreadable,
+)
+from ._consumer import (
+    ConsumerSession as ConsumerSession,
+    ConsumerStatistics as ConsumerStatistics,
+    Left as Left,
+)
+from ._consumer_asked import (
+    Feed as Feed,
+    Invocation as Invocation,
+    Pending as Pending,
+    Standing as Standing,
+    Trace as Trace,
+)
+from ._consumer_said import (
+    Answered as Answered,
+    Ended as Ended,
+    Established as Established,
+    Failed as Failed,
+    Happening as Happening,
+    Item as Item,
+    Lost as Lost,
+    Missed as Missed,
+    Moved as Moved,
+    Occurred as Occurred,
+    Read as Read,
+    Stray as Stray,
+)
+from ._dialects import (
+    Dialect as Dialect,
+    Habits as Habits,
+    canonical_status as canonical_status,
+    message_type as message_type,
+)
+from ._frames import Binary as Binary
+from ._letter import (
+    irregularities as irregularities,
+)
+from ._memory import AnswerMemory as AnswerMemory
+from ._messages import (
+    Acknowledgement as Acknowledgement,
+    ActionStatus as ActionStatus,
+    Answer as Answer,
+    CancelAction as CancelAction,
+    Credit as Credit,
+    Error as Error,
+    Event as Event,
+    Gap as Gap,
+    InvokeAction as InvokeAction,
+    Message as Message,
+    ObserveProperty as ObserveProperty,
+    PropertyReading as PropertyReading,
+    PropertyReadings as PropertyReadings,
+    QueryAction as QueryAction,
+    ReadAllProperties as ReadAllProperties,
+    ReadMultipleProperties as ReadMultipleProperties,
+    ReadProperty as ReadProperty,
+    Request as Request,
+    StreamCredit as StreamCredit,
+    Streamed as Streamed,
+    StreamEnd as StreamEnd,
+    StreamItem as StreamItem,
+    StreamOffer as StreamOffer,
+    StreamOpen as StreamOpen,
+    SubscribeAllEvents as SubscribeAllEvents,
+    SubscribeEvent as SubscribeEvent,
+    UnobserveProperty as UnobserveProperty,
+    UnsubscribeAllEvents as UnsubscribeAllEvents,
+    UnsubscribeEvent as UnsubscribeEvent,
+    WriteAllProperties as WriteAllProperties,
+    WriteMultipleProperties as WriteMultipleProperties,
+    WriteProperty as WriteProperty,
+    message_types as message_types,
+)
+from ._outbox import Sendable as Sendable
+from ._peer import OFFERS as OFFERS, Close as Close, SessionOptions as SessionOptions
+from ._problems import (
+    Problem as Problem,
+    error_message as error_message,
+    error_of as error_of,
+    problem_of as problem_of,
+)
+from ._streams import (
+    Arrived as Arrived,
+    Credited as Credited,
+    Finished as Finished,
+    Incoming as Incoming,
+    Outgoing as Outgoing,
+    Run as Run,
+    Stopped as Stopped,
+)
+from ._thing import ThingSession as ThingSession
+from ._thing_intake import Demand as Demand
+from ._thing_tables import ThingStatistics as ThingStatistics
+from ._times import (
+    format_time as format_time,
+    parse_time as parse_time,
+)

@@ -1,0 +1,357 @@
+"""Text to message and back: a strict fast path, a tolerant second one, and limits on what is read.
+
+Nothing that a peer sends raises here: what cannot be read comes out as `Unreadable`. Of a member that stands
+there twice in one spelling the last counts, on both paths.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union, cast
+
+import attrs
+import msgspec
+from msgspec import Struct
+
+from lmos_actors._errors import LocalProtocolError, nearest
+
+from ._dialects import (
+    LOWER,
+    NAMED,
+    SHAPES,
+    Dialect,
+    message_type,
+    respell,
+    shown,
+    tidy,
+    unfold,
+    unsupported,
+)
+from ._letter import irregularities
+from ._messages import MESSAGES, Message, strict_decoder
+from ._problems import TOO_LARGE, Problem, invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ._dialects import Ids, Names, Shape
+
+SHORT: Final = 512  # characters in which no nesting and no number can do harm: nothing is counted
+WORD: Final = 100  # characters of an unknown type that are compared with the known ones
+
+
+@attrs.frozen(kw_only=True)
+class Limits:
+    """What is read at most: bytes of UTF-8, levels of nesting, characters of one number.
+
+    Nesting is looked at in texts of more than 512 characters, numbers in texts longer than their limit.
+    `strict` also refuses what is readable but not by the letter: see `irregularities`.
+    """
+
+    max_bytes: int = 4 << 20
+    max_depth: int = 64
+    max_digits: int = 1_000
+    strict: bool = False
+
+
+class Unreadable(Struct, kw_only=True, frozen=True):
+    """A text that is no message: the problem to answer with, and what could be read of it all the same.
+
+    `type` is its `messageType`. `oversize`: it was longer than the limit, and has not been looked at.
+    """
+
+    problem: Problem
+    thing_id: str | None = None
+    message_id: str | None = None
+    correlation_id: str | None = None
+    type: str | None = None
+    oversize: bool = False
+
+
+Decode: TypeAlias = "Callable[[str | bytes], Message | Unreadable]"
+Encode: TypeAlias = "Callable[[Message], bytes]"
+
+_UNREAD: Final = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, MemoryError)
+_UNWRITTEN: Final = (TypeError, ValueError, RecursionError, OverflowError)
+_unnamed: Any = Union[tuple(struct for struct in MESSAGES.values() if struct not in NAMED)]  # noqa: UP007
+_strict: Final[Callable[[str | bytes], Message]] = strict_decoder.decode
+_strict_unnamed: Final[Callable[[str | bytes], Message]] = msgspec.json.Decoder(_unnamed).decode
+_plain: Final = msgspec.json.Decoder().decode
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class Codec:
+    """Reads and writes the text frames of one connection, in the spelling and by the habits of its peer.
+
+    `decode(text)` gives the message that a text, or its UTF-8, is, or `Unreadable`; it never raises for what
+    is in it. The dialect learns from what is read. `encode(message)` gives the UTF-8 of its JSON,
+    `messageType` first; it raises LocalProtocolError for a payload that JSON has no form for. Neither blocks.
+    """
+
+    __slots__ = ("_tune", "decode", "dialect", "encode", "limits")
+
+    decode: Decode
+    encode: Encode
+
+    def __init__(self, dialect: Dialect, limits: Limits | None = None) -> None:
+        self.dialect = dialect
+        self.limits = Limits() if limits is None else limits
+        # closures, not methods: a method's call costs a third of what reading a short message costs
+        self.decode, tune_reading = _reader(self)
+        self.encode, tune_writing = _writer(dialect)
+        self._tune = (tune_reading, tune_writing)
+
+    def learn(self, ids: Ids | None, names: Names | None, kind: str) -> None:
+        """Take note of what a frame shows: see `Dialect.learn`."""
+        self.dialect.learn(ids, names, kind)
+        for tune in self._tune:
+            tune()
+
+
+def _reader(codec: Codec) -> tuple[Decode, Callable[[], None]]:
+    dialect, limits = codec.dialect, codec.limits
+    short, strict = -1, _strict_unnamed
+
+    def decode(text: str | bytes) -> Message | Unreadable:
+        if len(text) <= short:
+            try:
+                return strict(text)
+            except _UNREAD:
+                pass
+        return _read(text, codec, tried=len(text) <= short and strict is _strict)
+
+    def tune() -> None:
+        nonlocal short, strict
+        # as long as names have not been shown, a frame that shows them is none for the fast path
+        strict = _strict_unnamed if dialect.names is None else _strict
+        # and one that writes `subscribeevent` is listened to closely, to be acknowledged by its own words
+        by_letter = dialect.ids == "ID" and dialect.subscribing != LOWER and not limits.strict
+        short = min(SHORT, limits.max_bytes // 4) if by_letter else -1
+
+    tune()
+    return decode, tune
+
+
+def _writer(dialect: Dialect) -> tuple[Encode, Callable[[], None]]:
+    by_letter = False
+
+    def encode(message: Message) -> bytes:
+        try:
+            return _encode(message if by_letter else unfold(message, dialect))
+        except _UNWRITTEN as error:
+            name = message_type(message)
+            raise LocalProtocolError(
+                f"this {name} cannot be written as JSON: {type(error).__name__}"
+            ) from error
+
+    def tune() -> None:
+        nonlocal by_letter
+        spelling = (dialect.written_ids, dialect.written_names, dialect.habits)
+        by_letter = spelling == ("ID", "name", "spec")
+
+    tune()
+    return encode, tune
+
+
+# ---- the second path
+
+
+def _read(text: str | bytes, codec: Codec, *, tried: bool) -> Message | Unreadable:
+    """Read what the fast path has not; `tried` says that the strict decoder has refused it already."""
+    limits = codec.limits
+    if len(text) > SHORT or len(text) > limits.max_bytes // 4:
+        beyond = _beyond(text, limits)
+        if beyond is not None:
+            return beyond
+    found: Message | Unreadable | None = None
+    if not tried and codec.dialect.ids != "Id":
+        found, tried = _by_letter(text, codec), True
+    if found is None:
+        found = _tolerantly(text, codec, tried=tried)
+    return _by_the_letter_only(found) if limits.strict else found
+
+
+def _by_letter(text: str | bytes, codec: Codec) -> Message | None:
+    try:
+        message = _strict(text)
+    except _UNREAD:
+        return None
+    codec.learn("ID", "name" if type(message) in NAMED else None, message_type(message))
+    return message
+
+
+def _tolerantly(text: str | bytes, codec: Codec, *, tried: bool) -> Message | Unreadable:
+    """Read what is spelt or filled in otherwise. In one piece: for some peers all frames come here."""
+    try:
+        raw: dict[str, Any] = _plain(text)
+        kind: Any = raw.get("messageType")
+        shape = SHAPES.get(kind)
+    except _UNREAD as error:
+        return _salvaged(text, invalid(f"not readable as JSON: {_words(error)}"))
+    except (AttributeError, TypeError):  # no object; a type that is none
+        return _of_no_type(_plain(text), codec)
+    if shape is None:
+        return _of_no_type(raw, codec)
+    if not codec.dialect.has_learnt(shape):
+        codec.learn(*shown(raw, shape), kind)
+    problem = respell(raw, shape)
+    if problem is not None:
+        return _unreadable(raw, problem)
+    if not tried:
+        try:
+            message: Message = msgspec.convert(raw, shape.struct)
+            return message
+        except _UNREAD:
+            pass
+    return _tidily(raw, shape)
+
+
+def _tidily(raw: dict[str, Any], shape: Shape) -> Message | Unreadable:
+    fields = tidy(raw, shape)
+    if isinstance(fields, Problem):
+        return _unreadable(raw, fields)
+    try:
+        message: Message = msgspec.convert(fields, shape.struct)
+        return message
+    except _UNREAD as error:
+        return _unreadable(raw, _misfit(error))
+
+
+def _by_the_letter_only(found: Message | Unreadable) -> Message | Unreadable:
+    odd = () if isinstance(found, Unreadable) else irregularities(found)
+    if isinstance(found, Unreadable) or not odd:
+        return found
+    problem = invalid("; ".join(odd), odd[0].partition(":")[0])
+    return Unreadable(
+        problem=problem,
+        thing_id=found.thing_id,
+        message_id=found.message_id,
+        correlation_id=found.correlation_id,
+        type=message_type(found),
+    )
+
+
+# ---- what cannot be read
+
+
+def _of_no_type(data: object, codec: Codec) -> Unreadable:
+    if not isinstance(data, dict):
+        return Unreadable(problem=invalid("a message is a JSON object"))
+    raw = cast("dict[str, Any]", data)
+    codec.learn(*shown(raw, None), "")
+    kind: object = raw.get("messageType")
+    if not isinstance(kind, str):
+        detail = "no messageType" if kind is None else "messageType is text"
+        return _unreadable(raw, invalid(detail, "$.messageType"))
+    near = nearest(kind, MESSAGES) if len(kind) <= WORD else None
+    return _unreadable(raw, unsupported(kind, near))
+
+
+def _misfit(error: BaseException) -> Problem:
+    """Say what does not fit, and where."""
+    what, _, where = str(error).partition(" - at `")
+    path = where.rstrip("`") or "$"
+    missing = re.match("Object missing required field `([^`]+)`", what)
+    return invalid(what, f"{path}.{missing[1]}" if missing else path)
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    if isinstance(error, UnicodeError):
+        return "not UTF-8"
+    return str(error)
+
+
+_ENVELOPE: Final = ("thingID", "messageID", "correlationID")
+
+
+def _unreadable(raw: dict[str, Any], problem: Problem) -> Unreadable:
+    """Keep of the envelope what is there, in either spelling."""
+    kind = raw.get("messageType")
+    found = [_text(raw.get(name)) or _text(raw.get(f"{name[:-1]}d")) for name in _ENVELOPE]
+    return Unreadable(
+        problem=problem,
+        thing_id=found[0],
+        message_id=found[1],
+        correlation_id=found[2],
+        type=kind if isinstance(kind, str) else None,
+    )
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+_envelope: Final = msgspec.json.Decoder(
+    msgspec.defstruct(
+        "_Envelope",
+        [(name, Any, None) for name in (*_ENVELOPE, "thingId", "messageId", "correlationId", "messageType")],
+    )
+).decode
+
+
+def _salvaged(text: str | bytes, problem: Problem) -> Unreadable:
+    """Look for the envelope alone, in a text whose payload is not to be built."""
+    try:
+        return _unreadable(msgspec.structs.asdict(_envelope(text)), problem)
+    except _UNREAD:
+        return Unreadable(problem=problem)
+
+
+# ---- limits
+
+_ESCAPES: Final = (b"\\\\", b'\\"')
+_BRACKETS: Final = bytes.maketrans(b"{}", b"[]")
+_OTHERS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
+_DIGITS: Final = bytes(0x30 if chr(byte) in "0123456789.eE+-" else 0x20 for byte in range(256))
+
+
+def _beyond(text: str | bytes, limits: Limits) -> Unreadable | None:
+    """Say which limit a text is beyond, None if it is within all."""
+    if len(text) > limits.max_bytes:
+        return _oversize(limits)
+    data = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
+    if len(data) > limits.max_bytes:
+        return _oversize(limits)
+    deep = data.count(b"{") + data.count(b"[") > limits.max_depth
+    if not deep and not _may_have_long(data, limits.max_digits):
+        return None
+    outside = _outside_strings(data)
+    if deep and _deeper(outside, limits.max_depth):
+        detail = f"nested more than {limits.max_depth} levels deep, or brackets that do not match"
+    elif b"0" * (limits.max_digits + 1) in outside.translate(_DIGITS):
+        detail = f"a number of more than {limits.max_digits} digits"
+    else:
+        return None
+    return _salvaged(text, invalid(detail))
+
+
+def _oversize(limits: Limits) -> Unreadable:
+    detail = f"longer than {limits.max_bytes} bytes"
+    problem = Problem(type=TOO_LARGE, title="Message Too Large", status=400, detail=detail)
+    return Unreadable(problem=problem, oversize=True)
+
+
+def _may_have_long(data: bytes, digits: int) -> bool:
+    """Say whether there may be so long a number: it would stand at two of these places in a row."""
+    return len(data) > digits and b"00" in data[:: max(1, digits // 2)].translate(_DIGITS)
+
+
+def _outside_strings(data: bytes) -> bytes:
+    """Give what stands outside of strings, in time that grows with the length."""
+    for escape in _ESCAPES:
+        data = data.replace(escape, b"")
+    return b"".join(data.split(b'"')[::2])
+
+
+def _deeper(outside: bytes, depth: int) -> bool:
+    """Say whether brackets are nested deeper, or do not match: each round takes the innermost level away."""
+    brackets = outside.translate(_BRACKETS, _OTHERS)
+    if b"[" * (depth + 1) in brackets:
+        return True
+    for _ in range(depth):
+        if not brackets:
+            return False
+        brackets = brackets.replace(b"[]", b"")
+    return bool(brackets)

@@ -1,0 +1,274 @@
+"""Requests that have one answer: which are open, which answer fits which, and how they end."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import UNSET
+
+from lmos_actors._errors import LocalProtocolError
+
+from ._consumer_asked import Aside, Pending, Several
+from ._consumer_said import Answered, Failed, Lost
+from ._messages import (
+    PropertyReading,
+    PropertyReadings,
+    ReadAllProperties,
+    ReadMultipleProperties,
+    ReadProperty,
+    WriteMultipleProperties,
+    WriteProperty,
+)
+from ._problems import error_of
+
+if TYPE_CHECKING:
+    from lmos_actors._errors import LmosActorsError
+
+    from ._consumer_said import Happenings
+    from ._consumer_wire import Wire
+    from ._messages import Error, Request
+
+P = TypeVar("P", bound=Pending)
+
+
+class Calls:
+    """The requests of one connection, by `messageID`, from the asking to the end.
+
+    `asked = answered + failed + forgotten + unanswered + len(self)`, counted by messages. Of those that the
+    host has forgotten the last `max_open` are known, so that their answers are no strays.
+    """
+
+    __slots__ = (
+        "_asides",
+        "_forgotten",
+        "_open",
+        "_wire",
+        "answered",
+        "asked",
+        "failed",
+        "forgotten",
+        "unanswered",
+    )
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._open: dict[str, Pending] = {}
+        self._asides: dict[str, Aside] = {}
+        self._forgotten: OrderedDict[str, Pending] = OrderedDict()
+        self.asked = self.answered = self.failed = self.forgotten = self.unanswered = 0
+
+    def __len__(self) -> int:
+        return len(self._open) + len(self._asides)
+
+    @property
+    def remembered(self) -> int:
+        """How many forgotten ones are known."""
+        return len(self._forgotten)
+
+    # -- asking
+
+    def ask(self, pending: P) -> P:
+        """Send a request of the host.
+
+        Raises:
+            LocalProtocolError: its id is that of an open one, or it cannot be written.
+            MailboxFull: too many are open, or too much waits to be sent.
+        """
+        self.check_room(pending)
+        self._send(self._open, pending)
+        return pending
+
+    def check_room(self, pending: Pending, more: int = 1) -> None:
+        """Raise what `ask` would raise for want of room, or for an id that is taken."""
+        self._wire.admit(pending.thing_id, len(self._open), self._wire.options.max_open, more)
+        if pending.message_id in self._open:
+            raise LocalProtocolError(f"the request {pending.message_id!r} is still open")
+
+    def ask_several(self, whole: Several, requests: list[Request]) -> Several:
+        """Send several requests as one of the host's, if there is room for all of them."""
+        self.check_room(whole, len(requests))
+        for request in requests:
+            part = Pending(request, whole)
+            self._send(self._open, part)
+            whole.parts[part.message_id] = part
+        if not requests:
+            whole.done, whole.value = True, {}
+        return whole
+
+    def ask_aside(self, aside: Aside) -> None:
+        """Send a query or a cancel: there is always room for it, as a run has only so many."""
+        self._send(self._asides, aside)
+
+    def _send(self, table: dict[str, P], pending: P) -> None:
+        self._wire.outbox.put(pending.request, pending)
+        table[pending.message_id] = pending
+        self.asked += 1
+
+    # -- finding
+
+    def find(self, correlation: str | None) -> Pending | None:
+        """Give the open request of this id."""
+        if correlation is None:
+            return None
+        return self._open.get(correlation) or self._asides.get(correlation)
+
+    def find_aside(self, message_id: str | None) -> Aside | None:
+        """Give the open query or cancel of this id."""
+        return None if message_id is None else self._asides.get(message_id)
+
+    def find_forgotten(self, correlation: str | None) -> Pending | None:
+        """Give the forgotten request of this id, if it is among the last ones."""
+        return None if correlation is None else self._forgotten.get(correlation)
+
+    def guess(self, kind: type[Request], thing: str, name: str) -> Pending | None:
+        """Give the only open request of this type and name, for answers that do not say what they answer."""
+        asked = (kind, thing, name)
+        found = [
+            pending
+            for pending in self._open.values()
+            if (type(pending.request), pending.thing_id, name_of(pending.request)) == asked
+        ]
+        return found[0] if len(found) == 1 else None
+
+    # -- ending
+
+    def answer(self, pending: Pending, value: Any) -> Happenings:
+        """End a request with its value."""
+        self._take_out(pending)
+        self.answered += 1
+        if pending.whole is not None:
+            return self._add_part(pending.whole, pending, value)
+        pending.done, pending.value = True, value
+        return (Answered(pending, value),)
+
+    def fail(self, pending: Pending, error: LmosActorsError) -> Happenings:
+        """End a request with an error; if it is a part of one, that one and its other parts."""
+        self._take_out(pending)
+        self.failed += 1
+        whole = pending.whole
+        if whole is None:
+            pending.done, pending.error = True, error
+            return (Failed(pending, error),)
+        del whole.parts[pending.message_id]
+        self._forget_parts(whole)
+        whole.done, whole.error = True, error
+        return (Failed(whole, error),)
+
+    def _add_part(self, whole: Several, part: Pending, value: Any) -> Happenings:
+        del whole.parts[part.message_id]
+        whole.values[name_of(part.request)] = value
+        if whole.parts:
+            return ()
+        whole.done, whole.value = True, whole.values
+        return (Answered(whole, whole.values),)
+
+    def _take_out(self, pending: Pending) -> None:
+        if self._open.pop(pending.message_id, None) is None:
+            self._asides.pop(pending.message_id, None)
+
+    def forget(self, pending: Pending) -> None:
+        """Take a request as one that nobody waits for; of what comes for it only errors are told (`Lost`)."""
+        pending.forgotten = True
+        if isinstance(pending, Several):
+            self._forget_parts(pending)
+        elif self.find(pending.message_id) is pending:
+            self._take_out(pending)
+            self.forgotten += 1
+            self.expect_late(pending)
+
+    def _forget_parts(self, whole: Several) -> None:
+        for part in whole.parts.values():
+            self._take_out(part)
+            self.forgotten += 1
+            self.expect_late(part)
+        whole.parts.clear()
+
+    def expect_late(self, pending: Pending) -> None:
+        """Know a request that has ended here before its answer came."""
+        self._forgotten[pending.message_id] = pending
+        if len(self._forgotten) > self._wire.options.max_open:
+            self._forgotten.popitem(last=False)
+
+    def drop(self, pending: Pending) -> bool:
+        """Take a request out of the outbox, if it still is there; whether it was."""
+        return self._wire.outbox.drop(pending)
+
+    def come_for_forgotten(self, pending: Pending, error: LmosActorsError | None) -> Happenings:
+        """Take the answer to a request that had ended here: an error is told if the host forgot it."""
+        del self._forgotten[pending.message_id]
+        if error is None or pending.done or pending.whole is not None:
+            return self._wire.come_late()
+        pending.done, pending.error = True, error
+        return (Lost(pending, error),)
+
+    def take_late_error(self, pending: Pending, message: Error) -> Happenings:
+        """Take an error as the answer to a forgotten request."""
+        return self.come_for_forgotten(pending, error_of(message, pending.request))
+
+    def close(self) -> list[Pending]:
+        """End everything, as the connection is gone; what was open, as the host knows it, oldest first.
+
+        Forgotten ones are among it if they were never sent.
+        """
+        unsent = [p for p in self._forgotten.values() if not p.sent and not p.done and p.whole is None]
+        self.unanswered += len(self)
+        opened = (pending.whole or pending for pending in (*self._open.values(), *self._asides.values()))
+        found = list(dict.fromkeys([*opened, *unsent]))
+        for pending in found:
+            if isinstance(pending, Several):
+                pending.parts.clear()
+        self._open.clear()
+        self._asides.clear()
+        self._forgotten.clear()
+        return found
+
+    # -- what comes in
+
+    def take_reading(self, message: PropertyReading | PropertyReadings) -> Happenings:
+        """Take a reading as an answer; a stray if it is none."""
+        correlation = message.correlation_id
+        pending = self.find(correlation) or self._guess_of(message)
+        if pending is None:
+            forgotten = self.find_forgotten(correlation)
+            if forgotten is not None:
+                return self.come_for_forgotten(forgotten, None)
+            return self._wire.stray(message, "no request of this correlation is open")
+        value = value_in(pending.request, message)
+        if value is UNSET:
+            return self._wire.stray(message, f"no answer to {pending.verb}")
+        return self.answer(pending, value)
+
+    def _guess_of(self, message: PropertyReading | PropertyReadings) -> Pending | None:
+        if message.correlation_id is not None or self._wire.ours or self._wire.kotlin:
+            return None
+        kinds: tuple[type[Request], ...] = (WriteMultipleProperties, ReadAllProperties)
+        name = ""
+        if isinstance(message, PropertyReading):
+            kinds, name = (ReadProperty, WriteProperty), message.name
+        guesses = (self.guess(kind, message.thing_id, name) for kind in kinds)
+        return next((pending for pending in guesses if pending is not None), None)
+
+    def take_error(self, pending: Pending, message: Error) -> Happenings:
+        """Take an error as the answer to an open request."""
+        return self.fail(pending, error_of(message, pending.request))
+
+
+def name_of(request: Request) -> str:
+    """Give the name of the affordance that a request is about, "" where it names none."""
+    for field in ("name", "action", "event"):
+        if hasattr(request, field):
+            return getattr(request, field)
+    return ""
+
+
+def value_in(request: Request, message: PropertyReading | PropertyReadings) -> Any:
+    """Give what a reading answers to this request, in either form (D8); UNSET if it is no answer to it."""
+    one = isinstance(message, PropertyReading)
+    values = {message.name: message.value} if isinstance(message, PropertyReading) else message.data
+    if isinstance(request, ReadProperty | WriteProperty):
+        return values.get(request.name, UNSET)
+    if isinstance(request, WriteMultipleProperties):
+        return UNSET if one and not request.data.keys() >= values.keys() else values
+    several = isinstance(request, ReadAllProperties | ReadMultipleProperties)
+    return values if several and not one else UNSET

@@ -1,0 +1,128 @@
+"""What comes in on a consumer's connection, sorted by type to the parts that know what it is for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lmos_actors._errors import RemoteProtocolError
+
+from ._codec import Unreadable
+from ._consumer_asked import Aside, Invocation
+from ._frames import BadFrame
+from ._messages import (
+    Acknowledgement,
+    ActionStatus,
+    Error,
+    Event,
+    Gap,
+    PropertyReading,
+    PropertyReadings,
+    StreamCredit,
+    StreamEnd,
+    StreamItem,
+    StreamOpen,
+)
+from ._peer import TOO_LARGE, UNREADABLE_DATA, Close
+from ._windows import wire_size
+
+if TYPE_CHECKING:
+    from ._consumer_calls import Calls
+    from ._consumer_feeds import Feeds
+    from ._consumer_runs import Runs
+    from ._consumer_said import Happening, Happenings
+    from ._consumer_streams import ConsumerStreams
+    from ._consumer_wire import Wire
+    from ._messages import Base
+
+
+class Receiver:
+    """The way in of one connection."""
+
+    __slots__ = ("_calls", "_feeds", "_runs", "_streams", "_wire", "unreadable")
+
+    def __init__(self, wire: Wire, calls: Calls, feeds: Feeds, runs: Runs, streams: ConsumerStreams) -> None:
+        self._wire = wire
+        self._calls = calls
+        self._feeds = feeds
+        self._runs = runs
+        self._streams = streams
+        self.unreadable = 0
+
+    def take(self, text: str | bytes) -> Happenings:
+        """Take a text frame."""
+        message = self._wire.codec.decode(text)
+        if isinstance(message, PropertyReading):
+            found = self._feeds.take_reading(message)
+            return self._calls.take_reading(message) if found is None else found
+        if isinstance(message, ActionStatus):
+            return self._runs.take_status(message, wire_size(text))
+        if isinstance(message, Unreadable):
+            return self._take_unreadable(message)
+        return self._take_other(message)
+
+    def _take_other(self, message: Base) -> Happenings:
+        match message:
+            case Event():
+                return self._feeds.take_event(message)
+            case PropertyReadings():
+                return self._calls.take_reading(message)
+            case Error():
+                return self._take_error(message)
+            case Acknowledgement():
+                return self._feeds.take_acknowledgement(message)
+            case Gap():
+                return self._feeds.take_gap(message)
+            case StreamOpen():
+                return self._runs.said(self._streams.take_open(message))
+            case StreamEnd():
+                return self._runs.said(self._streams.take_end(message))
+            case StreamCredit():
+                return self._runs.said(self._streams.take_credit(message))
+            case StreamItem():
+                return self._wire.stray(message, "things send items as statuses")
+            case _:
+                return self._wire.stray(message, "a request, where only answers are expected")
+
+    def _take_error(self, message: Error) -> Happenings:
+        calls = self._calls
+        aside = calls.find_aside(message.in_reply_to)
+        if aside is not None:
+            return self._runs.take_aside_error(aside, message)
+        correlation = message.in_reply_to or message.correlation_id
+        pending = calls.find(correlation)
+        if isinstance(pending, Invocation):
+            return self._runs.take_error(pending, message)
+        if isinstance(pending, Aside):
+            return self._runs.take_aside_error(pending, message)
+        if pending is not None:
+            return calls.take_error(pending, message)
+        forgotten = calls.find_forgotten(correlation)
+        if forgotten is not None:
+            return calls.take_late_error(forgotten, message)
+        return self._feeds.take_error(message)
+
+    def _take_unreadable(self, unreadable: Unreadable) -> Happenings:
+        """A frame that cannot be read, but answers a request, fails it: nobody is left to wait for ever."""
+        self.unreadable += 1
+        if unreadable.oversize:
+            return (Close(TOO_LARGE, unreadable.problem.detail),)
+        pending = self._calls.find(unreadable.correlation_id)
+        if pending is None:
+            return self._wire.stray(unreadable, unreadable.problem.detail)
+        if isinstance(pending, Invocation):
+            self._streams.drop(pending)
+        return self._calls.fail(pending, RemoteProtocolError(unreadable.problem))
+
+    def take_binary(self, data: bytes) -> Happenings:
+        """Take a binary frame."""
+        if "streams" not in self._wire.known:
+            return (Close(UNREADABLE_DATA, "binary frames were not offered"),)
+        if len(data) > self._wire.options.max_bytes:
+            return (Close(TOO_LARGE, f"more than {self._wire.options.max_bytes} bytes"),)
+        news = self._streams.take_frame(data)
+        if isinstance(news, BadFrame):
+            return (Close(UNREADABLE_DATA, news.detail),)
+        found: list[Happening] = []
+        for one in news:
+            found.extend(self._runs.said(one))
+        return tuple(found)

@@ -1,0 +1,271 @@
+"""How a peer spells and behaves: learnt from what it sends, folded away on the way in, put on on the way out.
+
+Two axes of spelling (`thingID` or `thingId`; `name` with `value`, or `property` with `data`) and, apart from
+them, habits (DECISIONS W5). docs/reference/lmos-dialects.md has the table.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from ._messages import MESSAGES, Base, Request, SubscribeEvent
+from ._problems import UNSUPPORTED, Problem, invalid
+from ._times import parse_time
+
+if TYPE_CHECKING:
+    from ._messages import Message
+
+Ids: TypeAlias = Literal["ID", "Id"]
+Names: TypeAlias = Literal["name", "property"]
+Habits: TypeAlias = Literal["spec", "kotlin-wot"]
+
+LOWER: Final = "subscribeevent"
+"""How kotlin-wot writes `subscribeEvent`."""
+
+_STATUSES = {
+    "inprogress": "in progress",
+    "running": "in progress",
+    "canceled": "cancelled",
+    "cancelled": "cancelled",
+    "pending": "pending",
+    "completed": "completed",
+    "failed": "failed",
+}
+FINAL: Final = ("completed", "failed", "cancelled")
+
+
+def canonical_status(text: str) -> str:
+    """Give the word for the status of a run that is used here.
+
+    `pending`, `in progress` (also `running`, `inProgress`, `in_progress`), `completed`, `failed`, `cancelled`
+    (also `canceled`), in any case; another word is given back as it is.
+    """
+    if len(text) > 20:
+        return text
+    return _STATUSES.get(text.lower().replace(" ", "").replace("_", "").replace("-", ""), text)
+
+
+class Dialect:
+    """How the peer of one connection spells and behaves; it changes with what is received.
+
+    `ids` and `names` are None until a frame has shown them. `habits` is `spec` or `kotlin-wot`.
+    """
+
+    __slots__ = ("_decided", "habits", "ids", "is_thing", "names", "subscribing")
+
+    def __init__(self, habits: Habits, *, decided: bool, is_thing: bool) -> None:
+        self.ids: Ids | None = None
+        self.names: Names | None = None
+        self.habits: Habits = habits
+        self.subscribing = LOWER if habits == "kotlin-wot" else "subscribeEvent"
+        self._decided = decided
+        self.is_thing = is_thing
+
+    @classmethod
+    def of_thing(cls, offered: bool) -> Dialect:
+        """Make that of a server's side: `offered` says whether the peer offered `lmosprotocol`.
+
+        If it did not, its first frame decides about the habits.
+        """
+        return cls("spec", decided=offered, is_thing=True)
+
+    @classmethod
+    def of_consumer(cls, selected: bool, habits: Literal["auto", "spec", "kotlin-wot"] = "auto") -> Dialect:
+        """Make that of a client's side: `auto` is `spec` if the server selected `lmosprotocol`."""
+        if habits == "auto":
+            habits = "spec" if selected else "kotlin-wot"
+        return cls(habits, decided=True, is_thing=False)
+
+    @property
+    def written_ids(self) -> Ids:
+        """How ids are written: as the peer does, before it has shown it by its habits."""
+        return self.ids or ("ID" if self.habits == "spec" else "Id")
+
+    @property
+    def written_names(self) -> Names:
+        """How properties are written: as the peer does, before it has shown it by its habits."""
+        return self.names or ("name" if self.habits == "spec" else "property")
+
+    def literal(self, message: Message) -> str:
+        """Give the `messageType` of a message as the peer writes it: what an acknowledgement repeats."""
+        if isinstance(message, SubscribeEvent):
+            return self.subscribing
+        return message_type(message)
+
+    def learn(self, ids: Ids | None, names: Names | None, kind: str) -> None:
+        """Take note of what a frame of the type `kind` shows; None where it does not show it."""
+        if self.ids is None:
+            self.ids = ids
+        if self.names is None:
+            self.names = names
+        if self.is_thing:
+            self._learn_habits(ids, names, kind)
+
+    def _learn_habits(self, ids: Ids | None, names: Names | None, kind: str) -> None:
+        if not self._decided and ids is not None:
+            self._decided = True
+            self.habits = "kotlin-wot" if ids == "Id" else "spec"
+        if kind in (LOWER, "subscribeEvent"):
+            self.subscribing = kind
+        if kind == LOWER or (names == "property" and kind in _REQUESTS):
+            self._decided = True
+            self.habits = "kotlin-wot"
+
+    def has_learnt(self, shape: Shape) -> bool:
+        """Say whether a frame of this shape can show nothing new."""
+        if self.ids is None or (shape.named and self.names is None):
+            return False
+        return not self.is_thing or (self.habits == "kotlin-wot" and not shape.subscribes)
+
+
+def message_type(message: Message) -> str:
+    """Give the `messageType` of a message, by the specification's tables."""
+    tag = message.__struct_config__.tag
+    return tag if isinstance(tag, str) else ""
+
+
+class Shape(Struct, frozen=True):
+    """What the tolerant path knows of one type of message."""
+
+    struct: type[Any]
+    members: dict[str, str]  # every spelling that is read, to the one of the struct
+    payloads: tuple[str, ...]  # where null is a value
+    aliases: tuple[tuple[str, str], ...]
+    named: bool
+    timed: bool
+    fault: bool
+    subscribes: bool
+
+
+_ALIASES = {"thingId": "thingID", "messageId": "messageID", "correlationId": "correlationID"}
+
+
+def _shape(struct: type[Base]) -> Shape:
+    fields = msgspec.structs.fields(struct)
+    names = [field.encode_name for field in fields]
+    members = {name: name for name in ("messageType", *names)} | _ALIASES
+    if "name" in names:
+        members["property"] = "name"
+    for one, other in (("value", "data"), ("data", "value")):
+        if one in names and "stream" not in names:
+            members[other] = one
+    return Shape(
+        struct=struct,
+        members=members,
+        payloads=tuple(field.encode_name for field in fields if field.type is Any),
+        aliases=tuple((alias, name) for alias, name in members.items() if alias != name),
+        named="name" in names,
+        timed="timestamp" in names,
+        fault="instance" in names,
+        subscribes=struct is SubscribeEvent,
+    )
+
+
+SHAPES: Final[dict[Any, Shape]] = {kind: _shape(struct) for kind, struct in MESSAGES.items()}
+SHAPES[LOWER] = SHAPES["subscribeEvent"]
+_REQUESTS = tuple(str(struct.__struct_config__.tag) for struct in Request.__args__)
+NAMED: Final = frozenset(shape.struct for shape in SHAPES.values() if shape.named)
+"""The messages that show how a peer spells properties."""
+
+_FAULT = {"type": "about:blank", "title": "Error", "status": "500", "detail": "", "instance": ""}
+_NUMBERS = (int, float)
+
+
+def shown(raw: dict[str, Any], shape: Shape | None) -> tuple[Ids | None, Names | None]:
+    """Say which spellings a frame shows; where it shows both, that of the specification's tables."""
+    ids: Ids | None = None
+    if "thingID" in raw or "messageID" in raw or "correlationID" in raw:
+        ids = "ID"
+    elif "thingId" in raw or "messageId" in raw or "correlationId" in raw:
+        ids = "Id"
+    if shape is None or not shape.named:
+        return ids, None
+    return ids, "name" if "name" in raw else "property" if "property" in raw else None
+
+
+def respell(raw: dict[str, Any], shape: Shape) -> Problem | None:
+    """Put the members of a frame into the spelling of its struct, in place."""
+    for alias, name in shape.aliases:
+        if alias in raw:
+            value = raw.pop(alias)
+            if name in raw and (type(raw[name]) is not type(value) or raw[name] != value):
+                return invalid(f"{alias!r} says another thing than {name!r}", f"$.{alias}")
+            raw[name] = value
+    if shape.subscribes:
+        raw["messageType"] = "subscribeEvent"
+    if shape.timed and type(raw.get("timestamp")) in _NUMBERS:
+        return _read_time(raw)
+    return None
+
+
+def tidy(raw: dict[str, Any], shape: Shape) -> dict[str, Any] | Problem:
+    """Give the members that the struct of a frame has, without those that are null where that is no value."""
+    members, payloads = shape.members, shape.payloads
+    fields = {
+        key: value for key, value in raw.items() if key in members and (value is not None or key in payloads)
+    }
+    if shape.timed and "timestamp" in fields:
+        problem = _read_time(fields)
+        if problem is not None:
+            return problem
+    return _whole(fields) if shape.fault else fields
+
+
+def _read_time(fields: dict[str, Any]) -> Problem | None:
+    try:
+        time = fields["timestamp"]
+        fields["timestamp"] = time if isinstance(time, datetime) else parse_time(time)
+    except ValueError as error:
+        return invalid(str(error), "$.timestamp")
+    return None
+
+
+def _whole(fields: dict[str, Any]) -> dict[str, Any]:
+    """Complete an `error`: dropping one because it says too little would leave its request unanswered."""
+    status = fields.get("status")
+    if isinstance(status, int | float) and not isinstance(status, bool):
+        fields["status"] = f"{status:.0f}"[:20]
+    return {**_FAULT, **fields}
+
+
+def unfold(message: Message, dialect: Dialect) -> dict[str, Any]:
+    """Give a message as plain data in the peer's spelling and by its habits, `messageType` first."""
+    raw: dict[str, Any] = msgspec.to_builtins(message)
+    if dialect.habits == "kotlin-wot":
+        _add_habits(raw, dialect)
+    if (dialect.ids or dialect.written_ids) == "Id":
+        raw["thingId"] = raw.pop("thingID")
+        raw["messageId"] = raw.pop("messageID")
+        if "correlationID" in raw:
+            raw["correlationId"] = raw.pop("correlationID")
+    if "name" in raw and type(message) in NAMED and dialect.written_names == "property":
+        raw["property"] = raw.pop("name")
+        if "value" in raw:
+            raw["data"] = raw.pop("value")
+    return raw
+
+
+def _add_habits(raw: dict[str, Any], dialect: Dialect) -> None:
+    """Write what kotlin-wot always writes: its client hangs on a final status without `output`."""
+    raw.setdefault("correlationID", None)
+    kind = raw["messageType"]
+    if kind == "actionStatus" and canonical_status(raw["status"]) in FINAL:
+        raw.setdefault("output", None)
+    elif kind == "subscribeEvent" and not dialect.is_thing:
+        raw["messageType"] = LOWER
+
+
+def unsupported(kind: str, near: str | None) -> Problem:
+    """Make the problem of a type of message that is not known, or not here."""
+    hint = f", did you mean {near!r}?" if near else ""
+    return Problem(
+        type=UNSUPPORTED,
+        title="Unsupported Message Type",
+        status=400,
+        detail=f"messages of type {kind[:100]!r} are not supported{hint}",
+        path="$.messageType",
+    )

@@ -1,0 +1,128 @@
+"""Answers to repeat, so that a request sent twice is carried out once (DECISIONS C1).
+
+One memory per peer, shared by its connections. Only requests that have an effect are in it. What is
+remembered under a `messageID` is repeated for a request of the same content alone: peers that give every
+message the same id are not confused by it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import msgspec
+
+from ._asked import name_in
+
+if TYPE_CHECKING:
+    from ._asked import Asked
+    from ._messages import Base
+
+
+@attrs.define(eq=False)
+class Remembered:
+    """A request and its final answer. `until` is set when the memory next learns the time."""
+
+    message: Any
+    final: Any
+    size: int
+    until: float | None = None
+
+
+class AnswerMemory:
+    """The last final answers to one peer, and what is being carried out for it.
+
+    At most `max_answers` of them, of `max_bytes` in all (requests and answers as text), each for `seconds`
+    counted from the first request after it; an answer larger than all of that is not remembered. What is
+    still being carried out is bounded by the sessions.
+    """
+
+    __slots__ = ("_answers", "_fresh", "_running", "bytes", "max_answers", "max_bytes", "seconds")
+
+    def __init__(self, *, max_answers: int = 256, seconds: float = 60.0, max_bytes: int = 4 << 20) -> None:
+        self.max_answers = max_answers
+        self.seconds = seconds
+        self.max_bytes = max_bytes
+        self.bytes = 0
+        self._answers: OrderedDict[str, Remembered] = OrderedDict()
+        self._fresh: list[Remembered] = []  # those without a time
+        self._running: dict[str, Asked] = {}
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    @property
+    def running(self) -> int:
+        """How many requests are being carried out."""
+        return len(self._running)
+
+    def find(self, message: Base, now: float) -> Asked | Remembered | None:
+        """Give what is known of a request of this id and content."""
+        self.expire(now)
+        known = self._running.get(message.message_id) or self._answers.get(message.message_id)
+        return known if known is not None and same_content(known.message, message) else None
+
+    def begin(self, asked: Asked) -> None:
+        """Remember that a request is being carried out, and nothing else of its id any more."""
+        key = asked.message.message_id
+        self._drop(key)
+        before = self._running.get(key)
+        if before is not None:
+            before.remembered = False
+        self._running[key] = asked
+        asked.remembered = True
+
+    def settle(self, asked: Asked, final: Base, size: int) -> None:
+        """Remember the final answer of a request that is being carried out. `size` in bytes of both."""
+        self.forget(asked)
+        if size > self.max_bytes:
+            return
+        kept = Remembered(asked.message, final, size)
+        self._answers[asked.message.message_id] = kept
+        self._fresh.append(kept)
+        self.bytes += size
+        while self.bytes > self.max_bytes or len(self._answers) > self.max_answers:
+            self._drop(next(iter(self._answers)))
+
+    def forget(self, asked: Asked) -> None:
+        """Forget a request that is being carried out: a repeat is a request of its own."""
+        if asked.remembered:
+            asked.remembered = False
+            del self._running[asked.message.message_id]
+
+    def expire(self, now: float) -> None:
+        """Forget the answers whose time is over; `now` in seconds, never less than before."""
+        for kept in self._fresh:
+            kept.until = now + self.seconds
+        self._fresh.clear()
+        while self._answers:
+            key, oldest = next(iter(self._answers.items()))
+            if oldest.until is None or oldest.until > now:
+                return
+            self._drop(key)
+
+    def _drop(self, key: str) -> None:
+        kept = self._answers.pop(key, None)
+        if kept is not None:
+            self.bytes -= kept.size
+            kept.message = kept.final = None  # it may still wait in the list of the fresh
+
+
+def same_content(one: Base, other: Base) -> bool:
+    """Whether two requests ask for the same: type, thing, affordance and payload."""
+    return (
+        type(one) is type(other)
+        and one.thing_id == other.thing_id
+        and name_in(one) == name_in(other)
+        and _payload(one) == _payload(other)
+    )
+
+
+def _payload(message: Any) -> bytes:
+    # as text: for Python 1, 1.0 and True are equal
+    for member in ("input", "data"):
+        value = getattr(message, member, msgspec.UNSET)
+        if value is not msgspec.UNSET:
+            return msgspec.json.encode(value, order="sorted")
+    return b""

@@ -1,0 +1,329 @@
+"""The messages of LMOS, one struct each, and those of our own extension.
+
+Wire names stand here and nowhere else, in the spelling of the specification's tables (`thingID`, `name`,
+`value`); other spellings are folded into it before a message is made (`_dialects.py`). What is optional and
+absent is None; a payload that is absent is UNSET, because null is a value.
+
+Members marked *extension* are not in the specification; docs/reference/lmos-extensions.md defines them. A
+peer that does not know them ignores them, as it ignores every unknown member.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Final, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Meta, Struct
+
+Id: TypeAlias = Annotated[str, Meta(min_length=1)]
+Time: TypeAlias = Annotated[datetime, Meta(tz=True)]
+Count: TypeAlias = Annotated[int, Meta(ge=0)]
+
+_WIRE = {
+    "thing_id": "thingID",
+    "message_id": "messageID",
+    "correlation_id": "correlationID",
+    "in_reply_to": "inReplyTo",
+    "retry_in": "retryIn",
+    "content_type": "contentType",
+}
+
+
+class Base(
+    Struct,
+    kw_only=True,
+    frozen=True,
+    gc=False,
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+    tag_field="messageType",
+    rename=_WIRE,
+):
+    """What every message has. `thing_id` is a URI, the ids are UUIDs; accepted is any text but none."""
+
+    thing_id: Id
+    message_id: Id
+    correlation_id: Id | None = None
+    traceparent: str | None = None
+    tracestate: str | None = None
+
+
+# ---- properties
+
+
+class ReadProperty(Base, tag="readProperty", frozen=True):
+    """Asks for the value of a property; answered by a propertyReading."""
+
+    name: str
+
+
+class ReadAllProperties(Base, tag="readAllProperties", frozen=True):
+    """Asks for all values (kotlin-wot); answered by propertyReadings."""
+
+
+class ReadMultipleProperties(Base, tag="readMultipleProperties", frozen=True):
+    """Asks for some values (kotlin-wot); answered by propertyReadings."""
+
+    properties: list[str]
+
+
+class WriteProperty(Base, tag="writeProperty", frozen=True):
+    """Sets a property to `data`, of any JSON type; answered by a propertyReading."""
+
+    name: str
+    data: Any
+
+
+class WriteMultipleProperties(Base, tag="writeMultipleProperties", frozen=True):
+    """Sets the properties that are the members of `data`; answered by propertyReadings."""
+
+    data: dict[str, Any]
+
+
+class WriteAllProperties(Base, tag="writeAllProperties", frozen=True):
+    """Sets all writable properties (kotlin-wot); answered by propertyReadings."""
+
+    data: dict[str, Any]
+
+
+class PropertyReading(Base, tag="propertyReading", frozen=True):
+    """The value of a property, asked for or observed."""
+
+    name: str
+    value: Any
+    timestamp: Time | None = None
+
+
+class PropertyReadings(Base, tag="propertyReadings", frozen=True):
+    """The values of several properties, by name."""
+
+    data: dict[str, Any]
+    timestamp: Time | None = None
+
+
+class ObserveProperty(Base, tag="observeProperty", frozen=True):
+    """Asks for the value and every later one. `ack`, `gaps`: extension."""
+
+    name: str
+    ack: bool = False
+    gaps: bool = False
+
+
+class UnobserveProperty(Base, tag="unobserveProperty", frozen=True):
+    """Ends an observation. `ack`: extension."""
+
+    name: str
+    ack: bool = False
+
+
+# ---- actions
+
+
+class Credit(Struct, kw_only=True, frozen=True, gc=False):
+    """Room for items of a stream: how many, and bytes of the messages that carry them. Extension."""
+
+    items: Count
+    bytes: Count
+
+
+class StreamOffer(Struct, kw_only=True, frozen=True, gc=False, rename=_WIRE, omit_defaults=True):
+    """A stream that an invocation opens: its number on this connection, what its items are. Extension."""
+
+    stream: Count
+    content_type: str = "application/json"
+
+
+class InvokeAction(Base, tag="invokeAction", frozen=True):
+    """Asks for a run of an action.
+
+    Extension: `remaining` seconds until the caller gives up; `attempt` counts from 1 the attempts made under
+    one `messageID`; `credit` is the room for items of the answer; `streams` are the input streams by
+    parameter; `binary` says that items of bytes may come in binary frames.
+    """
+
+    action: str
+    input: Any = UNSET
+    remaining: float | None = None
+    attempt: Count | None = None
+    credit: Credit | None = None
+    streams: dict[str, StreamOffer] | None = None
+    binary: bool = False
+
+
+class QueryAction(Base, tag="queryAction", frozen=True):
+    """Asks for the latest status of a run: the one whose `messageID` is the correlation, else the newest."""
+
+    action: str
+
+
+class CancelAction(Base, tag="cancelAction", frozen=True):
+    """Asks to end a run: the one whose `messageID` is the correlation, else the newest unfinished one."""
+
+    action: str
+    reason: str | None = None
+
+
+class ActionStatus(Base, tag="actionStatus", frozen=True):
+    """Where a run stands: `pending`, `in progress`, `completed`, `failed`; other words are passed on.
+
+    Extension: `progress` of a run, `in_reply_to` the query or cancel that this answers, `cancelled` with
+    `reason` for a run that somebody ended.
+    """
+
+    action: str
+    status: str
+    output: Any = UNSET
+    progress: Any = UNSET
+    in_reply_to: str | None = None
+    cancelled: bool = False
+    reason: str | None = None
+
+
+# ---- events
+
+
+class SubscribeEvent(Base, tag="subscribeEvent", frozen=True):
+    """Asks for every later event of that name. `ack`, `gaps`: extension."""
+
+    event: str
+    ack: bool = False
+    gaps: bool = False
+
+
+class UnsubscribeEvent(Base, tag="unsubscribeEvent", frozen=True):
+    """Ends a subscription. `ack`: extension."""
+
+    event: str
+    ack: bool = False
+
+
+class SubscribeAllEvents(Base, tag="subscribeAllEvents", frozen=True):
+    """Asks for every later event of the thing. `ack`, `gaps`: extension."""
+
+    ack: bool = False
+    gaps: bool = False
+
+
+class UnsubscribeAllEvents(Base, tag="unsubscribeAllEvents", frozen=True):
+    """Ends all subscriptions to the thing. `ack`: extension."""
+
+    ack: bool = False
+
+
+class Event(Base, tag="event", frozen=True):
+    """Something happened; the correlation is that of the subscription."""
+
+    event: str
+    data: Any
+    timestamp: Time | None = None
+
+
+# ---- answers of every kind
+
+
+class Error(Base, tag="error", frozen=True):
+    """A request could not be answered. The first five are those of the specification, all text.
+
+    Extension: `path` to the wrong value in the input, `started` whether a run had begun, `retry_in` seconds,
+    `in_reply_to` the query or cancel that this answers, `about` what the exception knows besides.
+    """
+
+    type: str
+    title: str
+    status: str
+    detail: str
+    instance: str
+    path: str | None = None
+    started: bool | None = None
+    retry_in: float | None = None
+    about: dict[str, Any] | None = None
+    in_reply_to: str | None = None
+
+
+class Acknowledgement(Base, tag="acknowledgement", frozen=True):
+    """Says that a request was taken (kotlin-wot; elsewhere where `ack` was asked). `message` is its type."""
+
+    message: str
+
+
+# ---- our own extension
+
+
+class Gap(Base, tag="gap", frozen=True):
+    """Values of a subscription or observation are missing here. Extension."""
+
+    reason: str
+    missed: Count | None = None
+
+
+class StreamOpen(Base, tag="streamOpen", frozen=True):
+    """Says which stream will carry the items of an answer. Extension."""
+
+    stream: Count
+    content_type: str = "application/json"
+
+
+class StreamItem(Base, tag="streamItem", frozen=True):
+    """One item of an input stream, numbered from 0. Extension."""
+
+    stream: Count
+    sequence: Count
+    data: Any
+
+
+class StreamEnd(Base, tag="streamEnd", frozen=True):
+    """The last word on a stream: `sequence` items it had; `reason` says why it broke off. Extension."""
+
+    stream: Count
+    sequence: Count
+    reason: str | None = None
+
+
+class StreamCredit(Base, tag="streamCredit", frozen=True):
+    """More room for items: of a stream, or of the run that the correlation names. Extension."""
+
+    items: Count
+    bytes: Count
+    stream: Count | None = None
+
+
+Request: TypeAlias = (
+    ReadProperty
+    | ReadAllProperties
+    | ReadMultipleProperties
+    | WriteProperty
+    | WriteMultipleProperties
+    | WriteAllProperties
+    | ObserveProperty
+    | UnobserveProperty
+    | InvokeAction
+    | QueryAction
+    | CancelAction
+    | SubscribeEvent
+    | UnsubscribeEvent
+    | SubscribeAllEvents
+    | UnsubscribeAllEvents
+)
+"""What a consumer sends to a thing and wants answered."""
+
+Answer: TypeAlias = (
+    PropertyReading | PropertyReadings | ActionStatus | Event | Error | Acknowledgement | Gap | StreamOpen
+)
+"""What a thing sends to a consumer."""
+
+Streamed: TypeAlias = StreamItem | StreamEnd | StreamCredit
+"""What either side sends while a stream is open."""
+
+Message: TypeAlias = Request | Answer | Streamed
+"""Any message."""
+
+
+def message_types() -> dict[str, type[Base]]:
+    """Give the struct of each `messageType`, in the order in which they are written here."""
+    union: Any = Message
+    return {cls.__struct_config__.tag: cls for cls in union.__args__}
+
+
+MESSAGES: Final = message_types()
+strict_decoder: Final = msgspec.json.Decoder(Message)

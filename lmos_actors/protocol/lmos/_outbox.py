@@ -1,0 +1,108 @@
+"""What waits to be sent on one connection, in order.
+
+Most messages become text at once, so that what waits is known in bytes. Those of which only the newest counts
+(progress, readings) stay messages: a newer one takes the place of the one that waits, and only what is taken
+is ever encoded.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, TypeAlias
+
+from ._frames import Binary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from ._messages import Message
+
+Sendable: TypeAlias = bytes | Binary
+"""A frame: `Binary` as it is, other bytes are the UTF-8 of a text frame."""
+
+
+class Outbox:
+    """First in, first out. `encode` makes the text of a message; `taken` is told the keys of what is taken.
+
+    A key is anything hashable but an int.
+    """
+
+    __slots__ = ("_bytes", "_encode", "_number", "_taken", "_waiting", "max_bytes", "max_waiting")
+
+    def __init__(
+        self,
+        encode: Callable[[Message], bytes],
+        *,
+        taken: Callable[[Hashable], object] | None = None,
+        max_waiting: int = 4096,
+        max_bytes: int = 16 << 20,
+    ) -> None:
+        self.max_waiting = max_waiting
+        self.max_bytes = max_bytes
+        self._encode = encode
+        self._taken = taken
+        self._waiting: OrderedDict[Hashable, Sendable | Message] = OrderedDict()
+        self._number = 0  # the key of what has none
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes that wait; messages that may still be replaced are not counted."""
+        return self._bytes
+
+    @property
+    def full(self) -> bool:
+        """Whether more waits than a peer that reads leaves waiting."""
+        return len(self._waiting) > self.max_waiting or self._bytes > self.max_bytes
+
+    def put(self, message: Message, key: Hashable | None = None) -> int:
+        """Add a message, as text; give its bytes. Its `key`, if any, is not among those that wait."""
+        return self.put_frame(self._encode(message), key)
+
+    def put_frame(self, frame: Sendable, key: Hashable | None = None) -> int:
+        """Add what is a frame already; give its bytes."""
+        if key is None:
+            key = self._number = self._number + 1
+        self._waiting[key] = frame
+        size = len(frame)
+        self._bytes += size
+        return size
+
+    def put_latest(self, key: Hashable, message: Message) -> None:
+        """Add a message, or let it take the place of the one of this key that waits."""
+        self._waiting[key] = message
+
+    def drop(self, key: Hashable) -> bool:
+        """Take out what waits under this key, unsent; whether there was any."""
+        entry = self._waiting.pop(key, None)
+        if isinstance(entry, bytes):
+            self._bytes -= len(entry)
+        return entry is not None
+
+    def clear(self) -> None:
+        """Take out everything, unsent."""
+        self._waiting.clear()
+        self._bytes = 0
+
+    def take(self, room: int = 65_536) -> list[Sendable]:
+        """Take frames, oldest first, until they have `room` bytes or more: one at least, if any waits."""
+        frames: list[Sendable] = []
+        while self._waiting and (room > 0 or not frames):
+            frame = self._take()
+            room -= len(frame)
+            frames.append(frame)
+        return frames
+
+    def _take(self) -> Sendable:
+        key, entry = self._waiting.popitem(last=False)
+        if isinstance(entry, bytes):
+            frame = entry
+            self._bytes -= len(frame)
+        else:
+            frame = self._encode(entry)
+        if self._taken is not None and type(key) is not int:
+            self._taken(key)
+        return frame

@@ -1,0 +1,336 @@
+"""Problems, as an `error` message tells them, and the exceptions they stand for: one table, both ways."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from msgspec import Struct
+
+from lmos_actors._errors import (
+    ActionCancelled,
+    ActionFailed,
+    AgentDied,
+    AgentUnavailable,
+    DeadlineExceeded,
+    Forbidden,
+    InvalidInput,
+    LmosActorsError,
+    MailboxFull,
+    NotAllowed,
+    NotFound,
+    RemoteProtocolError,
+    Unauthorized,
+)
+
+from ._messages import CancelAction, Error, InvokeAction, QueryAction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ._messages import Message
+
+E = TypeVar("E", bound=LmosActorsError)
+
+LMOS: Final = "https://eclipse.dev/lmos/protocol/v1"
+"""Before the problem types that kotlin-wot has, and before `/errors/<id>` of every `instance`."""
+
+OURS: Final = "urn:lmos-actors:errors#"
+"""Before the problem types that it has not."""
+
+NOT_FOUND: Final = f"{LMOS}/errors#not-found"
+NOT_ALLOWED: Final = f"{LMOS}/errors#operation-not-allowed"
+UNSUPPORTED: Final = f"{LMOS}/errors#unsupported-message-type"
+INTERNAL: Final = f"{LMOS}/errors#internal-server-error"
+INVALID: Final = f"{OURS}invalid-input"
+TOO_LARGE: Final = f"{OURS}message-too-large"
+UNAUTHORIZED: Final = f"{OURS}unauthorized"
+FORBIDDEN: Final = f"{OURS}forbidden"
+MAILBOX_FULL: Final = f"{OURS}mailbox-full"
+UNAVAILABLE: Final = f"{OURS}agent-unavailable"
+DIED: Final = f"{OURS}agent-died"
+DEADLINE: Final = f"{OURS}deadline-exceeded"
+CANCELLED: Final = f"{OURS}action-cancelled"
+
+DETAIL = 2_000  # characters
+
+
+class Problem(Struct, kw_only=True, frozen=True):
+    """What went wrong with a request, as it is told to the peer.
+
+    `type` is a URI, `status` as of HTTP. `path` is the place in the input, as in `$.city`; `started`
+    whether the run had begun, None where that is not known; `retry_in` seconds; `about` what the
+    exception knows besides, as plain data.
+    """
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    path: str | None = None
+    started: bool | None = None
+    retry_in: float | None = None
+    about: dict[str, Any] | None = None
+
+
+def problem_of(error: BaseException) -> Problem:
+    """Say what a peer is told of an exception.
+
+    Of one that the table does not know (a mistake in the program) nothing but that there was one.
+    """
+    if isinstance(error, RemoteProtocolError) and isinstance(error.problem, Problem):
+        return error.problem
+    for known, tell in _TELL:
+        if isinstance(error, known):
+            return tell(error)
+    return Problem(
+        type=INTERNAL, title="Internal Server Error", status=500, detail="the request could not be answered"
+    )
+
+
+def error_of(message: Error, request: Message | None = None) -> LmosActorsError:
+    """Make the exception that an `error` message stands for, as the answer to `request`.
+
+    Types that the table does not know are taken by their status: 400, 401, 403, 404, 405, 503, and 500 where
+    an action was asked for; RemoteProtocolError for the rest.
+    """
+    make = _MAKE.get(message.type) or _BY_STATUS.get(message.status, _unknown)
+    return make(message, request)
+
+
+def invalid(detail: str, path: str = "$") -> Problem:
+    """Make the problem of a message, or of a part of one, that cannot be read."""
+    return Problem(type=INVALID, title="Invalid Input", status=400, detail=detail[:DETAIL], path=path)
+
+
+def error_message(
+    problem: Problem,
+    *,
+    thing_id: str,
+    message_id: str,
+    instance_id: str,
+    correlation_id: str | None = None,
+    in_reply_to: str | None = None,
+) -> Error:
+    """Make the `error` message that tells a problem. `instance_id` is a new id, for this occurrence."""
+    return Error(
+        thing_id=thing_id,
+        message_id=message_id,
+        correlation_id=correlation_id,
+        type=problem.type,
+        title=problem.title,
+        status=str(problem.status),
+        detail=problem.detail,
+        instance=f"{LMOS}/errors/{instance_id}",
+        path=problem.path,
+        started=problem.started,
+        retry_in=problem.retry_in,
+        about=problem.about,
+        in_reply_to=in_reply_to,
+    )
+
+
+# ---- exception to problem
+
+
+def _tell_not_found(error: NotFound) -> Problem:
+    kind = "Thing" if error.kind == "agent" else error.kind.capitalize()
+    about = {"kind": error.kind, "name": error.name}
+    if error.nearest is not None:
+        about["nearest"] = error.nearest
+    return Problem(type=NOT_FOUND, title=f"{kind} Not Found", status=404, detail=_text(error), about=about)
+
+
+def _tell_invalid(error: InvalidInput) -> Problem:
+    return invalid(error.message, error.path)
+
+
+def _tell_failed(error: ActionFailed) -> Problem:
+    return Problem(
+        type=INTERNAL,
+        title="Internal Server Error",
+        status=500,
+        detail=_text(error),
+        started=True,
+        about={"output": error.output},
+    )
+
+
+def _tell_cancelled(error: ActionCancelled) -> Problem:
+    about = None if error.reason is None else {"reason": error.reason}
+    return Problem(type=CANCELLED, title="Action Cancelled", status=500, detail=_text(error), about=about)
+
+
+def _tell_full(error: MailboxFull) -> Problem:
+    detail = f"no room for more requests ({error.size})"
+    return Problem(
+        type=MAILBOX_FULL,
+        title="Mailbox Full",
+        status=503,
+        detail=detail,
+        started=False,
+        about={"size": error.size},
+    )
+
+
+def _tell_unavailable(error: AgentUnavailable) -> Problem:
+    return Problem(
+        type=UNAVAILABLE,
+        title="Agent Unavailable",
+        status=503,
+        detail=error.why[:DETAIL],
+        started=False,
+        retry_in=error.retry_in,
+    )
+
+
+def _tell_died(error: AgentDied) -> Problem:
+    return Problem(type=DIED, title="Agent Died", status=500, detail=error.reason, started=error.started)
+
+
+def _tell_late(error: DeadlineExceeded) -> Problem:
+    detail = f"no answer within {error.seconds:g} s"
+    return Problem(
+        type=DEADLINE, title="Deadline Exceeded", status=503, detail=detail, about={"seconds": error.seconds}
+    )
+
+
+def _plainly(type_: str, title: str, status: int) -> Callable[[Any], Problem]:
+    return lambda error: Problem(type=type_, title=title, status=status, detail=_text(error), started=False)
+
+
+def _text(error: BaseException) -> str:
+    return str(error)[:DETAIL]
+
+
+_TELL: tuple[tuple[type[LmosActorsError], Callable[[Any], Problem]], ...] = (
+    (NotFound, _tell_not_found),
+    (InvalidInput, _tell_invalid),
+    (NotAllowed, _plainly(NOT_ALLOWED, "Operation Not Allowed", 405)),
+    (ActionFailed, _tell_failed),
+    (ActionCancelled, _tell_cancelled),
+    (MailboxFull, _tell_full),
+    (AgentUnavailable, _tell_unavailable),
+    (AgentDied, _tell_died),
+    (DeadlineExceeded, _tell_late),
+    (Unauthorized, _plainly(UNAUTHORIZED, "Unauthorized", 401)),
+    (Forbidden, _plainly(FORBIDDEN, "Forbidden", 403)),
+)
+
+
+# ---- problem to exception
+
+_TITLE = re.compile(r"(Thing|Agent|Property|Action|Event) Not Found$", re.IGNORECASE)
+
+
+def _make_not_found(message: Error, request: Message | None) -> LmosActorsError:
+    title = _TITLE.match(message.title)
+    kind = _known(message, "kind", str) or (
+        title[1].lower().replace("thing", "agent") if title else "affordance"
+    )
+    name = _known(message, "name", str) or _name_in(message, request, kind)
+    nearest = _known(message, "nearest", str)
+    return _told(NotFound, message.detail, kind=kind, name=name, nearest=nearest)
+
+
+def _name_in(message: Error, request: Message | None, kind: str) -> str:
+    """Give what was asked for: it is not told again by every peer."""
+    if kind == "agent":
+        return message.thing_id
+    fields = ("name", "action", "event")
+    return next((getattr(request, field) for field in fields if hasattr(request, field)), "")
+
+
+def _make_invalid(message: Error, _: Message | None) -> LmosActorsError:
+    return InvalidInput(message.detail, message.path or "$")
+
+
+def _make_internal(message: Error, request: Message | None) -> LmosActorsError:
+    if message.about is not None and "output" in message.about:
+        return ActionFailed(message.about["output"])
+    if isinstance(request, InvokeAction | QueryAction | CancelAction):
+        return ActionFailed(message.detail)
+    return _unknown(message, request)
+
+
+def _make_cancelled(message: Error, _: Message | None) -> LmosActorsError:
+    return ActionCancelled(_known(message, "reason", str))
+
+
+def _make_full(message: Error, _: Message | None) -> LmosActorsError:
+    return MailboxFull(message.thing_id, _known(message, "size", int) or 0)
+
+
+def _make_unavailable(message: Error, _: Message | None) -> LmosActorsError:
+    return AgentUnavailable(message.thing_id, message.detail, retry_in=message.retry_in)
+
+
+def _make_died(message: Error, _: Message | None) -> LmosActorsError:
+    # not told: then it may have begun, and must not be taken as safe to repeat
+    return AgentDied(message.detail, started=message.started is not False, agent=message.thing_id)
+
+
+def _make_late(message: Error, _: Message | None) -> LmosActorsError:
+    return DeadlineExceeded(message.thing_id, _known(message, "seconds", (int, float)) or 0.0)
+
+
+def _as(cls: type[LmosActorsError]) -> Callable[[Error, Message | None], LmosActorsError]:
+    return lambda message, _: cls(message.detail)
+
+
+def _unknown(message: Error, _: Message | None) -> LmosActorsError:
+    return RemoteProtocolError(problem_in(message))
+
+
+def problem_in(message: Error) -> Problem:
+    """Give the problem that an `error` message tells; a status that is no number is 500."""
+    status = message.status
+    return Problem(
+        type=message.type,
+        title=message.title,
+        status=int(status) if len(status) == 3 and status.isascii() and status.isdigit() else 500,
+        detail=message.detail,
+        path=message.path,
+        started=message.started,
+        retry_in=message.retry_in,
+        about=message.about,
+    )
+
+
+def _known(message: Error, key: str, kind: type[Any] | tuple[type[Any], ...]) -> Any:
+    """Give what the peer says about the exception, None if it is of another type: it is a peer's word."""
+    found = None if message.about is None else message.about.get(key)
+    return found if isinstance(found, kind) and not isinstance(found, bool) else None
+
+
+def _told(cls: type[E], text: str, **attributes: Any) -> E:
+    """Make an exception with its own text, where the constructor would word it anew."""
+    error = cls.__new__(cls, text)
+    error.args = (text,)
+    vars(error).update(attributes)
+    return error
+
+
+_MAKE: dict[str, Callable[[Error, Message | None], LmosActorsError]] = {
+    NOT_FOUND: _make_not_found,
+    NOT_ALLOWED: _as(NotAllowed),
+    UNSUPPORTED: _as(NotAllowed),
+    INTERNAL: _make_internal,
+    INVALID: _make_invalid,
+    UNAUTHORIZED: _as(Unauthorized),
+    FORBIDDEN: _as(Forbidden),
+    MAILBOX_FULL: _make_full,
+    UNAVAILABLE: _make_unavailable,
+    DIED: _make_died,
+    DEADLINE: _make_late,
+    CANCELLED: _make_cancelled,
+}
+_BY_STATUS: dict[str, Callable[[Error, Message | None], LmosActorsError]] = {
+    "400": _make_invalid,
+    "401": _as(Unauthorized),
+    "403": _as(Forbidden),
+    "404": _make_not_found,
+    "405": _as(NotAllowed),
+    "500": _make_internal,
+    "503": _make_unavailable,
+}

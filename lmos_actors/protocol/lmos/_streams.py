@@ -1,0 +1,363 @@
+"""The streams of one connection, as tables: which are open, what they may carry, what has come too late.
+
+Extension: docs/reference/lmos-extensions.md. A consumer's streams have odd numbers and carry the input of an
+invocation; a thing's have even ones and carry the bytes of its answer. A number is used once. Both sides keep
+the streams of an invocation until its final answer: what comes for one of them after its end is a violation
+until then, and late afterwards. What is late, or belongs to no stream, is counted and otherwise ignored.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+
+import attrs
+
+from lmos_actors._errors import LocalProtocolError
+
+from ._frames import HEADER, BadFrame, Frame, pack_frame, parse_frame
+from ._messages import Credit, StreamCredit, StreamEnd, StreamItem
+from ._windows import DEFAULT_CREDIT, ReceiveWindow, SendWindow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ._messages import Base
+
+JSON: Final = "application/json"
+BYTES: Final = "application/octet-stream"
+
+
+class Run(Protocol):
+    """An invocation, as its streams know it: what a thing was asked, what is pending for a consumer.
+
+    Compared by identity.
+    """
+
+    @property
+    def thing_id(self) -> str:
+        """The thing that runs it."""
+        ...
+
+    @property
+    def message_id(self) -> str:
+        """The `messageID` of the invocation."""
+        ...
+
+    @property
+    def correlation(self) -> str:
+        """What messages about it carry: a thing's as all its answers, a consumer's the `messageID`."""
+        ...
+
+
+@attrs.define(eq=False)
+class Incoming:
+    """A stream that comes in: an input by the name of its parameter, or the answer (None).
+
+    `number` is None while an answer has no binary frames. `open` is False once it has ended, was stopped, or
+    its run is over. `binary`: its items are bytes in binary frames.
+    """
+
+    run: Run
+    name: str | None
+    number: int | None
+    content_type: str
+    window: ReceiveWindow
+    binary: bool
+    open: bool = True
+    stopped: bool = False
+
+
+@attrs.define(eq=False)
+class Outgoing:
+    """A stream that goes out: an input by the name of its parameter, or the answer (None).
+
+    `open` is False once it has ended, the peer stopped it, or its run is over; items sent then go nowhere, as
+    the peer may do so at any time. `binary`: its items are bytes in binary frames, of an answer: may be.
+    """
+
+    run: Run
+    name: str | None
+    number: int | None
+    content_type: str
+    window: SendWindow
+    binary: bool
+    open: bool = True
+
+    @property
+    def room(self) -> bool:
+        """Whether an item may be sent now."""
+        return self.open and self.window.room
+
+
+Stream: TypeAlias = Incoming | Outgoing
+"""Any stream."""
+
+
+@attrs.frozen
+class Arrived:
+    """An item came; when it is used up the host says so (`consumed`), which gives the sender new credit."""
+
+    run: Run
+    stream: Incoming
+    item: Any
+
+
+@attrs.frozen
+class Finished:
+    """The stream has ended: as it should (None), or broken off by its sender, who says why."""
+
+    run: Run
+    stream: Incoming
+    reason: str | None
+
+
+@attrs.frozen
+class Credited:
+    """There is room again in a stream that had none."""
+
+    run: Run
+    stream: Outgoing
+
+
+@attrs.frozen
+class Stopped:
+    """The receiver wants no more of this stream; the run goes on."""
+
+    run: Run
+    stream: Outgoing
+    reason: str | None
+
+
+@attrs.frozen
+class Violation:
+    """The peer broke the rules of a stream: its streams are closed, the run is to end, no more than that."""
+
+    run: Run
+    detail: str
+
+
+class StreamTable:
+    """What the tables of both sides share.
+
+    `first` is the first number of our own streams, `window` the credit that streams are given here. `encode`
+    makes the text of a message, so that its size is known; what is given as a frame is to be sent at once, in
+    that order. Nothing a peer sends raises.
+    """
+
+    def __init__(
+        self,
+        *,
+        first: int,
+        encode: Callable[[Base], bytes],
+        new_id: Callable[[], str],
+        window: Credit = DEFAULT_CREDIT,
+        max_open: int = 1024,
+    ) -> None:
+        self.ignored = 0  # what came late, or for no stream
+        self._encode = encode
+        self._new_id = new_id
+        self._window = window
+        self._max_open = max_open
+        self._next: int = first  # of our numbers
+        self._highest = 0  # of their numbers so far
+        self._count = 0
+        self._numbered: dict[int, Stream] = {}
+        self._named: dict[str, Run] = {}
+        self._runs: dict[Run, dict[str | None, Stream]] = {}  # by the name of the parameter, None: the answer
+
+    def __len__(self) -> int:
+        return self._count
+
+    # -- what comes in
+
+    def take_frame(self, data: bytes) -> tuple[Arrived | Finished | Violation, ...] | BadFrame:
+        """Take a binary frame. A BadFrame is none of ours: the connection is to be closed with 1003."""
+        frame = parse_frame(data)
+        if isinstance(frame, BadFrame):
+            stream = None if frame.stream is None else self._numbered.get(frame.stream)
+            return frame if stream is None else (self._broken(stream.run, frame.detail),)
+        stream = self._numbered.get(frame.stream)
+        news = self._taken(stream, frame.payload, HEADER + len(frame.payload), frame.sequence, binary=True)
+        if frame.last and isinstance(news, Arrived):
+            return news, self._finished(news.stream, None)
+        return () if news is None else (news,)
+
+    def take_item(self, message: StreamItem, size: int) -> Arrived | Violation | None:
+        """Take an item of JSON; `size` are the bytes of the message (`wire_size`)."""
+        stream = self._numbered.get(message.stream)
+        if stream is None:
+            return self._unknown(message.stream, message.correlation_id)
+        return self._taken(stream, message.data, size, message.sequence, binary=False)
+
+    def take_end(self, message: StreamEnd) -> Finished | Stopped | Violation | None:
+        """Take the end of one of their streams, or their wish that one of ours should end."""
+        stream = self._numbered.get(message.stream)
+        if stream is None:
+            return self._unknown(message.stream, message.correlation_id)
+        if not stream.open:
+            self.ignored += 1
+            return None
+        if isinstance(stream, Outgoing):
+            stream.open = False
+            return Stopped(stream.run, stream, message.reason)
+        came = stream.window.sequence
+        if message.reason is None and message.sequence != came:
+            detail = f"stream {message.stream} ended after {message.sequence} items, {came} came"
+            return self._broken(stream.run, detail)
+        return self._finished(stream, message.reason)
+
+    def take_credit(self, message: StreamCredit) -> Credited | None:
+        """Take credit for one of our streams, by its number, or for the answer of the run that is meant."""
+        run = self._named.get(message.correlation_id or "")
+        if message.stream is not None:
+            stream = self._numbered.get(message.stream)
+        else:
+            stream = None if run is None else self._runs[run].get(None)
+        if not isinstance(stream, Outgoing) or not stream.open:
+            self.ignored += 1
+            return None
+        granted = stream.window.grant(message.items, message.bytes)
+        return Credited(stream.run, stream) if granted else None
+
+    def _taken(
+        self, stream: Stream | None, item: Any, size: int, sequence: int | None, *, binary: bool
+    ) -> Arrived | Violation | None:
+        if stream is None or (isinstance(stream, Incoming) and stream.stopped):
+            self.ignored += 1
+            return None
+        if isinstance(stream, Outgoing):
+            return self._broken(stream.run, f"stream {stream.number} goes the other way")
+        if not stream.open:
+            return self._broken(stream.run, f"an item came after the end of stream {stream.number}")
+        if sequence is not None and binary != stream.binary:
+            return self._broken(
+                stream.run, f"an item of {stream.content_type} came in the wrong kind of frame"
+            )
+        wrong = stream.window.arrive(size, sequence)
+        return self._broken(stream.run, wrong) if wrong else Arrived(stream.run, stream, item)
+
+    def _unknown(self, number: int, correlation: str | None) -> Violation | None:
+        """A stream that never was breaks the rules of the run that the message names; others are gone."""
+        run = self._named.get(correlation or "")
+        ours = number % 2 == self._next % 2
+        if run is not None and (number >= self._next if ours else number > self._highest):
+            return self._broken(run, f"there is no stream {number}")
+        self.ignored += 1
+        return None
+
+    def _finished(self, stream: Incoming, reason: str | None) -> Finished:
+        stream.open = False
+        return Finished(stream.run, stream, reason)
+
+    def _broken(self, run: Run, detail: str) -> Violation:
+        self.drop(run)
+        return Violation(run, detail)
+
+    # -- what goes out
+
+    def send(self, stream: Outgoing, item: Any) -> bytes | None:
+        """Give the frame of an item of an input stream; None, and nothing is sent, if it is not open.
+
+        Raises:
+            LocalProtocolError: there is no room, or the item of a stream of bytes is none.
+        """
+        if not stream.open:
+            return None
+        if not stream.window.room:
+            raise LocalProtocolError(f"stream {stream.number} has no credit left")
+        frame = self._packed(stream, item) if stream.binary else self._encode(self._item(stream, item))
+        stream.window.number()
+        stream.window.spend(len(frame))
+        return frame
+
+    def _packed(self, stream: Outgoing, item: object) -> bytes:
+        if not isinstance(item, bytes):
+            raise LocalProtocolError(
+                f"items of {stream.content_type} are bytes, this is {type(item).__name__}"
+            )
+        return pack_frame(Frame(stream.number or 0, stream.window.sequence, item))
+
+    def _item(self, stream: Outgoing, item: Any) -> StreamItem:
+        return StreamItem(
+            thing_id=stream.run.thing_id,
+            message_id=self._new_id(),
+            correlation_id=stream.run.correlation,
+            stream=stream.number or 0,
+            sequence=stream.window.sequence,
+            data=item,
+        )
+
+    def finish(self, stream: Outgoing, reason: str | None = None) -> bytes | None:
+        """Give the frame that ends a stream, or breaks it off for a reason; None if it is not open."""
+        if not stream.open:
+            return None
+        stream.open = False
+        return self._encode(self._end(stream, reason))
+
+    def stop(self, stream: Incoming, reason: str) -> bytes | None:
+        """Give the frame that says that no more items of an input are wanted; None if it is not open."""
+        if not stream.open:
+            return None
+        stream.open, stream.stopped = False, True
+        return self._encode(self._end(stream, reason))
+
+    def _end(self, stream: Stream, reason: str | None) -> StreamEnd:
+        return StreamEnd(
+            thing_id=stream.run.thing_id,
+            message_id=self._new_id(),
+            correlation_id=stream.run.correlation,
+            stream=stream.number or 0,
+            sequence=stream.window.sequence,
+            reason=reason,
+        )
+
+    def ready(self, stream: Incoming) -> bytes | None:
+        """Give the frame with the first credit, once the host can take items; None if it was given."""
+        return self._credit(stream, stream.window.due())
+
+    def consumed(self, stream: Incoming) -> bytes | None:
+        """Count the oldest item that the host holds as used up; the frame with new credit, if it is time."""
+        return self._credit(stream, stream.window.consume())
+
+    def _credit(self, stream: Incoming, credit: Credit | None) -> bytes | None:
+        if credit is None or not stream.open:
+            return None
+        message = StreamCredit(
+            thing_id=stream.run.thing_id,
+            message_id=self._new_id(),
+            correlation_id=stream.run.correlation,
+            stream=None if stream.name is None else stream.number,
+            items=credit.items,
+            bytes=credit.bytes,
+        )
+        return self._encode(message)
+
+    # -- which there are
+
+    def _add(self, stream: Stream) -> None:
+        self._named[stream.run.message_id] = stream.run
+        self._runs.setdefault(stream.run, {})[stream.name] = stream
+        self._count += 1
+        self._number(stream)
+
+    def _number(self, stream: Stream) -> None:
+        if stream.number is not None:
+            self._numbered[stream.number] = stream
+
+    def drop(self, run: Run) -> None:
+        """Forget the streams of a run that has its final answer; what still comes for them is late."""
+        held = self._runs.pop(run, None)
+        if held is None:
+            return
+        if self._named.get(run.message_id) is run:
+            del self._named[run.message_id]
+        for stream in held.values():
+            stream.open = False
+            self._count -= 1
+            if stream.number is not None:
+                del self._numbered[stream.number]
+
+    def close(self) -> None:
+        """Forget all streams: the connection is gone."""
+        for run in tuple(self._runs):
+            self.drop(run)

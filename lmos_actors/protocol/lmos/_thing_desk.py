@@ -1,0 +1,277 @@
+"""The desk of one connection at a thing: what is open there, and how final answers leave it.
+
+A run may be wanted by several connections of one peer: by the one that asked for it first, and by those over
+which the same request came again. Its final answer goes to all that still stand, and into the memory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
+
+from lmos_actors._errors import MailboxFull
+
+from ._asked import VERBS, Asked, Listening, State
+from ._codec import Codec, Limits
+from ._dialects import Dialect
+from ._memory import Remembered
+from ._messages import (
+    Acknowledgement,
+    ActionStatus,
+    CancelAction,
+    Error,
+    InvokeAction,
+    QueryAction,
+)
+from ._outbox import Outbox
+from ._peer import correlation_of
+from ._problems import Problem, error_message, problem_of
+from ._thing_streams import ThingStreams
+from ._thing_tables import Counts, Listenings, Runs, ThingStatistics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lmos_actors._errors import LmosActorsError
+
+    from ._memory import AnswerMemory
+    from ._messages import Base, Message
+    from ._peer import SessionOptions
+
+_ABOUT_RUNS: Final = (QueryAction, CancelAction)
+
+
+class Desk:
+    """One connection: dialect, codec, outbox, tables; opening requests and giving final answers."""
+
+    def __init__(
+        self, offered: bool, new_id: Callable[[], str], options: SessionOptions, memory: AnswerMemory | None
+    ) -> None:
+        self.options = options
+        self.new_id = new_id
+        self.memory = memory if "retries" in options.offers else None
+        self.dialect = Dialect.of_thing(offered)
+        self.codec = Codec(self.dialect, Limits(max_bytes=options.max_bytes, strict=options.strict))
+        self.encode = self.codec.encode
+        self.outbox = Outbox(
+            self.encode, max_waiting=options.max_waiting, max_bytes=options.max_waiting_bytes
+        )
+        self.streams = ThingStreams(encode=self.encode, new_id=new_id, window=options.credit)
+        self.open: dict[Asked, str] = {}  # with the correlation of the answer on this connection
+        self.listenings = Listenings()
+        self.runs = Runs(options.remembered_runs, options.max_bytes)
+        self.counts = Counts()
+        self.over = False
+
+    @property
+    def kotlin(self) -> bool:
+        """Whether the peer has the habits of kotlin-wot."""
+        return self.dialect.habits == "kotlin-wot"
+
+    # ---- requests that are opened
+
+    def repeated(self, message: Base, known: Asked | Remembered | None) -> bool:
+        """Answer a request that is known, or tie it to the one that is being carried out (C1)."""
+        if known is None:
+            return False
+        if isinstance(known, Remembered):
+            self._repeat(known, message)
+        elif known in self.open:
+            self.counts.merged += 1
+        elif self.has_room(message):
+            known.also = (*known.also, self)
+            self.open[known] = correlation_of(message)
+            self._note_run(known)
+        return True
+
+    def _repeat(self, known: Remembered, message: Base) -> None:
+        final = self.retold(known.final, correlation_of(message))
+        size = self.outbox.put(final)
+        self.counts.answered += 1
+        if isinstance(message, InvokeAction):
+            self.runs.keep(message, correlation_of(message), final, size)
+
+    def has_room(self, message: Base) -> bool:
+        """Whether one more request may be open; if not, this one is refused."""
+        if len(self.open) < self.options.max_open:
+            return True
+        self.refuse(message, MailboxFull(message.thing_id, self.options.max_open))
+        return False
+
+    def draft(self, message: Base, size: int = 0, listening: Listening | None = None) -> Asked:
+        """Make a request that is not open yet."""
+        verb = VERBS[type(message)]
+        return Asked(message, verb, correlation_of(message), size, self, listening=listening)
+
+    def admit(self, asked: Asked) -> None:
+        """Open a request."""
+        self.open[asked] = asked.correlation
+        self._note_run(asked)
+
+    def _note_run(self, asked: Asked) -> None:
+        if isinstance(asked.message, InvokeAction):
+            self.runs.begin(asked)
+
+    # ---- answers
+
+    def refuse(self, message: Base, error: LmosActorsError | Problem) -> None:
+        """Turn a message away without asking the host."""
+        self.counts.refused += 1
+        about_run = isinstance(message, _ABOUT_RUNS)
+        correlation = message.message_id if about_run and self.kotlin else correlation_of(message)
+        in_reply_to = message.message_id if about_run else None
+        self.outbox.put(self.error(message.thing_id, error, correlation, in_reply_to))
+
+    def error(
+        self,
+        thing_id: str,
+        error: BaseException | Problem,
+        correlation: str | None,
+        in_reply_to: str | None = None,
+    ) -> Error:
+        """Make an `error` message."""
+        return error_message(
+            error if isinstance(error, Problem) else problem_of(error),
+            thing_id=thing_id,
+            message_id=self.new_id(),
+            instance_id=self.new_id(),
+            correlation_id=correlation,
+            in_reply_to=in_reply_to,
+        )
+
+    def acknowledge(self, message: Any, correlation: str) -> Acknowledgement | None:
+        """Make the acknowledgement of a message, if this peer is to have one (D9)."""
+        options = self.options
+        if not (self.kotlin or options.acks or (message.ack and "acks" in options.offers)):
+            return None
+        return Acknowledgement(
+            thing_id=message.thing_id,
+            message_id=self.new_id(),
+            correlation_id=correlation,
+            message=self.dialect.literal(message),
+        )
+
+    def status(self, asked: Asked, status: str, **members: Any) -> ActionStatus:
+        """Make a status of a run, with the correlation that it has on this connection."""
+        return ActionStatus(
+            thing_id=asked.thing_id,
+            message_id=self.new_id(),
+            correlation_id=self.open.get(asked, asked.correlation),
+            action=asked.name,
+            status=status,
+            **members,
+        )
+
+    def retold(self, final: Any, correlation: str, in_reply_to: str | None = None) -> Any:
+        """Make a final answer anew, for another request."""
+        changed: dict[str, Any] = {"message_id": self.new_id(), "correlation_id": correlation}
+        if isinstance(final, ActionStatus | Error):
+            changed["in_reply_to"] = in_reply_to
+        return replace(final, **changed)
+
+    def settle(
+        self,
+        asked: Asked,
+        final: Message | None,
+        *,
+        state: State = State.ANSWERED,
+        completed: bool = False,
+        reply: tuple[Desk, str] | None = None,
+    ) -> None:
+        """Give the final answer of a request that was asked here first; None is a silent success.
+
+        `completed` lets its streams end as they should; `reply` names a connection and its cancel, of which
+        this is the answer as well.
+        """
+        frame = b"" if final is None else self.encode(final)  # what cannot be encoded raises before all else
+        asked.state = state
+        self._end_streams(asked, completed)
+        if asked.remembered and self.memory is not None and final is not None:
+            self.memory.settle(asked, final, asked.size + len(frame))
+        self._hand_over(asked, final, frame, reply)
+        for desk in asked.also:
+            desk._hand_over(asked, final, b"", reply)
+        asked.also = ()
+
+    def _end_streams(self, asked: Asked, completed: bool) -> None:
+        if asked.streams is None and asked.out is None:
+            return
+        if not completed:
+            self.streams.drop(asked)
+            return
+        for frame in self.streams.complete(asked):
+            self.put_frame(frame)
+
+    def put_frame(self, frame: bytes) -> None:
+        """Put out what is encoded already, unless the connection is over."""
+        if not self.over:
+            self.outbox.put_frame(frame)
+
+    def _hand_over(
+        self, asked: Asked, final: Message | None, frame: bytes, reply: tuple[Desk, str] | None
+    ) -> None:
+        correlation = self.open.pop(asked, None)
+        if correlation is None:
+            return  # this connection is over
+        self.counts.answered += 1
+        if final is None:
+            return
+        in_reply_to = reply[1] if reply is not None and reply[0] is self else None
+        if not frame or in_reply_to is not None:
+            final = self.retold(final, correlation, in_reply_to)
+            frame = self.encode(final)
+        self.outbox.put_frame(frame)
+        if isinstance(asked.message, InvokeAction):
+            self.runs.end(asked, correlation, final, len(frame))
+
+    # ---- the end
+
+    def forget(self, listening: Listening) -> None:
+        """End a listening, and take out what of it waits to be replaced."""
+        self.listenings.remove(listening)
+        self.outbox.drop(listening.slot)
+
+    def close(self, keep: Callable[[Asked], bool]) -> tuple[Asked | Listening, ...]:
+        """End the connection; give the requests and listenings that nobody wants any more."""
+        left = [asked for asked in self.open if not self._goes_on(asked, keep)]
+        for asked in left:
+            asked.state = State.WITHDRAWN
+            if self.memory is not None:
+                self.memory.forget(asked)
+        listenings = self.listenings.all()
+        for one in listenings:
+            self.listenings.remove(one)
+        self.counts.abandoned += len(self.open)
+        self.open.clear()
+        self.streams.close()
+        self.outbox.clear()
+        self.over = True
+        return (*left, *(one for one in listenings if one.active))
+
+    def _goes_on(self, asked: Asked, keep: Callable[[Asked], bool]) -> bool:
+        """Whether a request is still carried out when this connection is over."""
+        asked.also = tuple(desk for desk in asked.also if desk is not self)
+        wanted = bool(asked.also) or (asked.desk is not self and not asked.desk.over)
+        return wanted or keep(asked)
+
+    def statistics(self) -> ThingStatistics:
+        """Count what is, and what has been."""
+        counts = self.counts
+        return ThingStatistics(
+            received=counts.received,
+            answered=counts.answered,
+            refused=counts.refused,
+            merged=counts.merged,
+            abandoned=counts.abandoned,
+            streamed=counts.streamed,
+            strays=counts.strays,
+            unreadable=counts.unreadable,
+            open=len(self.open),
+            listening=len(self.listenings),
+            remembered=len(self.runs),
+            streams=len(self.streams),
+            late=self.streams.ignored,
+            waiting=len(self.outbox),
+            waiting_bytes=self.outbox.bytes,
+        )

@@ -1,0 +1,216 @@
+"""What comes in at a thing, message by message: `_HANDLERS` says for every type what is done with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from lmos_actors._errors import InvalidInput, LmosActorsError, MailboxFull
+
+from ._asked import LISTENED, VERBS, Asked, Listening, State, Unlistened, Withdrawn
+from ._codec import Unreadable
+from ._dialects import message_type, unsupported
+from ._frames import BadFrame
+from ._messages import (
+    MESSAGES,
+    Acknowledgement,
+    CancelAction,
+    Error,
+    InvokeAction,
+    QueryAction,
+    StreamCredit,
+    StreamEnd,
+    StreamItem,
+    UnobserveProperty,
+    UnsubscribeAllEvents,
+    UnsubscribeEvent,
+)
+from ._peer import NO_THING, TOO_LARGE, UNREADABLE_DATA, Close, correlation_of
+from ._streams import Arrived, Credited, Finished, Stopped, Violation
+from ._thing_runs import answer_query, cancel, end
+from ._windows import wire_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ._thing_desk import Desk
+
+Demand: TypeAlias = Asked | Withdrawn | Unlistened | Arrived | Finished | Credited | Stopped | Close
+"""What a session wants of its host."""
+
+Demands: TypeAlias = tuple[Demand, ...]
+
+_NEVER_ANSWERED: Final = (Error, Acknowledgement)
+"""Two ends that answered each other's errors would never stop."""
+
+
+class Intake:
+    """Reads frames, and turns them into demands on the host and into answers that need no host."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self.closing = False
+
+    def take_text(self, text: str | bytes, now: float) -> Demands:
+        """Take a text frame."""
+        if self.closing:
+            return ()
+        desk = self._desk
+        desk.counts.received += 1
+        message = desk.codec.decode(text)
+        return _HANDLERS[type(message)](self, message, text, now)
+
+    def take_binary(self, data: bytes) -> Demands:
+        """Take a binary frame."""
+        if self.closing:
+            return ()
+        desk = self._desk
+        desk.counts.received += 1
+        if len(data) > desk.options.max_bytes:
+            return self._close(TOO_LARGE, f"a frame has {desk.options.max_bytes} bytes at most")
+        if "streams" not in desk.options.offers:
+            return self._close(UNREADABLE_DATA, "text frames only")
+        news = desk.streams.take_frame(data)
+        if isinstance(news, BadFrame):
+            return self._close(UNREADABLE_DATA, news.detail)
+        desk.counts.streamed += 1
+        return self._news(news)
+
+    def _close(self, code: int, reason: str) -> Demands:
+        self._desk.counts.unreadable += 1
+        self.closing = True
+        return (Close(code, reason),)
+
+    def _ask(self, message: Any, text: str | bytes, now: float) -> Demands:
+        desk = self._desk
+        streams = isinstance(message, InvokeAction) and _uses_streams(message)
+        memory = None if streams or not VERBS[type(message)].has_effect else desk.memory
+        known = None if memory is None else memory.find(message, now)
+        if desk.repeated(message, known) or not desk.has_room(message):
+            return ()
+        asked = desk.draft(message, len(text))
+        if streams:
+            wrong = self._open_streams(asked)
+            if wrong is not None:
+                desk.refuse(message, wrong)
+                return ()
+        desk.admit(asked)
+        if memory is not None:
+            memory.begin(asked)
+        return (asked,)
+
+    def _open_streams(self, asked: Asked) -> LmosActorsError | None:
+        """Open the streams of an invocation, or say why not."""
+        desk, message = self._desk, asked.message
+        offered = "streams" in desk.options.offers
+        if message.streams and not offered:
+            return InvalidInput("streams are not supported here", "$.streams")
+        if message.streams:
+            opened = desk.streams.accept(asked, message.streams)
+            if isinstance(opened, LmosActorsError):
+                return opened
+            asked.streams = opened
+        if offered and not desk.kotlin:
+            asked.out = desk.streams.answer(asked, message.credit, binary=message.binary)
+        return None
+
+    def _listen(self, message: Any, _text: object, _now: float) -> Demands:
+        desk = self._desk
+        if not desk.has_room(message):
+            return ()
+        before = desk.listenings.get(message)
+        if before is None and len(desk.listenings) >= desk.options.max_listening:
+            desk.refuse(message, MailboxFull(message.thing_id, desk.options.max_listening))
+            return ()
+        if before is not None:
+            desk.forget(before)
+        listening = Listening(message, LISTENED[type(message)], correlation_of(message))
+        desk.listenings.add(listening)
+        asked = desk.draft(message, listening=listening)
+        desk.admit(asked)
+        return (asked,) if before is None else (Unlistened(before), asked)
+
+    def _leave(self, message: Any, _text: object, _now: float) -> Demands:
+        """Unobserve or unsubscribe: a success at once, whether there was anything to leave or not (D11)."""
+        desk = self._desk
+        left = desk.listenings.left(message)
+        for listening in left:
+            desk.forget(listening)
+        answer = desk.acknowledge(message, correlation_of(message))
+        if answer is not None:
+            desk.outbox.put(answer)
+        desk.counts.answered += 1
+        return tuple(Unlistened(listening) for listening in left)
+
+    def _query(self, message: QueryAction, _text: object, _now: float) -> Demands:
+        answer_query(self._desk, message)
+        return ()
+
+    def _cancel(self, message: CancelAction, _text: object, _now: float) -> Demands:
+        return cancel(self._desk, message)
+
+    def _stream(
+        self, message: StreamItem | StreamEnd | StreamCredit, text: str | bytes, _now: float
+    ) -> Demands:
+        desk = self._desk
+        if "streams" not in desk.options.offers:
+            return self._unsupported(message)
+        desk.counts.streamed += 1
+        if isinstance(message, StreamItem):
+            news: Any = desk.streams.take_item(message, wire_size(text))
+        elif isinstance(message, StreamEnd):
+            news = desk.streams.take_end(message)
+        else:
+            news = desk.streams.take_credit(message)
+        return () if news is None else self._news((news,))
+
+    def _news(self, news: Iterable[Any]) -> Demands:
+        return tuple(self._violated(one) if isinstance(one, Violation) else one for one in news)
+
+    def _violated(self, violation: Violation) -> Withdrawn:
+        """End the run whose streams the peer has misused: that run alone."""
+        asked: Any = violation.run
+        end(asked, InvalidInput(violation.detail, "$.streams"), state=State.WITHDRAWN)
+        return Withdrawn(asked, violation.detail)
+
+    def _foreign(self, message: Any, _text: object, _now: float) -> Demands:
+        """What only a thing sends."""
+        desk = self._desk
+        desk.counts.strays += 1
+        if not isinstance(message, _NEVER_ANSWERED):
+            problem = unsupported(message_type(message), None)
+            desk.outbox.put(desk.error(message.thing_id, problem, correlation_of(message)))
+        return ()
+
+    def _unsupported(self, message: Any) -> Demands:
+        self._desk.refuse(message, unsupported(message_type(message), None))
+        return ()
+
+    def _unreadable(self, found: Unreadable, _text: object, _now: float) -> Demands:
+        desk = self._desk
+        if found.oversize:
+            return self._close(TOO_LARGE, found.problem.detail)
+        desk.counts.unreadable += 1
+        if found.type in ("error", "acknowledgement"):
+            return ()
+        about_run = found.type in ("queryAction", "cancelAction")
+        correlation = found.correlation_id or found.message_id
+        reply = found.message_id if about_run else None
+        desk.outbox.put(desk.error(found.thing_id or NO_THING, found.problem, correlation, reply))
+        return ()
+
+
+def _uses_streams(message: InvokeAction) -> bool:
+    return message.streams is not None or message.credit is not None or message.binary
+
+
+_Handler: TypeAlias = "Callable[[Intake, Any, str | bytes, float], Demands]"
+_HANDLERS: Final[dict[type[Any], _Handler]] = {
+    **dict.fromkeys(MESSAGES.values(), Intake._foreign),
+    **dict.fromkeys(VERBS, Intake._ask),
+    **{kind: Intake._listen for kind in VERBS if kind in LISTENED},
+    **dict.fromkeys((UnobserveProperty, UnsubscribeEvent, UnsubscribeAllEvents), Intake._leave),
+    **dict.fromkeys((StreamItem, StreamEnd, StreamCredit), Intake._stream),
+    QueryAction: Intake._query,
+    CancelAction: Intake._cancel,
+    Unreadable: Intake._unreadable,
+}

@@ -1,0 +1,198 @@
+"""The tables of a thing's session: runs that were, listenings that are, what was counted."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+import attrs
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from ._asked import ALL_EVENTS, EVENT, LISTENED, PROPERTY, Asked, Listening, name_in
+from ._messages import ActionStatus, Error, InvokeAction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ._messages import Base, CancelAction, QueryAction
+
+
+@attrs.frozen(eq=False)
+class Ended:
+    """A run that has its final answer, and what that was."""
+
+    thing_id: str
+    action: str
+    correlation: str
+    final: Any
+    size: int
+
+
+class Runs:
+    """The runs of one connection: those going on by id, and the last `limit` that ended.
+
+    The outputs of the latter are kept as long as all have no more than `max_bytes`; without its output an end
+    can still be queried.
+    """
+
+    __slots__ = ("_bytes", "_ended", "_limit", "_live", "_max_bytes")
+
+    def __init__(self, limit: int, max_bytes: int) -> None:
+        self._limit = limit
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._live: dict[str, Asked] = {}
+        self._ended: OrderedDict[str, Ended] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._ended)
+
+    def begin(self, asked: Asked) -> None:
+        """Note a run that goes on."""
+        self._live[asked.message_id] = asked
+
+    def end(self, asked: Asked, correlation: str, final: Base, size: int) -> None:
+        """Note the end of a run. `size` are the bytes of its final answer."""
+        key = asked.message_id
+        if self._live.get(key) is asked:
+            del self._live[key]
+        self.keep(asked.message, correlation, final, size)
+
+    def keep(self, run: InvokeAction, correlation: str, final: Base, size: int) -> None:
+        """Note the final answer of a run."""
+        if self._bytes + size > self._max_bytes:
+            final, size = _without_payload(final), 0
+        self._forget(run.message_id)
+        self._ended[run.message_id] = Ended(run.thing_id, run.action, correlation, final, size)
+        self._bytes += size
+        while len(self._ended) > self._limit:
+            self._forget(next(iter(self._ended)))
+
+    def _forget(self, key: str) -> None:
+        ended = self._ended.pop(key, None)
+        self._bytes -= 0 if ended is None else ended.size
+
+    def find(self, message: QueryAction | CancelAction, going: Iterable[Asked]) -> Asked | Ended | None:
+        """Give the run that is meant: by the correlation, else the newest unfinished, else the newest.
+
+        `going` are the open requests of the connection, newest first.
+        """
+        wanted = message.correlation_id
+        if wanted is None:
+            return self._newest(message, going)
+        found = self._live.get(wanted) or self._correlated(wanted, going) or self._ended.get(wanted)
+        found = found or next((e for e in reversed(self._ended.values()) if e.correlation == wanted), None)
+        return found if found is not None and _is_of(found, message) else None
+
+    def _correlated(self, wanted: str, going: Iterable[Asked]) -> Asked | None:
+        runs = (asked for asked in going if isinstance(asked.message, InvokeAction))
+        return next((asked for asked in runs if wanted in (asked.message_id, asked.correlation)), None)
+
+    def _newest(self, message: QueryAction | CancelAction, going: Iterable[Asked]) -> Asked | Ended | None:
+        runs = (asked for asked in going if isinstance(asked.message, InvokeAction))
+        live = next((asked for asked in runs if _is_of(asked, message)), None)
+        return live or next((e for e in reversed(self._ended.values()) if _is_of(e, message)), None)
+
+
+def _without_payload(final: Base) -> Base:
+    if isinstance(final, ActionStatus):
+        return replace(final, output=UNSET)
+    return replace(final, about=None) if isinstance(final, Error) else final
+
+
+def _is_of(run: Asked | Ended, message: QueryAction | CancelAction) -> bool:
+    action = run.action if isinstance(run, Ended) else run.name
+    return run.thing_id == message.thing_id and action == message.action
+
+
+class Listenings:
+    """The observations and subscriptions of one connection: one per thing and property or event."""
+
+    __slots__ = ("_count", "_things")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._things: dict[str, dict[tuple[str, str], Listening]] = {}
+
+    def __len__(self) -> int:
+        return self._count
+
+    def get(self, message: Base) -> Listening | None:
+        """Give the listening that a message is about."""
+        key = LISTENED[type(message)], name_in(message)
+        return self._things.get(message.thing_id, {}).get(key)
+
+    def add(self, listening: Listening) -> None:
+        """Note one, in the place of no other."""
+        self._things.setdefault(listening.thing_id, {})[listening.key] = listening
+        self._count += 1
+
+    def remove(self, listening: Listening) -> None:
+        """End one; ignored if it has ended."""
+        if listening.ended:
+            return
+        listening.ended = True
+        of_thing = self._things[listening.thing_id]
+        del of_thing[listening.key]
+        if not of_thing:
+            del self._things[listening.thing_id]
+        self._count -= 1
+
+    def left(self, message: Base) -> list[Listening]:
+        """Give those that an unobserve or unsubscribe ends: for all events, also those of a single one."""
+        kind = LISTENED[type(message)]
+        if kind in (PROPERTY, EVENT):
+            one = self.get(message)
+            return [] if one is None else [one]
+        of_thing = self._things.get(message.thing_id, {})
+        return [one for one in of_thing.values() if one.kind in (EVENT, ALL_EVENTS)]
+
+    def all(self) -> list[Listening]:
+        """Give all of them, in no promised order."""
+        return [one for of_thing in self._things.values() for one in of_thing.values()]
+
+
+@attrs.define
+class Counts:
+    """What has come: every frame is counted once, when its fate is known."""
+
+    received: int = 0
+    answered: int = 0
+    refused: int = 0
+    merged: int = 0
+    abandoned: int = 0
+    streamed: int = 0
+    strays: int = 0
+    unreadable: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class ThingStatistics:
+    """A snapshot of one session.
+
+    `received == answered + refused + merged + abandoned + streamed + strays + unreadable + open`: frames that
+    came; requests that have their final answer, a silent success among them; those the session turned away
+    itself (limits, unknown runs, what is not offered); repeats of what was going on here already; those open
+    when the connection ended; items, ends and credit of streams; messages that a consumer does not send;
+    texts that are no message; requests that wait for their answer.
+
+    `listening` observations and subscriptions; `remembered` runs that ended and can be queried; `streams`
+    open; `late` stream messages for what is over; `waiting` frames to be sent, `waiting_bytes` of them.
+    """
+
+    received: int
+    answered: int
+    refused: int
+    merged: int
+    abandoned: int
+    streamed: int
+    strays: int
+    unreadable: int
+    open: int
+    listening: int
+    remembered: int
+    streams: int
+    late: int
+    waiting: int
+    waiting_bytes: int

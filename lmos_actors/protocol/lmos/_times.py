@@ -1,0 +1,77 @@
+"""Times on the wire: RFC 3339 in UTC is written; RFC 9557 suffixes, offsets and numbers are read as well."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+MILLISECONDS: Final = 1e11
+"""A number beyond this counts milliseconds: as seconds it would be after the year 5138."""
+
+LONGEST = 200
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_INSTANT: Any = Annotated[datetime, Meta(tz=True)]
+_SECOND = timedelta(seconds=1)
+_SUFFIX = re.compile(r"(?:\[[A-Za-z0-9_./+:=-]+\])+\Z")
+_LEAP = re.compile(r"(?<=:[0-9]{2}:)60(?=[.Zz+-])")
+
+
+def parse_time(value: object) -> datetime:
+    """Read a time: RFC 3339 text with `Z` or an offset, RFC 9557 text, or a number.
+
+    A number is seconds since 1970, or milliseconds where it is beyond `MILLISECONDS`. A leap second is the
+    second after it; a fraction is rounded to microseconds; RFC 9557 suffixes are read past. Gives UTC.
+
+    Raises ValueError for anything else: no offset, out of the years 1 to 9999, and a suffix that is marked
+    as critical (`[!...]`), since no suffix is acted upon.
+    """
+    if isinstance(value, str):
+        return _from_text(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return _from_number(value)
+    raise ValueError(f"a time is text or a number, not {type(value).__name__}")
+
+
+def format_time(time: datetime) -> str:
+    """Write a time as RFC 3339 in UTC with `Z`, with microseconds where there are any.
+
+    Raises ValueError for a time that has no time zone.
+    """
+    if time.tzinfo is None:
+        raise ValueError("a time without a time zone is no instant")
+    text = time.astimezone(UTC).replace(tzinfo=None).isoformat()
+    return f"{text}Z"
+
+
+def _from_text(text: str) -> datetime:
+    plain, bracket, _ = text.partition("[")
+    if bracket:
+        _check_suffix(text[len(plain) :])
+    leap = _LEAP.search(plain) if len(plain) <= LONGEST else None
+    if leap is not None:
+        plain = f"{plain[: leap.start()]}59{plain[leap.end() :]}"
+    try:
+        time: datetime = msgspec.convert(plain, _INSTANT)
+        time = time.astimezone(UTC)
+        return time + _SECOND if leap is not None else time
+    except (msgspec.ValidationError, OverflowError):
+        raise ValueError(f"{text[:LONGEST]!r} is no RFC 3339 or RFC 9557 time with an offset") from None
+
+
+def _check_suffix(suffix: str) -> None:
+    if suffix.startswith("[!") or "][!" in suffix:
+        raise ValueError(f"the suffix {suffix[:LONGEST]!r} is critical, and is not understood")
+    if len(suffix) > LONGEST or not _SUFFIX.match(suffix):
+        raise ValueError(f"{suffix[:LONGEST]!r} is no suffix of RFC 9557")
+
+
+def _from_number(number: float) -> datetime:
+    try:
+        micro = 1_000 if abs(number) > MILLISECONDS else 1_000_000
+        return _EPOCH + timedelta(microseconds=round(number * micro))
+    except (OverflowError, ValueError):
+        raise ValueError("the number is out of the range of times") from None

@@ -1,0 +1,206 @@
+"""What differs between a description and the class that a consumer of it was written for.
+
+The rule (contract versions): what the description adds costs nobody anything unless it must be given; what it
+lacks, takes less of, or answers more loosely than the class says can make a consumer fail. Where and how the
+thing is served, that is forms, base and security, is no part of the contract and not compared.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from ._fitting import RECEIVED, SENT, Difference, Flow, schema_differences, texts_differ
+from ._model import (
+    ActionAffordance,
+    Description,
+    EventAffordance,
+    PropertyAffordance,
+    Stream,
+    Streams,
+)
+from ._reading import Place, is_object, write
+from ._wording import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ._forms import AnyAffordance
+    from ._schema import Schema
+
+Affordances: TypeAlias = "Mapping[str, AnyAffordance]"
+
+_KINDS: Final = {"properties": "a property", "actions": "an action", "events": "an event"}
+
+
+def differences(offered: Description, expected: Description) -> tuple[Difference, ...]:
+    """Name every difference between a description from elsewhere and the one of a class.
+
+    In the order of the class's affordances: those that are missing or of another kind, their data schemas and
+    flags, then affordances that the class does not have, then titles, descriptions and metadata. A difference
+    says whether it breaks a consumer that was written for the class.
+    """
+    found: list[Difference] = []
+    for kind in _KINDS:
+        for name, ours in affordances_of(expected, kind).items():
+            found += _affordance(offered, kind, name, ours)
+    for kind, noun in _KINDS.items():
+        for name in affordances_of(offered, kind):
+            other = _kind_of(expected, name)
+            if other is None or (other != kind and name in affordances_of(offered, other)):
+                message = f"{name!r} is {noun} that is not in the class"
+                found.append(Difference((kind, name), message, offered=noun))
+    return (*found, *_thing(offered, expected))
+
+
+def affordances_of(description: Description, kind: str) -> Affordances:
+    """Give the affordances of a kind: `properties`, `actions` or `events`."""
+    groups: dict[str, Affordances | None] = {
+        "properties": description.properties,
+        "actions": description.actions,
+        "events": description.events,
+    }
+    return groups[kind] or {}
+
+
+def _kind_of(description: Description, name: str) -> str | None:
+    return next((kind for kind in _KINDS if name in affordances_of(description, kind)), None)
+
+
+def _affordance(offered: Description, kind: str, name: str, ours: AnyAffordance) -> Iterator[Difference]:
+    theirs, noun = affordances_of(offered, kind).get(name), _KINDS[kind]
+    if theirs is None:
+        other = _kind_of(offered, name)
+        said = "missing" if other is None else _KINDS[other]
+        message = f"{name!r} is {said}, in the class it is {noun}"
+        yield Difference((other or kind, name), message, other and _KINDS[other], noun, "breaks")
+        return
+    place = (kind, name)
+    if isinstance(theirs, PropertyAffordance) and isinstance(ours, PropertyAffordance):
+        yield from _property(theirs, ours, place)
+    elif isinstance(theirs, ActionAffordance) and isinstance(ours, ActionAffordance):
+        yield from _action(theirs, ours, place)
+    elif isinstance(theirs, EventAffordance) and isinstance(ours, EventAffordance):
+        yield from _event(theirs, ours, place)
+    yield from texts_differ(_texts(theirs), _texts(ours), place)
+
+
+def _texts(affordance: AnyAffordance) -> Schema:
+    words = {"title": affordance.title, "titles": affordance.titles, "description": affordance.description}
+    more = {"descriptions": affordance.descriptions, "@type": write(affordance.type)}
+    return {word: value for word, value in {**words, **more}.items() if value is not None}
+
+
+# --- one affordance
+
+
+def _property(theirs: PropertyAffordance, ours: PropertyAffordance, place: Place) -> Iterator[Difference]:
+    flow = Flow(sent=not ours.read_only, received=not ours.write_only)
+    flags = (
+        ("readOnly", theirs.read_only, ours.read_only, bool(theirs.read_only) and flow.sent),
+        ("writeOnly", theirs.write_only, ours.write_only, bool(theirs.write_only) and flow.received),
+        ("observable", theirs.observable, ours.observable, bool(ours.observable)),
+    )
+    for word, here, there, breaks in flags:
+        yield from _flag(word, bool(here), bool(there), breaks, place)
+    yield from schema_differences(theirs.schema, ours.schema, place, flow)
+
+
+def _flag(word: str, here: bool, there: bool, breaks: bool, place: Place) -> Iterator[Difference]:
+    if here != there:
+        said = f"is {'' if here else 'not '}{word}, in the class it is{'' if there else ' not'}"
+        yield Difference((*place, word), said, here, there, "breaks" if breaks else "differs")
+
+
+def _action(theirs: ActionAffordance, ours: ActionAffordance, place: Place) -> Iterator[Difference]:
+    """`safe` and `idempotent` are promises, by which a call may be repeated: to lose one breaks."""
+    yield from _flag("safe", bool(theirs.safe), bool(ours.safe), bool(ours.safe), place)
+    yield from _flag(
+        "idempotent", bool(theirs.idempotent), bool(ours.idempotent), bool(ours.idempotent), place
+    )
+    if None not in (theirs.synchronous, ours.synchronous):
+        yield from _flag("synchronous", bool(theirs.synchronous), bool(ours.synchronous), False, place)
+    yield from _optional(theirs.input, ours.input, (*place, "input"), SENT)
+    yield from _optional(theirs.output, ours.output, (*place, "output"), RECEIVED)
+    if theirs.progress is not None and ours.progress is not None:
+        yield from schema_differences(theirs.progress, ours.progress, (*place, "lmosx:progress"), RECEIVED)
+    elif theirs.progress != ours.progress:
+        yield Difference(
+            (*place, "lmosx:progress"), _only(ours.progress, "progress"), theirs.progress, ours.progress
+        )
+    yield from _streams(theirs.streams or Streams(), ours.streams or Streams(), (*place, "lmosx:streams"))
+
+
+def _event(theirs: EventAffordance, ours: EventAffordance, place: Place) -> Iterator[Difference]:
+    yield from _optional(theirs.subscription, ours.subscription, (*place, "subscription"), SENT)
+    yield from _optional(theirs.data, ours.data, (*place, "data"), RECEIVED)
+    yield from _optional(theirs.data_response, ours.data_response, (*place, "dataResponse"), SENT)
+    yield from _optional(theirs.cancellation, ours.cancellation, (*place, "cancellation"), SENT)
+
+
+def _only(ours: object, what: str) -> str:
+    return f"says nothing of {what}, the class does" if ours is not None else f"has {what}, the class none"
+
+
+def _optional(theirs: Schema | None, ours: Schema | None, place: Place, flow: Flow) -> Iterator[Difference]:
+    """Compare two schemas either of which may be absent, which means that there is no such value."""
+    if theirs is not None and ours is not None:
+        yield from schema_differences(theirs, ours, place, flow)
+    elif theirs is not None:
+        breaks = flow.sent and _must_be_given(theirs)
+        yield Difference(place, _only(ours, str(place[-1])), theirs, None, "breaks" if breaks else "differs")
+    elif ours is not None:
+        breaks = flow.received or _must_be_given(ours)
+        yield Difference(place, _only(ours, str(place[-1])), None, ours, "breaks" if breaks else "differs")
+
+
+def _must_be_given(schema: Schema) -> bool:
+    """Whether nothing at all is no value of it: it is no object, or one with a required member."""
+    return schema.get("type") != "object" or bool(schema.get("required"))
+
+
+def _streams(theirs: Streams, ours: Streams, place: Place) -> Iterator[Difference]:
+    given, wanted = theirs.input or {}, ours.input or {}
+    for name in dict.fromkeys((*wanted, *given)):
+        yield from _stream(given.get(name), wanted.get(name), (*place, "input", name), SENT)
+    yield from _stream(theirs.output, ours.output, (*place, "output"), RECEIVED)
+
+
+def _stream(theirs: Stream | None, ours: Stream | None, place: Place, flow: Flow) -> Iterator[Difference]:
+    """A stream that one side does not know breaks: nobody would read it, or feed it."""
+    if theirs is None or ours is None:
+        if theirs is not ours:
+            yield Difference(place, _only(ours, "such a stream"), write(theirs), write(ours), "breaks")
+        return
+    if theirs.content_type != ours.content_type:
+        message = f"carries {theirs.content_type}, in the class {ours.content_type}"
+        where = (*place, "contentType")
+        yield Difference(where, message, theirs.content_type, ours.content_type, "breaks")
+    yield from schema_differences(theirs.schema or {}, ours.schema or {}, (*place, "schema"), flow)
+
+
+# --- the whole thing
+
+
+def _thing(offered: Description, expected: Description) -> Iterator[Difference]:
+    """What the class says of itself: nothing of it breaks anybody."""
+    if (offered.is_agent, offered.is_tool) != (expected.is_agent, expected.is_tool):
+        theirs, ours = write(offered.type), write(expected.type)
+        yield Difference(("@type",), f"is {theirs or 'neither'}, the class {ours or 'neither'}", theirs, ours)
+    for feature in expected.offers or ():
+        if not offered.has_offer(feature):
+            yield Difference(("lmosx:offers",), f"does not offer {feature!r}, the class does", None, feature)
+    words = ("title", "titles", "description", "descriptions")
+    theirs, ours = ({word: getattr(each, word) for word in words} for each in (offered, expected))
+    yield from texts_differ(theirs, ours, ())
+    here, there = write(offered.metadata), write(expected.metadata)
+    yield from _metadata(here or {}, there or {}, ("lmos:metadata",))
+
+
+def _metadata(theirs: Any, ours: Any, place: Place) -> Iterator[Difference]:
+    """Compare an open vocabulary, member by member."""
+    if is_object(theirs) and is_object(ours):
+        for name in dict.fromkeys((*ours, *theirs)):
+            yield from _metadata(theirs.get(name), ours.get(name), (*place, name))
+    elif theirs != ours:
+        here, there = ("not said" if each is None else shown(each) for each in (theirs, ours))
+        yield Difference(place, f"is {here}, in the class {there}", theirs, ours, "wording")

@@ -1,0 +1,125 @@
+"""Data schemas that no value can fit, or that do not say what they seem to say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
+
+from ._reading import Place, is_array, is_object
+from ._wording import Finding, near, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_BOUNDS: Final = (
+    ("minimum", "maximum"), ("minimum", "exclusiveMaximum"), ("exclusiveMinimum", "maximum"),
+    ("exclusiveMinimum", "exclusiveMaximum"), ("minLength", "maxLength"), ("minItems", "maxItems"),
+    ("minProperties", "maxProperties"),
+)  # fmt: skip
+_WORDS: Final = {
+    "minimum": ("number", "integer"), "maximum": ("number", "integer"),
+    "exclusiveMinimum": ("number", "integer"), "exclusiveMaximum": ("number", "integer"),
+    "multipleOf": ("number", "integer"), "minLength": ("string",), "maxLength": ("string",),
+    "pattern": ("string",), "contentEncoding": ("string",), "items": ("array",), "minItems": ("array",),
+    "maxItems": ("array",), "uniqueItems": ("array",), "properties": ("object",), "required": ("object",),
+    "additionalProperties": ("object",), "propertyNames": ("object",),
+}  # fmt: skip
+_MISSING: Final = object()
+
+
+def check_schema(value: object, place: Place) -> Iterator[Finding]:
+    """Give what is wrong with a data schema and with those inside it. What is no object is passed over."""
+    if not is_object(value):
+        return
+    yield from _bounds(value, place)
+    yield from _values(value, place)
+    yield from _required(value, place)
+    yield from _idle(value, place)
+    if value.get("readOnly") is True and value.get("writeOnly") is True:
+        yield Finding((*place, "writeOnly"), "readOnly and writeOnly at once", "leave one out")
+    for where, inner in _inside(value, place):
+        yield from check_schema(inner, where)
+
+
+def _inside(schema: dict[str, Any], place: Place) -> Iterator[tuple[Place, Any]]:
+    """Give the schemas that stand directly in a schema."""
+    properties = schema.get("properties")
+    if is_object(properties):
+        yield from (((*place, "properties", name), each) for name, each in properties.items())
+    for word in ("items", "oneOf"):
+        several = schema.get(word)
+        if is_array(several):
+            yield from (((*place, word, number), each) for number, each in enumerate(several))
+        else:
+            yield (*place, word), several
+    yield (*place, "additionalProperties"), schema.get("additionalProperties")
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _bounds(schema: dict[str, Any], place: Place) -> Iterator[Finding]:
+    for low, high in _BOUNDS:
+        least, most = schema.get(low), schema.get(high)
+        if not _is_number(least) or not _is_number(most):
+            continue
+        if least > most or (least == most and (low + high).count("exclusive")):
+            message = f"no value fits: {low} {shown(least)}, {high} {shown(most)}"
+            yield Finding((*place, high), message, "change one of the two")
+
+
+def _values(schema: dict[str, Any], place: Place) -> Iterator[Finding]:
+    """The values that a schema lists must fit its own type, and the default must be one of them."""
+    kind, listed = schema.get("type"), schema.get("enum")
+    for number, value in enumerate(listed if is_array(listed) else []):
+        if not _fits(value, kind):
+            yield Finding((*place, "enum", number), f"{shown(value)} is not of type {kind}", "leave it out")
+    for word in ("const", "default"):
+        value = schema.get(word, _MISSING)
+        if value is _MISSING:
+            continue
+        if not _fits(value, kind):
+            message = f"{word} {shown(value)} is not of type {kind}"
+            yield Finding((*place, word), message, "change the value or the type")
+        elif is_array(listed) and not any(_same(value, each) for each in listed):
+            yield Finding((*place, word), f"{word} {shown(value)} is not in enum", "add it there")
+
+
+def _same(one: object, other: object) -> bool:
+    """Whether two values are the same in JSON, where true is not 1."""
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+
+def _fits(value: object, kind: object) -> bool:
+    """Whether a value is of a type; any value is of a type that is none."""
+    if kind == "integer":
+        return _is_number(value) and value == value // 1
+    checks = {
+        "boolean": isinstance(value, bool),
+        "number": _is_number(value),
+        "string": isinstance(value, str),
+        "object": isinstance(value, dict),
+        "array": isinstance(value, list),
+        "null": value is None,
+    }
+    return checks.get(str(kind), True)
+
+
+def _required(schema: dict[str, Any], place: Place) -> Iterator[Finding]:
+    properties, required = schema.get("properties"), schema.get("required")
+    known = properties if is_object(properties) else {}
+    for number, name in enumerate(required if is_array(required) else []):
+        if isinstance(name, str) and name not in known:
+            message = f"{name!r} is required, and properties does not have it{near(name, known)}"
+            yield Finding((*place, "required", number), message, "describe it there, or leave it out here")
+
+
+def _idle(schema: dict[str, Any], place: Place) -> Iterator[Finding]:
+    """Warn of limits that mean nothing for the type."""
+    kind = schema.get("type")
+    for word, kinds in _WORDS.items():
+        if isinstance(kind, str) and word in schema and kind not in kinds:
+            message = f"{word} says nothing about type {kind}"
+            yield Finding(
+                (*place, word), message, f"use type {' or '.join(kinds)}, or leave it out", "warning"
+            )

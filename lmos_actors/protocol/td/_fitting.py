@@ -1,0 +1,358 @@
+"""Whether values of one data schema are values of another, and where not.
+
+`offered` is the schema of whoever answers, `expected` the one that the consumer was written for. What the
+consumer sends must fit the offered one, so that one must not be narrower; what it receives must fit the
+expected one, so the offered one must not be wider.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+
+import attrs
+
+from ._reading import Place, is_array, is_object, pointer
+from ._wording import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ._schema import Schema
+
+Weight: TypeAlias = Literal["breaks", "differs", "wording"]
+
+WORDING: Final = ("title", "titles", "description", "descriptions", "@type", "examples")
+_TYPES: Final[dict[type, str]] = {
+    bool: "boolean", int: "integer", float: "number", str: "string", dict: "object", list: "array",
+}  # fmt: skip
+_LOWER: Final = ("minimum", "exclusiveMinimum")
+_UPPER: Final = ("maximum", "exclusiveMaximum")
+_LEAST: Final = ("minLength", "minItems", "minProperties")
+_MOST: Final = ("maxLength", "maxItems", "maxProperties")
+_RANGES: Final[tuple[tuple[int, tuple[str, ...]], ...]] = (
+    (1, _LOWER),
+    (-1, _UPPER),
+    *((1, (word,)) for word in _LEAST),
+    *((-1, (word,)) for word in _MOST),
+)
+_NARROWING: Final = (
+    "pattern", "format", "contentEncoding", "contentMediaType", "multipleOf", "uniqueItems", "propertyNames",
+)  # fmt: skip
+_ELSEWHERE: Final = (
+    *WORDING, *_LEAST, *_MOST, *_NARROWING, "type", "enum", "const", "oneOf", "minimum", "exclusiveMinimum",
+    "maximum", "exclusiveMaximum", "properties", "required", "items", "additionalProperties", "unit",
+)  # fmt: skip
+
+
+@attrs.frozen
+class Difference:
+    """Where a description differs from what a consumer was written for.
+
+    `place` is where, as keys and indices of the description, or of the other where the description lacks it;
+    `path` is the same as a JSON pointer. `offered` and `expected` are both sides as plain data, None for what
+    is absent. `weight` says what it means: `breaks` a consumer of the class, `differs` without breaking one,
+    or is of `wording` only: titles, descriptions, metadata.
+    """
+
+    place: Place
+    message: str
+    offered: Any = None
+    expected: Any = None
+    weight: Weight = "differs"
+
+    @property
+    def breaks(self) -> bool:
+        """Whether a consumer of the class can fail because of it."""
+        return self.weight == "breaks"
+
+    @property
+    def path(self) -> str:
+        """The place as a JSON pointer (RFC 6901)."""
+        return pointer(self.place)
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
+
+
+class Flow(NamedTuple):
+    """Which way values go, seen by the consumer."""
+
+    sent: bool
+    received: bool
+
+    def weight(self, *, narrower: bool, wider: bool) -> Weight:
+        """Give what it means that the offered schema is narrower or wider than the expected one, or both."""
+        return "breaks" if (narrower and self.sent) or (wider and self.received) else "differs"
+
+
+SENT: Final = Flow(True, False)
+RECEIVED: Final = Flow(False, True)
+
+
+def schema_differences(offered: Schema, expected: Schema, place: Place, flow: Flow) -> Iterator[Difference]:
+    """Give every difference of two data schemas, those inside them included, in the order of their words."""
+    if offered == expected:
+        return
+    if "oneOf" in offered or "oneOf" in expected:
+        yield from _alternatives(offered, expected, place, flow)
+        return
+    kinds = _Sides(_types(offered), _types(expected))
+    if kinds.offered and kinds.expected and not _overlap(kinds.offered, kinds.expected):
+        yield _types_differ(kinds, place, narrower=True, wider=True, flow=flow)
+        return
+    narrower, wider = not _covers(*kinds), not _covers(kinds.expected, kinds.offered)
+    if narrower or wider:
+        yield _types_differ(kinds, place, narrower=narrower, wider=wider, flow=flow)
+    for part in _PARTS:
+        yield from part(offered, expected, place, flow)
+
+
+# --- types
+
+
+class _Sides(NamedTuple):
+    offered: Sequence[str]
+    expected: Sequence[str]
+
+
+def _types(schema: Schema) -> list[str]:
+    """Give the types of a schema's values, empty for any."""
+    if isinstance(kind := schema.get("type"), str):
+        return [kind]
+    values = _listed(schema)
+    return [] if values is None else list(dict.fromkeys(_type_of(value) for value in values))
+
+
+def _type_of(value: object) -> str:
+    return _TYPES.get(type(value), "null")
+
+
+def _covers(wide: Sequence[str], narrow: Sequence[str]) -> bool:
+    """Whether all values of some types are of others; an integer is a number, and none stands for any."""
+    if not wide or not narrow:
+        return not wide
+    return all(each in wide or (each == "integer" and "number" in wide) for each in narrow)
+
+
+def _overlap(one: Sequence[str], other: Sequence[str]) -> bool:
+    return any(_covers([each], [more]) or _covers([more], [each]) for each in one for more in other)
+
+
+def _types_differ(kinds: _Sides, place: Place, *, narrower: bool, wider: bool, flow: Flow) -> Difference:
+    offered, expected = (" or ".join(each) or "anything" for each in kinds)
+    weight = flow.weight(narrower=narrower, wider=wider)
+    message = f"is {offered}, the class has {expected}"
+    return Difference((*place, "type"), message, _one(kinds.offered), _one(kinds.expected), weight)
+
+
+def _one(types: Sequence[str]) -> object:
+    return types[0] if len(types) == 1 else [*types] or None
+
+
+# --- alternatives
+
+
+def _alternatives(offered: Schema, expected: Schema, place: Place, flow: Flow) -> Iterator[Difference]:
+    """What is sent needs an alternative that takes it; what is received, one of the class."""
+    theirs, ours = _each(offered), _each(expected)
+    lost = [one for one in ours if flow.sent and not any(_fit(other, one, SENT) for other in theirs)]
+    new = [one for one in theirs if flow.received and not any(_fit(one, other, RECEIVED) for other in ours)]
+    where = (*place, "oneOf")
+    for one in lost:
+        yield Difference(where, f"does not take {shown(one)}", None, one, "breaks")
+    for one in new:
+        yield Difference(where, f"may be {shown(one)}, which the class does not know", one, None, "breaks")
+    if not lost and not new:
+        yield Difference(where, "has other alternatives, all of which fit", theirs, ours)
+
+
+def _each(schema: Schema) -> list[Schema]:
+    """Give the alternatives, each with what stands beside them."""
+    alternatives = schema.get("oneOf")
+    if not is_array(alternatives):
+        return [schema]
+    beside = {word: value for word, value in schema.items() if word not in ("oneOf", *WORDING)}
+    return [{**beside, **each} for each in alternatives if is_object(each)]
+
+
+def _fit(offered: Schema, expected: Schema, flow: Flow) -> bool:
+    return not any(each.breaks for each in schema_differences(offered, expected, (), flow))
+
+
+# --- words of one schema
+
+
+def _listed(schema: Schema) -> list[Any] | None:
+    if "const" in schema:
+        return [schema["const"]]
+    values = schema.get("enum")
+    return values if is_array(values) else None
+
+
+def _values(offered: Schema, expected: Schema, place: Place, flow: Flow) -> Iterator[Difference]:
+    theirs, ours = _listed(offered), _listed(expected)
+    if theirs is None and ours is None:
+        return
+    missing = [] if theirs is None or ours is None else [each for each in ours if each not in theirs]
+    more = [] if theirs is None or ours is None else [each for each in theirs if each not in ours]
+    narrower, wider = bool(missing) or ours is None, bool(more) or theirs is None
+    if not narrower and not wider:
+        return
+    message = "is any value" if theirs is None else f"is only {shown(theirs)}"
+    if missing or more:
+        parts = [f"lacks {shown(missing)}"] * bool(missing) + [f"adds {shown(more)}"] * bool(more)
+        message = " and ".join(parts)
+    word = "const" if "const" in offered else "enum"
+    weight = flow.weight(narrower=narrower, wider=wider)
+    yield Difference(
+        (*place, word),
+        f"{message}, the class has {'any' if ours is None else shown(ours)}",
+        theirs,
+        ours,
+        weight,
+    )
+
+
+def _ranges(offered: Schema, expected: Schema, place: Place, flow: Flow) -> Iterator[Difference]:
+    for sign, words in _RANGES:
+        theirs, ours = _limit(offered, words, sign), _limit(expected, words, sign)
+        if theirs[:2] == ours[:2]:
+            continue
+        narrower = theirs > ours
+        word = theirs.word or ours.word
+        message = f"has {theirs.text or 'no ' + word}, the class {ours.text or 'none'}"
+        weight = flow.weight(narrower=narrower, wider=not narrower)
+        yield Difference((*place, word), message, offered.get(theirs.word), expected.get(ours.word), weight)
+
+
+class _Limit(NamedTuple):
+    """The tightest limit that a schema sets on one side; greater is tighter, and none is the least."""
+
+    tight: float
+    exclusive: bool
+    word: str
+    text: str
+
+
+def _limit(schema: Schema, words: Sequence[str], sign: int) -> _Limit:
+    found = [
+        _Limit(value * sign, word.startswith("exclusive"), word, f"{word} {shown(value)}")
+        for word in words
+        if isinstance(value := schema.get(word), int | float) and not isinstance(value, bool)
+    ]
+    return max(found, default=_Limit(-math.inf, False, "", ""))
+
+
+def _narrowings(offered: Schema, expected: Schema, place: Place, flow: Flow) -> Iterator[Difference]:
+    """Words of which nobody can say by looking which of two is narrower."""
+    for word in _NARROWING:
+        theirs, ours = offered.get(word), expected.get(word)
+        if theirs != ours:
+            weight = flow.weight(narrower=bool(theirs), wider=bool(ours))
+            yield Difference((*place, word), _two(word, theirs, ours), theirs, ours, weight)
+    unit, other = offered.get("unit"), expected.get("unit")
+    if unit != other:
+        meaning: Weight = "breaks" if unit and other else "differs"
+        yield Difference((*place, "unit"), _two("unit", unit, other), unit, other, meaning)
+
+
+def _two(word: str, theirs: object, ours: object) -> str:
+    offered, expected = ("no " + word if each is None else f"{word} {shown(each)}" for each in (theirs, ours))
+    return f"has {offered}, the class {expected}"
+
+
+# --- objects and arrays
+
+
+def _members(offered: Schema, expected: Schema, place: Place, flow: Flow) -> Iterator[Difference]:
+    theirs, ours = (_object(schema.get("properties")) for schema in (offered, expected))
+    if ours and "properties" not in offered:
+        weight = flow.weight(narrower=False, wider=bool(_required(expected)))
+        yield Difference((*place, "properties"), "says nothing of its members", None, ours, weight)
+        return
+    for name in dict.fromkeys((*ours, *theirs)):
+        where = (*place, "properties", name)
+        here, there = name in _required(offered), name in _required(expected)
+        if name not in theirs:
+            is_closed = offered.get("additionalProperties") is False
+            yield _lacking(where, ours[name], there, is_closed, flow)
+        elif name not in ours:
+            yield _added(where, theirs[name], here, expected.get("additionalProperties") is False, flow)
+        else:
+            yield from schema_differences(_object(theirs[name]), _object(ours[name]), where, flow)
+            if here != there:
+                yield _needed(place, name, here, flow)
+
+
+def _object(value: object) -> dict[str, Any]:
+    return value if is_object(value) else {}
+
+
+def _required(schema: Schema) -> list[Any]:
+    names = schema.get("required")
+    return names if is_array(names) else []
+
+
+def _lacking(place: Place, ours: Schema, needed: bool, is_closed: bool, flow: Flow) -> Difference:
+    """A member of the class that is not there: lost when sent, awaited when received."""
+    breaks = (needed and (flow.sent or flow.received)) or (is_closed and flow.sent)
+    said = "the class requires it" if needed else "the class has it"
+    return Difference(place, f"is missing, {said}", None, ours, "breaks" if breaks else "differs")
+
+
+def _added(place: Place, theirs: Schema, needed: bool, is_closed: bool, flow: Flow) -> Difference:
+    """A member that the class does not have: it matters if it must be given, or if the class is closed."""
+    breaks = (needed and flow.sent) or (is_closed and flow.received)
+    said = "and is required" if needed and flow.sent else "which need not be given"
+    return Difference(place, f"is not in the class, {said}", theirs, None, "breaks" if breaks else "differs")
+
+
+def _needed(place: Place, name: str, here: bool, flow: Flow) -> Difference:
+    weight = flow.weight(narrower=here, wider=not here)
+    said = "required, in the class it is not" if here else "not required, in the class it is"
+    return Difference((*place, "required"), f"{name!r} is {said}", here, not here, weight)
+
+
+def _inner(offered: Schema, expected: Schema, place: Place, flow: Flow) -> Iterator[Difference]:
+    """Items, and members beside those with a name."""
+    for word in ("items", "additionalProperties"):
+        theirs, ours = offered.get(word), expected.get(word)
+        if theirs == ours:
+            continue
+        where = (*place, word)
+        if is_object(theirs) and is_object(ours):
+            yield from schema_differences(theirs, ours, where, flow)
+        elif is_array(theirs) and is_array(ours) and len(theirs) == len(ours):
+            for number, (one, other) in enumerate(zip(theirs, ours, strict=True)):
+                yield from schema_differences(_object(one), _object(other), (*where, number), flow)
+        else:
+            weight = flow.weight(narrower=_says(theirs), wider=_says(ours))
+            yield Difference(where, _two(word, theirs, ours), theirs, ours, weight)
+
+
+def _says(value: object) -> bool:
+    """Whether items or further members are limited otherwise than by none at all, which breaks nobody."""
+    return is_array(value) or bool(_object(value))
+
+
+def _rest(offered: Schema, expected: Schema, place: Place, _flow: Flow) -> Iterator[Difference]:
+    """Words that limit nothing, then texts."""
+    for word in dict.fromkeys((*expected, *offered)):
+        theirs, ours = offered.get(word), expected.get(word)
+        if word not in _ELSEWHERE and theirs != ours:
+            yield Difference((*place, word), _two(word, theirs, ours), theirs, ours)
+    yield from texts_differ(offered, expected, place)
+
+
+def texts_differ(offered: Schema, expected: Schema, place: Place) -> Iterator[Difference]:
+    """Give the differences of title, description and the like, none of which breaks anybody."""
+    for word in WORDING:
+        theirs, ours = offered.get(word), expected.get(word)
+        if theirs != ours:
+            yield Difference((*place, word), _two(word, theirs, ours), theirs, ours, "wording")
+
+
+_PARTS: Final[tuple[Callable[[Schema, Schema, Place, Flow], Iterator[Difference]], ...]] = (
+    _values, _ranges, _narrowings, _members, _inner, _rest,
+)  # fmt: skip

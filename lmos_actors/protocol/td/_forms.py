@@ -1,0 +1,209 @@
+"""Forms: what they mean with every default filled in, which one to take, and those that a node adds.
+
+Defaults are those of TD 1.1, 5.4: the operations of a form that names none, and `application/json`. What a
+node adds is one form for LMOS over a WebSocket and affordance, as kotlin-wot does, and forms for HTTP.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from urllib.parse import quote
+
+import attrs
+
+from ._model import ActionAffordance, Description, EventAffordance, Form, PropertyAffordance
+from ._reading import DescriptionError
+from ._uris import resolve, scheme_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+AnyAffordance: TypeAlias = PropertyAffordance | ActionAffordance | EventAffordance
+T = TypeVar("T", PropertyAffordance, ActionAffordance, EventAffordance)
+
+JSON: Final = "application/json"
+SUBPROTOCOL: Final = "lmosprotocol"
+
+PROPERTY_OPS: Final = ("readproperty", "writeproperty", "observeproperty", "unobserveproperty")
+ACTION_OPS: Final = ("invokeaction", "queryaction", "cancelaction")
+EVENT_OPS: Final = ("subscribeevent", "unsubscribeevent")
+THING_OPS: Final = (
+    "readallproperties", "writeallproperties", "readmultipleproperties", "writemultipleproperties",
+    "observeallproperties", "unobserveallproperties", "queryallactions", "subscribeallevents",
+    "unsubscribeallevents",
+)  # fmt: skip
+
+PREFERENCE: Final = (
+    SUBPROTOCOL, "wss", "ws", "https", "http", "https+sse", "http+sse", "https+longpoll", "http+longpoll",
+)  # fmt: skip
+"""Ways to carry an operation out, best first: a subprotocol, a scheme alone, or scheme+subprotocol."""
+
+_METHODS: Final = {
+    "writeproperty": "PUT",
+    "writeallproperties": "PUT",
+    "writemultipleproperties": "PUT",
+    "invokeaction": "POST",
+}
+_PORTS: Final = {
+    "ws": ("ws", "http"),
+    "http": ("ws", "http"),
+    "wss": ("wss", "https"),
+    "https": ("wss", "https"),
+}
+
+
+def default_ops(affordance: AnyAffordance) -> tuple[str, ...]:
+    """Give the operations of a form that names none (TD 1.1, 5.4). Observing must be named."""
+    if isinstance(affordance, ActionAffordance):
+        return ("invokeaction",)
+    if isinstance(affordance, EventAffordance):
+        return EVENT_OPS
+    return tuple(_accesses(affordance))
+
+
+def _accesses(affordance: PropertyAffordance) -> Iterator[str]:
+    if not affordance.write_only:
+        yield "readproperty"
+    if not affordance.read_only:
+        yield "writeproperty"
+
+
+def effective_forms(description: Description, affordance: AnyAffordance | None = None) -> tuple[Form, ...]:
+    """Give the forms of an affordance, or of the whole thing, with nothing left unsaid.
+
+    `href` is resolved against `base`, `op` is a tuple, `content_type` and `security` are filled in. A
+    template is still one: see `expand`. An `href` without `base` stays relative.
+    """
+    forms = (description if affordance is None else affordance).forms or ()
+    ops = () if affordance is None else default_ops(affordance)
+    return tuple(
+        attrs.evolve(
+            form,
+            href=resolve(description.base, form.href),
+            op=form.ops or ops,
+            content_type=form.content_type or JSON,
+            security=description.security if form.security is None else form.security,
+        )
+        for form in forms
+    )
+
+
+def choose(forms: Iterable[Form], op: str, preference: Sequence[str] = PREFERENCE) -> Form | None:
+    """Give the form by which to carry out an operation, None if no form does in a way that is asked for.
+
+    The first entry of `preference` that any form serves decides, then the order of the forms. A form with a
+    subprotocol is never taken for its scheme alone. Give it what `effective_forms` returns.
+    """
+    able = [form for form in forms if op in form.ops]
+    for way in preference:
+        for form in able:
+            if way in _ways(form):
+                return form
+    return None
+
+
+def _ways(form: Form) -> tuple[str, ...]:
+    """The entries of a preference that a form answers to."""
+    scheme = scheme_of(form.href)
+    if not form.subprotocol:
+        return (scheme,)
+    return (form.subprotocol, f"{scheme}+{form.subprotocol}")
+
+
+def method_of(form: Form, op: str) -> str:
+    """Give the HTTP method for an operation: `htv:methodName`, or the default of the HTTP binding of WoT."""
+    named = form.extra.get("htv:methodName")
+    return named if isinstance(named, str) else _METHODS.get(op, "GET")
+
+
+# --- the forms that a node adds
+
+
+def with_forms(description: Description, agent: str, bases: Iterable[str]) -> Description:
+    """Give the description with the forms of an agent that nodes at these addresses serve, and no others.
+
+    A base is `ws://host:port` or the same with `wss`, `http` or `https`: one port has both. Each affordance
+    gets, for each base, a form to `<base>/ws` with the subprotocol `lmosprotocol`, then forms to
+    `<base>/agents/<agent>/...`; the thing gets those for all its properties and all its events. An action
+    with streams has no form for HTTP. Raises DescriptionError for a base that is none.
+    """
+    ports = [_port(base) for base in bases]
+    properties, actions, events = description.properties, description.actions, description.events
+    return attrs.evolve(
+        description,
+        properties=properties and {n: _with(each, ports, agent, n) for n, each in properties.items()},
+        actions=actions and {n: _with(each, ports, agent, n) for n, each in actions.items()},
+        events=events and {n: _with(each, ports, agent, n) for n, each in events.items()},
+        forms=tuple(form for port in ports for form in _of_thing(description, port, agent)) or None,
+    )
+
+
+def _port(base: str) -> tuple[str, str]:
+    """Give the addresses for LMOS and for HTTP that a base stands for, both without a slash at the end."""
+    scheme = scheme_of(base)
+    _, _, place = base.partition("://")
+    if scheme not in _PORTS or not place.strip("/"):
+        raise DescriptionError(f"{base!r} is no base: it should be like ws://127.0.0.1:8080")
+    ws, http = _PORTS[scheme]
+    return f"{ws}://{place.rstrip('/')}", f"{http}://{place.rstrip('/')}"
+
+
+def _with(affordance: T, ports: Sequence[tuple[str, str]], agent: str, name: str) -> T:
+    forms = (form for port in ports for form in _of_affordance(affordance, port, agent, name))
+    return attrs.evolve(affordance, forms=tuple(forms) or None)
+
+
+def _of_affordance(affordance: AnyAffordance, port: tuple[str, str], agent: str, name: str) -> Iterator[Form]:
+    """LMOS first; for HTTP apart what is asked once and what is listened to."""
+    ws, http = port
+    ops = served_ops(affordance)
+    yield lmos_form(ws, ops)
+    if isinstance(affordance, ActionAffordance) and affordance.streams is not None:
+        return
+    href = f"{http}/agents/{quote(agent, safe='')}/{_kind(affordance)}/{quote(name, safe='')}"
+    asked = tuple(op for op in ops if op in ("readproperty", "writeproperty", "invokeaction"))
+    heard = tuple(op for op in ops if op in (*PROPERTY_OPS[2:], *EVENT_OPS))
+    if asked:
+        yield Form(href=href, op=asked, content_type=JSON)
+    if heard:
+        yield Form(href=href, op=heard, content_type=JSON, subprotocol="sse")
+
+
+def _kind(affordance: AnyAffordance) -> str:
+    if isinstance(affordance, ActionAffordance):
+        return "actions"
+    return "events" if isinstance(affordance, EventAffordance) else "properties"
+
+
+def served_ops(affordance: AnyAffordance) -> tuple[str, ...]:
+    """Give the operations that a node serves for an affordance over LMOS."""
+    if isinstance(affordance, ActionAffordance):
+        return ACTION_OPS
+    heard = PROPERTY_OPS[2:] if isinstance(affordance, PropertyAffordance) and affordance.observable else ()
+    return (*default_ops(affordance), *heard)
+
+
+def lmos_form(base: str, ops: Iterable[str]) -> Form:
+    """Give the form of a node's LMOS socket, `<base>/ws`; `op` is an array, as kotlin-wot writes it."""
+    return Form(href=f"{base.rstrip('/')}/ws", op=tuple(ops), content_type=JSON, subprotocol=SUBPROTOCOL)
+
+
+def _of_thing(description: Description, port: tuple[str, str], agent: str) -> Iterator[Form]:
+    ws, http = port
+    ops = tuple(_thing_ops(description))
+    if ops:
+        yield lmos_form(ws, ops)
+    if "readallproperties" in ops:
+        href = f"{http}/agents/{quote(agent, safe='')}/properties"
+        yield Form(href=href, op=("readallproperties",), content_type=JSON)
+
+
+def _thing_ops(description: Description) -> Iterator[str]:
+    """What can be done to all properties or all events at once, by messages that LMOS or kotlin-wot has."""
+    properties = (description.properties or {}).values()
+    if any(not each.write_only for each in properties):
+        yield from ("readallproperties", "readmultipleproperties")
+    if any(not each.read_only for each in properties):
+        yield from ("writeallproperties", "writemultipleproperties")
+    if description.events:
+        yield from ("subscribeallevents", "unsubscribeallevents")

@@ -1,0 +1,292 @@
+"""What the JSON schema of TD 1.1 cannot see: names that nothing defines, members that contradict each other.
+
+Everything here takes plain data of any shape. What is of the wrong kind is passed over: the schema says so.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import attrs
+
+from ._data_schemas import check_schema
+from ._model import (
+    EXTENSIONS_PREFIX,
+    SCHEMA_WORDS,
+    TOOL_TYPES,
+    ActionAffordance,
+    Description,
+    EventAffordance,
+    Form,
+    PropertyAffordance,
+    Streams,
+)
+from ._reading import DescriptionError, Place, is_array, is_object, struct
+from ._uris import is_reference, is_uri, resolve, scheme_of, variables_of
+from ._vocabulary import affordances, as_array, as_object, check_metadata, check_vocabulary, has_any, texts_of
+from ._wording import Finding, near, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_STREAMS: Final = f"{EXTENSIONS_PREFIX}:streams"
+_PROGRESS: Final = f"{EXTENSIONS_PREFIX}:progress"
+_KINDS: Final = {"properties": PropertyAffordance, "actions": ActionAffordance, "events": EventAffordance}
+_SCHEMAS: Final = {
+    "properties": (),
+    "actions": ("input", "output", _PROGRESS),
+    "events": ("subscription", "data", "dataResponse", "cancellation"),
+}
+_CARRIERS: Final = {
+    "lmosprotocol": ("ws", "wss", "http", "https"),
+    "webthingprotocol": ("ws", "wss"),
+    "sse": ("http", "https"),
+    "longpoll": ("http", "https"),
+    "websub": ("http", "https"),
+}
+
+
+class _Whole(NamedTuple):
+    """The description at hand, with what several checks ask of it."""
+
+    data: dict[str, Any]
+    base: str | None
+    is_tool: bool
+
+
+class _Form(NamedTuple):
+    """A form, with what its affordance, or the whole thing, declares."""
+
+    data: dict[str, Any]
+    place: Place
+    variables: dict[str, Any]
+
+
+def findings_of_meaning(data: dict[str, Any]) -> Iterator[Finding]:
+    """Give what is wrong with a description beyond its shape, in no particular order."""
+    base = data.get("base")
+    whole = _Whole(data, base if isinstance(base, str) else None, has_any(data.get("@type"), TOOL_TYPES))
+    yield from check_vocabulary(data)
+    yield from _misspelt(data, (), _members(Description))
+    yield from check_metadata(data)
+    yield from _base(whole)
+    yield from _security(data)
+    yield from _schemas(data)
+    yield from _forms(whole, data, (), {})
+    for kind, place, affordance in affordances(data):
+        yield from _affordance(whole, kind, place, affordance)
+
+
+def _members(cls: type) -> list[str]:
+    fields = attrs.fields(cls)
+    known = [field.metadata["member"] for field in fields if "member" in field.metadata]
+    return [*known, *(sorted(SCHEMA_WORDS) if cls is PropertyAffordance else ())]
+
+
+def _misspelt(data: dict[str, Any], place: Place, known: list[str]) -> Iterator[Finding]:
+    """Warn of members without a prefix that nobody knows and that are very like one that somebody does."""
+    for name in data:
+        hint = "" if name in known or ":" in name or name.startswith("@") else near(name, known)
+        if hint:
+            fix = "correct it, or give it a prefix of your own"
+            yield Finding((*place, name), f"TD 1.1 has no member {name!r} here{hint}", fix, "warning")
+
+
+# --- security
+
+
+def _security(data: dict[str, Any]) -> Iterator[Finding]:
+    """Every name of a security scheme must be defined, and a combination not hold itself."""
+    defined = as_object(data.get("securityDefinitions"))
+    if not defined:
+        return  # the schema says so
+    places: list[tuple[Place, Any]] = [(("security",), data.get("security"))]
+    for place, form in _all_forms(data):
+        places.append(((*place, "security"), form.get("security")))
+    for name, scheme in defined.items():
+        for word in ("oneOf", "allOf"):
+            places.append((("securityDefinitions", name, word), as_object(scheme).get(word)))
+    for place, value in places:
+        yield from _undefined(place, value, defined)
+
+
+def _undefined(place: Place, value: object, defined: dict[str, Any]) -> Iterator[Finding]:
+    for number, name in enumerate(texts_of(value)):
+        where = (*place, number) if is_array(value) else place
+        fix = f"define it there, or use {', '.join(defined)}"
+        if name not in defined:
+            yield Finding(where, f"securityDefinitions has no {name!r}{near(name, defined)}", fix)
+        elif place[:2] == ("securityDefinitions", name):
+            yield Finding(where, f"{name!r} combines itself", "leave it out")
+
+
+def _all_forms(data: dict[str, Any]) -> Iterator[tuple[Place, dict[str, Any]]]:
+    holders = [((), data), *((place, each) for _, place, each in affordances(data))]
+    for place, holder in holders:
+        for number, form in enumerate(as_array(holder.get("forms"))):
+            if is_object(form):
+                yield (*place, "forms", number), form
+
+
+# --- affordances and their forms
+
+
+def _affordance(whole: _Whole, kind: str, place: Place, data: dict[str, Any]) -> Iterator[Finding]:
+    yield from _misspelt(data, place, _members(_KINDS[kind]))
+    yield from _variables(data, place)
+    yield from _forms(whole, data, place, as_object(data.get("uriVariables")))
+    for member in _SCHEMAS[kind]:
+        yield from check_schema(data.get(member), (*place, member))
+    if kind == "properties":
+        yield from check_schema(data, place)
+        yield from _access(data, place)
+    if kind == "actions" and _STREAMS in data:
+        yield from _streams(whole, data[_STREAMS], (*place, _STREAMS))
+
+
+def _streams(whole: _Whole, value: object, place: Place) -> Iterator[Finding]:
+    if whole.is_tool:
+        yield Finding(place, "a tool has no streams", "make it an agent, or leave them out", "warning")
+    try:
+        struct(Streams)(value, place)
+    except DescriptionError as exc:
+        fix = 'write {"input": {"name": {"contentType": "..."}}, "output": {"contentType": "..."}}'
+        yield Finding(exc.place, exc.message, fix)
+        return
+    streams = as_object(value)
+    parts = [((*place, "input", name), each) for name, each in as_object(streams.get("input")).items()]
+    for where, stream in [*parts, ((*place, "output"), streams.get("output"))]:
+        yield from check_schema(as_object(stream).get("schema"), (*where, "schema"))
+
+
+def _access(data: dict[str, Any], place: Place) -> Iterator[Finding]:
+    """Hold what the forms of a property do against what the property says can be done."""
+    read_only, write_only = data.get("readOnly") is True, data.get("writeOnly") is True
+    ops = [(where, op) for where, op in _ops(data, place) if isinstance(op, str)]
+    for where, op in ops:
+        if op == "writeproperty" and read_only:
+            yield Finding(where, "a form writes a property that is readOnly", "leave the operation out")
+        if op == "readproperty" and write_only:
+            yield Finding(where, "a form reads a property that is writeOnly", "leave the operation out")
+        if op == "observeproperty" and data.get("observable") is not True:
+            message = "a form observes a property that does not say that it is observable"
+            yield Finding(where, message, 'add "observable": true, or leave the operation out', "warning")
+    observed = any(op == "observeproperty" for _, op in ops)
+    if data.get("observable") is True and as_array(data.get("forms")) and not observed:
+        message = "the property says that it is observable, and no form observes it"
+        yield Finding((*place, "observable"), message, 'add the operation "observeproperty"', "warning")
+
+
+def _ops(data: dict[str, Any], place: Place) -> Iterator[tuple[Place, Any]]:
+    for number, form in enumerate(as_array(data.get("forms"))):
+        op = as_object(form).get("op")
+        where = (*place, "forms", number, "op")
+        yield from (((*where, i), each) for i, each in enumerate(op)) if is_array(op) else [(where, op)]
+
+
+def _forms(whole: _Whole, data: dict[str, Any], place: Place, variables: dict[str, Any]) -> Iterator[Finding]:
+    declared = {**as_object(whole.data.get("uriVariables")), **variables}
+    seen: dict[tuple[Any, ...], int] = {}
+    used: list[str] = []
+    for number, each in enumerate(as_array(data.get("forms"))):
+        form = _Form(as_object(each), (*place, "forms", number), declared)
+        yield from _misspelt(form.data, form.place, [*_members(Form), "additionalResponses", "contentCoding"])
+        yield from _responses(whole, form)
+        yield from _twice(whole, form, seen, number)
+        if isinstance(href := form.data.get("href"), str):
+            used += _used(href)
+            yield from _href(whole, form, href)
+    for name in variables:
+        if name not in used:
+            message, fix = f"no href uses the variable {name!r}", f"add {{?{name}}} to one, or leave it out"
+            yield Finding((*place, "uriVariables", name), message, fix, "warning")
+
+
+def _used(href: str) -> tuple[str, ...]:
+    try:
+        return variables_of(href)
+    except DescriptionError:
+        return ()
+
+
+def _href(whole: _Whole, form: _Form, href: str) -> Iterator[Finding]:
+    place = (*form.place, "href")
+    try:
+        for name in variables_of(href):
+            if name not in form.variables:
+                message = f"uriVariables has no {name!r}{near(name, form.variables)}"
+                yield Finding(place, message, f'add "uriVariables": {{"{name}": {{"type": "string"}}}}')
+    except DescriptionError as exc:
+        yield Finding(place, exc.message, "write it as in RFC 6570, such as /items/{id}{?unit}")
+        return
+    if not is_reference(href):
+        yield Finding(place, f"{shown(href)} is no URI", "percent-encode what a URI cannot hold")
+    elif whole.base is not None and not is_uri(whole.base):
+        return  # the base is said to be none
+    elif not scheme_of(target := resolve(whole.base, href)):
+        fix = 'write it whole, or add "base": "https://..."'
+        yield Finding(place, f"{shown(href)} is relative, and there is no base", fix)
+    else:
+        yield from _carrier(form, scheme_of(target))
+
+
+def _carrier(form: _Form, scheme: str) -> Iterator[Finding]:
+    """Warn of a subprotocol on a scheme that does not carry it, and of a WebSocket without any."""
+    name = form.data.get("subprotocol")
+    if isinstance(name, str) and name in _CARRIERS and scheme not in _CARRIERS[name]:
+        fix = f"use {' or '.join(_CARRIERS[name])}, or another subprotocol"
+        message = f"the subprotocol {name!r} does not go over {scheme}:"
+        yield Finding((*form.place, "subprotocol"), message, fix, "warning")
+    elif name is None and scheme in ("ws", "wss"):
+        message = "a WebSocket without a subprotocol: nobody can know which messages to send"
+        yield Finding(form.place, message, 'add "subprotocol": "lmosprotocol"', "warning")
+
+
+def _responses(whole: _Whole, form: _Form) -> Iterator[Finding]:
+    defined = as_object(whole.data.get("schemaDefinitions"))
+    for number, each in enumerate(as_array(form.data.get("additionalResponses"))):
+        name = as_object(each).get("schema")
+        if isinstance(name, str) and name not in defined:
+            place = (*form.place, "additionalResponses", number, "schema")
+            yield Finding(place, f"schemaDefinitions has no {name!r}{near(name, defined)}", "define it there")
+
+
+def _twice(whole: _Whole, form: _Form, seen: dict[tuple[Any, ...], int], number: int) -> Iterator[Finding]:
+    """Warn of an operation that two forms carry out in the same way."""
+    href = form.data.get("href")
+    if not isinstance(href, str):
+        return
+    rest = [
+        _hashed(form.data.get(word)) for word in ("subprotocol", "contentType", "htv:methodName", "security")
+    ]
+    for op in texts_of(form.data.get("op")) or [""]:
+        first = seen.setdefault((resolve(whole.base, href), op, *rest), number)
+        if first != number:
+            message = f"the same as form {first}{f' for {op}' if op else ''}"
+            yield Finding(form.place, message, "leave one out", "warning")
+
+
+def _hashed(value: object) -> object:
+    return value if isinstance(value, str) else tuple(texts_of(value))
+
+
+def _variables(data: dict[str, Any], place: Place) -> Iterator[Finding]:
+    for name, schema in as_object(data.get("uriVariables")).items():
+        where = (*place, "uriVariables", name)
+        kind = as_object(schema).get("type")
+        if kind in ("object", "array"):
+            message = f"the variable {name!r} cannot be an {kind}: it stands in a URI"
+            yield Finding((*where, "type"), message, "use string, number, integer or boolean")
+        yield from check_schema(schema, where)
+
+
+def _schemas(data: dict[str, Any]) -> Iterator[Finding]:
+    yield from _variables(data, ())
+    for name, schema in as_object(data.get("schemaDefinitions")).items():
+        yield from check_schema(schema, ("schemaDefinitions", name))
+
+
+def _base(whole: _Whole) -> Iterator[Finding]:
+    if whole.base is not None and not is_uri(whole.base):
+        fix = 'write it whole, as in "https://example.com/"'
+        yield Finding(("base",), f"base {shown(whole.base)} is no absolute URI", fix)

@@ -1,0 +1,306 @@
+"""Plain data into typed values and back: limits, places, and what is said when something does not fit.
+
+A field of a class says in its metadata which member it is (`member`), and what reads it. What a class has no
+field for goes into its `extra` and comes out again unchanged, so that writing what was read loses nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard, TypeVar, cast
+
+import attrs
+import msgspec
+
+from ..._errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+Place: TypeAlias = tuple[str | int, ...]
+Reader: TypeAlias = "Callable[[Any, Place], Any]"
+T = TypeVar("T")
+
+MAX_BYTES: Final = 1 << 20
+MAX_DEPTH: Final = 64
+MAX_VALUES: Final = 100_000
+MAX_BITS: Final = 3322  # of a number of 1,000 digits
+
+_KINDS: Final[dict[type, str]] = {
+    dict: "an object",
+    list: "an array",
+    str: "a text",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    type(None): "null",
+}
+
+
+class DescriptionError(ConfigError, ValueError):
+    """A description cannot be read; `place` is where, keys and indices, `path` the same as a JSON pointer."""
+
+    def __init__(self, message: str, place: Place = ()) -> None:
+        self.place = place
+        super().__init__(message, pointer(place))
+
+
+def pointer(place: Place) -> str:
+    """Give a place as a JSON pointer (RFC 6901), "" for the whole."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in place)
+
+
+def kind_of(value: object) -> str:
+    """Give what a value is, as in `a text`."""
+    return _KINDS.get(type(value), f"a {type(value).__name__}")
+
+
+def is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    """Whether plain data is an object."""
+    return isinstance(value, dict)
+
+
+def is_array(value: object) -> TypeGuard[list[Any]]:
+    """Whether plain data is an array."""
+    return isinstance(value, list)
+
+
+# --- from text or data of whatever origin to plain data within limits
+
+
+def plain_data(data: str | bytes | Mapping[str, Any], max_bytes: int = MAX_BYTES) -> dict[str, Any]:
+    """Give the object that a text holds, or a copy of one, within the limits. Raises DescriptionError."""
+    value: object = _parsed(data, max_bytes) if isinstance(data, str | bytes) else data
+    found = _Copy().copy(value, ())
+    if not is_object(found):
+        raise DescriptionError(f"a description is an object, this is {kind_of(found)}")
+    return found
+
+
+def _parsed(text: str | bytes, max_bytes: int) -> object:
+    raw = text if isinstance(text, bytes) else text.encode(errors="surrogatepass")  # which JSON is not
+    if len(raw) > max_bytes:
+        raise DescriptionError(f"longer than {max_bytes} bytes")
+    try:
+        return msgspec.json.decode(raw)
+    except msgspec.DecodeError as exc:
+        raise DescriptionError(_with_line(str(exc), raw)) from None
+    except UnicodeError:
+        raise DescriptionError("not a text in UTF-8") from None
+    except RecursionError:
+        raise DescriptionError(f"nested deeper than {MAX_DEPTH}") from None
+
+
+def _with_line(message: str, raw: bytes) -> str:
+    """Say line and column where the codec says the byte."""
+    what, found, byte = message.rpartition(" (byte ")
+    if not found:
+        return f"not JSON: {message}"
+    before = raw[: int(byte.rstrip(")"))]
+    line, column = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
+    return f"not JSON: {what.removeprefix('JSON is malformed: ')}, at line {line}, column {column}"
+
+
+class _Copy:
+    """One walk through data: copied, with every limit kept."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = MAX_VALUES
+
+    def copy(self, value: object, place: Place) -> Any:
+        self.left -= 1
+        if self.left < 0:
+            raise DescriptionError(f"more than {MAX_VALUES} values", place)
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, str):
+            return _text(value, place)
+        if isinstance(value, int | float):
+            return _number(value, place)
+        return self._inner(value, place)
+
+    def _inner(self, value: object, place: Place) -> Any:
+        if len(place) >= MAX_DEPTH:
+            raise DescriptionError(f"nested deeper than {MAX_DEPTH}", place)
+        if isinstance(value, dict):
+            members = cast("dict[object, object]", value)
+            return {_key(key, place): self.copy(each, (*place, str(key))) for key, each in members.items()}
+        if isinstance(value, list | tuple):
+            items = cast("list[object]", value)
+            return [self.copy(each, (*place, number)) for number, each in enumerate(items)]
+        raise DescriptionError(f"not plain data but {kind_of(value)}", place)
+
+
+def _text(value: str, place: Place) -> str:
+    try:
+        value.encode()
+    except UnicodeError:
+        raise DescriptionError("a text with half of a surrogate pair", place) from None
+    return str(value)
+
+
+def _number(value: float, place: Place) -> float:
+    if isinstance(value, int):
+        if value.bit_length() > MAX_BITS:
+            raise DescriptionError("a number of more than 1000 digits", place)
+    elif not math.isfinite(value):
+        raise DescriptionError("not a finite number", place)
+    return value
+
+
+def _key(key: object, place: Place) -> str:
+    if not isinstance(key, str):
+        raise DescriptionError(f"the key {key!r} is not a text", place)
+    return _text(key, place)
+
+
+# --- readers of members: plain data to what a field holds
+
+
+def fail(value: object, wanted: str, place: Place) -> DescriptionError:
+    """Make the error for a value of the wrong kind."""
+    return DescriptionError(f"must be {wanted}, is {kind_of(value)}", place)
+
+
+def text(value: Any, place: Place) -> str:
+    """Read a text."""
+    if not isinstance(value, str):
+        raise fail(value, "a text", place)
+    return value
+
+
+def flag(value: Any, place: Place) -> bool:
+    """Read a boolean."""
+    if not isinstance(value, bool):
+        raise fail(value, "true or false", place)
+    return value
+
+
+def texts(value: Any, place: Place) -> str | tuple[str, ...]:
+    """Read a text, or an array of such."""
+    if isinstance(value, str):
+        return value
+    if not is_array(value):
+        raise fail(value, "a text or an array of texts", place)
+    return tuple(text(each, (*place, number)) for number, each in enumerate(value))
+
+
+def text_list(value: Any, place: Place) -> tuple[str, ...]:
+    """Read an array of texts."""
+    if not is_array(value):
+        raise fail(value, "an array of texts", place)
+    return tuple(text(each, (*place, number)) for number, each in enumerate(value))
+
+
+def anything(value: Any, _place: Place) -> Any:
+    """Take what is there."""
+    return value
+
+
+def members(value: Any, place: Place) -> dict[str, Any]:
+    """Read an object whose members are anything."""
+    if not is_object(value):
+        raise fail(value, "an object", place)
+    return value
+
+
+def map_of(reader: Callable[[Any, Place], T]) -> Callable[[Any, Place], dict[str, T]]:
+    """Make the reader of an object whose members are all of one kind."""
+
+    def read(value: Any, place: Place) -> dict[str, T]:
+        return {name: reader(each, (*place, name)) for name, each in members(value, place).items()}
+
+    return read
+
+
+def list_of(reader: Callable[[Any, Place], T]) -> Callable[[Any, Place], tuple[T, ...]]:
+    """Make the reader of an array whose items are all of one kind."""
+
+    def read(value: Any, place: Place) -> tuple[T, ...]:
+        if not is_array(value):
+            raise fail(value, "an array", place)
+        return tuple(reader(each, (*place, number)) for number, each in enumerate(value))
+
+    return read
+
+
+def member(name: str, reader: Reader, *, lax: bool = False) -> dict[str, Any]:
+    """Give a field's metadata. With `lax` a value that does not fit stays in `extra` and is no error."""
+    return {"member": name, "reader": reader, "lax": lax}
+
+
+# --- classes whose fields are members
+
+
+def struct(cls: type[T]) -> Callable[[Any, Place], T]:
+    """Make the reader of an object that becomes an instance of an attrs class."""
+
+    def read(value: Any, place: Place) -> T:
+        return read_struct(cls, members(value, place), place)
+
+    return read
+
+
+def read_struct(cls: type[T], data: Mapping[str, Any], place: Place) -> T:
+    """Make an instance of a class out of members; those it has no field for go into `extra`."""
+    left = dict(data)
+    found = {
+        field.name: _field(field.metadata, left, place)
+        for field in attrs.fields(cast("Any", cls))
+        if _is_given(field.metadata, left, place)
+    }
+    _require(cls, found, place)
+    return cast("Callable[..., T]", cls)(**found, extra=left)
+
+
+def _is_given(how: Mapping[str, Any], data: Mapping[str, Any], place: Place) -> bool:
+    """Whether the member is there for the field; null counts as absent, and stays in `extra`."""
+    if "member" not in how or data.get(how["member"]) is None:
+        return False
+    return not how["lax"] or _fits(how, data, place)
+
+
+def _fits(how: Mapping[str, Any], data: Mapping[str, Any], place: Place) -> bool:
+    try:
+        how["reader"](data[how["member"]], place)
+    except DescriptionError:
+        return False
+    return True
+
+
+def _field(how: Mapping[str, Any], data: dict[str, Any], place: Place) -> Any:
+    name = how["member"]
+    return how["reader"](data.pop(name), (*place, name))
+
+
+def _require(cls: type, found: Mapping[str, Any], place: Place) -> None:
+    for field in attrs.fields(cls):
+        if field.default is attrs.NOTHING and field.name not in found:
+            raise DescriptionError(f"{field.metadata['member']!r} is missing", place)
+
+
+def write(value: Any) -> Any:
+    """Give plain data for what the readers made: fields in their order, then what is in `extra`."""
+    if isinstance(value, dict):
+        return {key: write(each) for key, each in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [write(each) for each in cast("list[Any]", value)]
+    return _written(value) if attrs.has(_class(value)) else value
+
+
+def _class(value: object) -> type[Any]:
+    return type(value)
+
+
+def _written(value: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for field in attrs.fields(_class(value)):
+        content = getattr(value, field.name)
+        if field.metadata.get("flat"):
+            found.update(write(content))
+        elif "member" in field.metadata and content is not None:
+            found[field.metadata["member"]] = write(content)
+    more = {name: write(each) for name, each in value.extra.items() if name not in found}
+    return {**found, **more}

@@ -1,0 +1,179 @@
+"""References resolved against a base (RFC 3986, 5) and templates filled in (RFC 6570, to level 3).
+
+Nothing here knows a scheme: `coap:` resolves as `http:` does.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import quote
+
+from ._reading import DescriptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_PARTS: Final = re.compile(r"(?:([^:/?#]+):)?(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?", re.DOTALL)
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*\Z")
+_ODD: Final = re.compile(r"[\s\x00-\x1f<>\"\\^`|]")
+_EXPRESSION: Final = re.compile(r"\{([^{}]*)\}")
+_VARIABLE: Final = re.compile(r"((?:[A-Za-z0-9_.]|%[0-9A-Fa-f]{2})+)(?::([1-9][0-9]{0,3})|\*)?\Z")
+_RESERVED: Final = ":/?#[]@!$&'()*+,;="
+
+
+class _Uri(NamedTuple):
+    scheme: str | None
+    authority: str | None
+    path: str
+    query: str | None
+    fragment: str | None
+
+    def __str__(self) -> str:
+        scheme = "" if self.scheme is None else f"{self.scheme}:"
+        authority = "" if self.authority is None else f"//{self.authority}"
+        query = "" if self.query is None else f"?{self.query}"
+        return f"{scheme}{authority}{self.path}{query}" + (f"#{self.fragment}" if self.fragment else "")
+
+
+def _split(text: str) -> _Uri:
+    """Take a reference apart; braces stay whole, as a template may hold any delimiter."""
+    kept = (found.group() for found in _EXPRESSION.finditer(text))
+    found = _PARTS.fullmatch(_EXPRESSION.sub("{}", text))
+    parts = found.groups() if found else ()
+    scheme, authority, path, query, fragment = (_with_expressions(part, kept) for part in parts)
+    return _Uri(scheme, authority, path or "", query, fragment)
+
+
+def _with_expressions(part: str | None, kept: Iterator[str]) -> str | None:
+    return part if part is None else re.sub(r"\{\}", lambda _: next(kept), part)
+
+
+def scheme_of(uri: str) -> str:
+    """Give the scheme in small letters, "" for a relative reference."""
+    scheme = _split(uri).scheme
+    return scheme.lower() if scheme and _SCHEME.match(scheme) else ""
+
+
+def is_uri(text: str) -> bool:
+    """Whether a text can be a URI: a scheme, something after it, no blanks and nothing a URI cannot hold."""
+    return bool(scheme_of(text)) and not text.endswith(":") and not _ODD.search(text)
+
+
+def is_reference(text: str) -> bool:
+    """Whether a text can be a URI, a relative reference, or a template of either."""
+    return not _ODD.search(text)
+
+
+def resolve(base: str | None, href: str) -> str:
+    """Give `href` as it is reached from `base` (RFC 3986, 5.2.2); as written when there is no base."""
+    if not base or scheme_of(href):
+        return href
+    root, ref = _split(base), _split(href)
+    if ref.authority is not None:
+        return str(ref._replace(scheme=root.scheme, path=_without_dots(ref.path)))
+    if not ref.path:
+        query = root.query if ref.query is None else ref.query
+        return str(root._replace(query=query, fragment=ref.fragment))
+    path = ref.path if ref.path.startswith("/") else _merged(root, ref.path)
+    return str(root._replace(path=_without_dots(path), query=ref.query, fragment=ref.fragment))
+
+
+def _merged(base: _Uri, path: str) -> str:
+    if base.authority is not None and not base.path:
+        return f"/{path}"
+    return base.path[: base.path.rfind("/") + 1] + path
+
+
+def _without_dots(path: str) -> str:
+    """Carry out `.` and `..` (RFC 3986, 5.2.4)."""
+    kept: list[str] = []
+    segments = path.split("/")
+    for segment in segments:
+        if segment == ".." and len(kept) > 1:
+            kept.pop()
+        elif segment not in (".", ".."):
+            kept.append(segment)
+    if segments[-1] in (".", ".."):
+        kept.append("")
+    return "/".join(kept)
+
+
+# --- templates
+
+
+class _Operator(NamedTuple):
+    first: str
+    between: str
+    named: bool
+    empty: str
+    safe: str
+
+
+_OPERATORS: Final = {
+    "": _Operator("", ",", False, "", ""),
+    "+": _Operator("", ",", False, "", _RESERVED),
+    "#": _Operator("#", ",", False, "", _RESERVED),
+    ".": _Operator(".", ".", False, "", ""),
+    "/": _Operator("/", "/", False, "", ""),
+    ";": _Operator(";", ";", True, "", ""),
+    "?": _Operator("?", "&", True, "=", ""),
+    "&": _Operator("&", "&", True, "=", ""),
+}
+
+
+class _Expression(NamedTuple):
+    operator: _Operator
+    variables: tuple[tuple[str, int | None], ...]  # name, and the number of characters taken of it
+
+
+def _expression(text: str) -> _Expression:
+    """Read what stands between braces. Raises DescriptionError."""
+    sign = text[:1] if text[:1] in _OPERATORS else ""
+    found = [_VARIABLE.match(each) for each in text.removeprefix(sign).split(",")]
+    names = tuple((each[1], int(each[2]) if each[2] else None) for each in found if each)
+    if len(names) != len(found):
+        raise DescriptionError(f"{{{text}}} is not an expression of a URI template")
+    return _Expression(_OPERATORS[sign], names)
+
+
+def variables_of(template: str) -> tuple[str, ...]:
+    """Give the names that a template uses, each once, in order. Raises DescriptionError when malformed."""
+    if re.search(r"[{}]", _EXPRESSION.sub("", template)):
+        raise DescriptionError(f"{template!r} has a brace without its other")
+    found = [_expression(each.group(1)) for each in _EXPRESSION.finditer(template)]
+    return tuple(dict.fromkeys(name for each in found for name, _ in each.variables))
+
+
+def expand(template: str, values: Mapping[str, str | float | bool]) -> str:
+    """Fill in a URI template; variables without a value are left out.
+
+    Values are texts, numbers or booleans, the latter written as in JSON. Text outside of braces stays as it
+    is. Raises DescriptionError when the template is malformed or a text is no Unicode.
+    """
+    variables_of(template)
+    return _EXPRESSION.sub(lambda found: _expanded(_expression(found.group(1)), values), template)
+
+
+def _expanded(expression: _Expression, values: Mapping[str, str | float | bool]) -> str:
+    operator = expression.operator
+    parts = [
+        _part(operator, name, _shown(values[name])[:length])
+        for name, length in expression.variables
+        if name in values
+    ]
+    return operator.first + operator.between.join(parts) if parts else ""
+
+
+def _shown(value: str | float | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _part(operator: _Operator, name: str, value: str) -> str:
+    try:
+        content = quote(value, safe=f"{operator.safe}-._~")
+    except UnicodeError:
+        raise DescriptionError(f"the value of {name!r} has half of a surrogate pair") from None
+    if not operator.named:
+        return content
+    return f"{name}={content}" if value else f"{name}{operator.empty}"

@@ -1,0 +1,280 @@
+"""What a JSON schema finds wrong, said so that a person knows where, what, and how to mend it.
+
+A validator complains about every alternative that does not fit. Of those the one is told that was most likely
+meant: the alternative of the right kind, with the fewest faults.
+"""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias, cast
+
+import attrs
+import msgspec
+
+from ._model import LMOS_CONTEXT_URI, TD_CONTEXT_URI
+from ._reading import Place, is_array, is_object, kind_of, pointer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+Severity: TypeAlias = Literal["error", "warning"]
+
+LONGEST: Final = 60
+_OLD_CONTEXT_URI: Final = "https://www.w3.org/2019/wot/td/v1"
+_KINDS: Final = {
+    "string": "a text", "object": "an object", "array": "an array", "boolean": "true or false",
+    "number": "a number", "integer": "a whole number", "null": "null",
+}  # fmt: skip
+_SUBJECTS: Final = {"properties": "a property", "actions": "an action", "events": "an event"}
+_SAMPLES: Final = {
+    "@context": f'"@context": ["{TD_CONTEXT_URI}", {{"lmos": "{LMOS_CONTEXT_URI}"}}]',
+    "title": '"title": "..."',
+    "security": '"security": "nosec_sc", the name of one of the securityDefinitions',
+    "securityDefinitions": '"securityDefinitions": {"nosec_sc": {"scheme": "nosec"}}',
+    "forms": '"forms": [{"href": "..."}]',
+    "href": '"href": "...", the address',
+    "op": '"op": "readallproperties", or another operation on the whole thing',
+    "scheme": '"scheme": "nosec", or another scheme',
+    "instance": '"instance": "1.0.0"',
+    "contentType": '"contentType": "application/json"',
+}
+SCHEMES: Final = ("nosec", "auto", "combo", "basic", "digest", "apikey", "bearer", "psk", "oauth2")
+
+
+@attrs.frozen
+class Finding:
+    """Something about a description that is wrong, or that somebody may not have meant.
+
+    `place` is where, as keys and indices, `path` the same as a JSON pointer. `message` says what, `fix` how
+    to mend it. `severity` is `error` or `warning`. `tolerated` findings are what consumers of this package
+    take as it is, though TD 1.1 or LMOS demands otherwise: errors when strict, warnings when lenient.
+    """
+
+    place: Place
+    message: str
+    fix: str
+    severity: Severity = "error"
+    tolerated: bool = False
+
+    @property
+    def path(self) -> str:
+        """The place as a JSON pointer (RFC 6901), "" for the whole description."""
+        return pointer(self.place)
+
+    def __str__(self) -> str:
+        return f"{self.path or 'description'}: {self.message}; {self.fix}"
+
+
+def near(word: str, known: Iterable[str]) -> str:
+    """Give ", did you mean ..." when a known word is very like this one, else nothing."""
+    found = get_close_matches(word, [*known], n=1, cutoff=0.75)
+    return f", did you mean {found[0]!r}?" if found else ""
+
+
+def shown(value: object) -> str:
+    """Give a value as JSON, shortened."""
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
+# --- from the validator's errors to the faults that matter
+
+
+class SchemaFault(Protocol):
+    """What is needed of a validator's error; `context` is there where alternatives were tried."""
+
+    @property
+    def kind(self) -> Any: ...
+    @property
+    def instance(self) -> Any: ...
+    @property
+    def instance_path(self) -> Sequence[str | int]: ...
+
+
+class Fault(NamedTuple):
+    """One leaf of the validator's complaints."""
+
+    word: str  # the keyword of JSON Schema
+    detail: dict[str, Any]
+    place: Place
+    value: Any
+
+
+def faults(errors: Iterable[SchemaFault]) -> Iterator[Fault]:
+    """Give the faults that are worth telling, one for each place and missing member."""
+    seen: dict[tuple[Place, Any], None] = {}
+    for error in errors:
+        for fault in _leaves(error):
+            key = (fault.place, fault.detail.get("property"))
+            if key not in seen:
+                seen[key] = None
+                yield fault
+
+
+def _leaves(error: SchemaFault) -> list[Fault]:
+    place = tuple(error.instance_path)
+    context = cast("list[list[SchemaFault]]", getattr(error.kind, "context", []))
+    own = Fault(error.kind.name, error.kind.as_dict(), place, error.instance)
+    if not context or place == ("@context",):
+        return [own]
+    tried = [[fault for each in branch for fault in _leaves(each)] for branch in context]
+    meant = [branch for branch in tried if not any(_rules_out(fault, place) for fault in branch)]
+    if meant:
+        return min(meant, key=len)
+    return [own._replace(word="alternatives", detail={"tried": [branch[0] for branch in tried]})]
+
+
+def _rules_out(fault: Fault, place: Place) -> bool:
+    """Whether the alternative was certainly not meant: another kind of value, or another security scheme."""
+    if fault.place == place:
+        return fault.word in ("type", "alternatives")
+    is_scheme = fault.place == (*place, "scheme") and "securityDefinitions" in place
+    return is_scheme and fault.word in ("enum", "pattern")
+
+
+# --- from faults to sentences
+
+
+def finding_of(fault: Fault) -> Finding:
+    """Say a fault as a person would."""
+    if fault.place == ("@context",) or fault.detail.get("property") == "@context":
+        return _context(fault)
+    if fault.word == "type" and fault.value is None:
+        return Finding(fault.place, f"{_name(fault)} is null", "leave it out", tolerated=True)
+    message, fix = _SAYINGS.get(fault.word, _other)(fault)
+    return Finding(fault.place, message, fix, tolerated=_is_tolerated(fault))
+
+
+def _is_tolerated(fault: Fault) -> bool:
+    missing = fault.detail.get("property") in ("security", "securityDefinitions") and not fault.place
+    return missing or (fault.word == "format" and fault.place == ("id",))
+
+
+def _name(fault: Fault) -> str:
+    last = fault.place[-1] if fault.place else "the description"
+    return f"entry {last}" if isinstance(last, int) else f"{last}"
+
+
+def _context(fault: Fault) -> Finding:
+    value = fault.value.get("@context") if is_object(fault.value) else fault.value
+    first = value[0] if is_array(value) and value else value
+    if value is None:
+        what = "is missing"
+    elif first in (TD_CONTEXT_URI, _OLD_CONTEXT_URI):
+        what = "holds something that is neither a URI nor an object of prefixes"
+    else:
+        what = "does not begin with that of TD 1.1"
+    return Finding(("@context",), f"@context {what}", f"write {_SAMPLES['@context']}", tolerated=True)
+
+
+def _missing(fault: Fault) -> tuple[str, str]:
+    name = fault.detail["property"]
+    if name == "oneOf" and "securityDefinitions" in fault.place:
+        return "a combo scheme combines nothing", 'add "oneOf" or "allOf" with two names or more'
+    return f"{name} is missing", f"add {_SAMPLES.get(name, f'a member {name!r}')}"
+
+
+def _type(fault: Fault) -> tuple[str, str]:
+    wanted = " or ".join(_KINDS[each] for each in fault.detail["types"])
+    return _wrong_kind(fault, wanted)
+
+
+def _wrong_kind(fault: Fault, wanted: str) -> tuple[str, str]:
+    message = f"{_name(fault)} must be {wanted}, is {kind_of(fault.value)}"
+    if fault.place[-1:] == ("type",):
+        return message, 'write one of the seven types; for alternatives use "oneOf"'
+    return message, f"write {wanted} instead of {shown(fault.value)}"
+
+
+def _alternatives(fault: Fault) -> tuple[str, str]:
+    tried: list[Fault] = fault.detail["tried"]
+    if "securityDefinitions" in fault.place and is_object(fault.value):
+        scheme = fault.value.get("scheme")
+        hint = near(scheme, SCHEMES) if isinstance(scheme, str) else ""
+        return f"no security scheme {shown(scheme)}{hint}", f"use one of {', '.join(SCHEMES)}, or prefix:name"
+    types = [each for fault in tried if fault.word == "type" for each in fault.detail["types"]]
+    wanted = " or ".join(_KINDS[each] for each in dict.fromkeys(types))
+    return _wrong_kind(fault, wanted) if wanted else _other(fault)
+
+
+def _enum(fault: Fault) -> tuple[str, str]:
+    options: list[Any] = fault.detail["options"]
+    words = [each for each in options if isinstance(each, str)]
+    hint = near(fault.value, words) if isinstance(fault.value, str) else ""
+    fix = f"use {', '.join(shown(each) for each in options)}"
+    if "op" in fault.place[-2:]:
+        return f"{shown(fault.value)} is no operation of {_subject(fault.place)}{hint}", fix
+    return f"{_name(fault)} cannot be {shown(fault.value)}{hint}", fix
+
+
+def _subject(place: Place) -> str:
+    return _SUBJECTS.get(str(place[0]), "the whole thing") if len(place) > 4 else "the whole thing"
+
+
+def _too_few(fault: Fault) -> tuple[str, str]:
+    sample = _SAMPLES.get(str(fault.place[-1]), "an entry")
+    return f"{_name(fault)} is empty", f"write {sample}, or leave it out" if fault.place else f"add {sample}"
+
+
+def _bound(fault: Fault) -> tuple[str, str]:
+    above = "more than" if fault.word == "exclusiveMinimum" else "at least"
+    wanted = f"{above} {fault.detail['limit']}"
+    return f"{_name(fault)} must be {wanted}, is {shown(fault.value)}", f"write {wanted}"
+
+
+def _format(fault: Fault) -> tuple[str, str]:
+    if fault.detail["format"] == "uri":
+        return f"{_name(fault)} {shown(fault.value)} is no URI", 'write one, as in "urn:uuid:..."'
+    wanted = 'a date and time of RFC 3339, as in "2026-11-20T12:00:00Z"'
+    return f"{_name(fault)} {shown(fault.value)} is no date and time", f"write {wanted}"
+
+
+def _pattern(fault: Fault) -> tuple[str, str]:
+    samples = {"sizes": '"16x16"', "hreflang": 'a language tag, as in "en" or "de-AT"'}
+    sample = next((samples[str(part)] for part in reversed(fault.place) if part in samples), "another text")
+    return f"{_name(fault)} cannot be {shown(fault.value)}", f"write {sample}"
+
+
+def _not(fault: Fault) -> tuple[str, str]:
+    if fault.place[:1] == ("@type",):
+        return "this is a Thing Model, not a description", "leave tm:ThingModel out once it is a description"
+    if is_object(fault.value) and "sizes" in fault.value:
+        return 'only a link with the rel "icon" has sizes', 'add "rel": "icon", or leave sizes out'
+    return f"a link cannot have the rel {shown(_rel(fault))} here", "use another rel"
+
+
+def _rel(fault: Fault) -> object:
+    return fault.value.get("rel") if is_object(fault.value) else None
+
+
+def _unique(fault: Fault) -> tuple[str, str]:
+    return f"{_name(fault)} has the same value twice", "leave one out"
+
+
+def _const(fault: Fault) -> tuple[str, str]:
+    wanted = shown(fault.detail.get("expected_value"))
+    return f"{_name(fault)} must be {wanted}, is {shown(fault.value)}", f"write {wanted}"
+
+
+def _other(fault: Fault) -> tuple[str, str]:
+    words = re.sub(r"([A-Z])", r" \1", fault.word).lower()
+    return f"{_name(fault)} is not as TD 1.1 has it: {words}", f"look at {shown(fault.value)}"
+
+
+_SAYINGS: Final = {
+    "required": _missing,
+    "type": _type,
+    "alternatives": _alternatives,
+    "enum": _enum,
+    "const": _const,
+    "minItems": _too_few,
+    "minProperties": _too_few,
+    "minimum": _bound,
+    "exclusiveMinimum": _bound,
+    "format": _format,
+    "pattern": _pattern,
+    "not": _not,
+    "uniqueItems": _unique,
+}
