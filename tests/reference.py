@@ -14,18 +14,19 @@ from typing import Any
 
 import lmos_actors
 import lmos_actors.testing
+from lmos_actors.protocol import td
 from tests.source import ROOT
 
 if typing.TYPE_CHECKING:
     from collections.abc import Iterator
 
 PAGE = ROOT / "docs" / "reference" / "api.md"
-FACES: tuple[ModuleType, ...] = (lmos_actors, lmos_actors.testing)
+FACES: tuple[ModuleType, ...] = (lmos_actors, lmos_actors.testing, td)
 
 HEAD = """# Every public name
 
 Signatures and docstrings, as `help()` shows them. This page is written by `python -m tests.reference`;
-the other pages of the reference put the same names in tables by subject.
+the other pages of the reference put the same names in tables by subject, constants among them.
 """
 
 
@@ -38,10 +39,12 @@ ALIASES = {
 
 def write_page() -> str:
     """Give the whole page."""
-    parts = [HEAD]
+    parts, told = [HEAD], set[int]()
     for face in FACES:
         parts.append(f"\n## `{face.__name__}`\n")
-        parts += [_entry(name, getattr(face, name)) for name in names_of(face)]
+        entries = {name: getattr(face, name) for name in names_of(face)}
+        parts += [_entry(name, value) for name, value in entries.items() if id(value) not in told]
+        told |= {id(value) for value in entries.values()}
     return "\n".join(parts)
 
 
@@ -54,6 +57,8 @@ def names_of(face: ModuleType) -> list[str]:
 def _is_ours(value: Any, name: str) -> bool:
     if isinstance(value, ModuleType):
         return False
+    if isinstance(value, (str, int, tuple)):
+        return False  # a constant: its value is in the tables
     module = getattr(value, "__module__", "")
     return module.startswith("lmos_actors") or (name[:1].isupper() and not inspect.ismodule(value))
 

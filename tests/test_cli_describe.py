@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given, settings, strategies as st
 
 from agents.weather import WeatherAgent
 from lmos_actors import describe
 from lmos_actors.cli import main
+from lmos_actors.cli._describe import Asked, describe_subject
+from lmos_actors.files import inside
 from lmos_actors.protocol.td import check, dump, dump_text, with_forms
 from tests.scenario.project import Project, Ran
 from tests.source import ROOT
@@ -64,6 +72,10 @@ class Newer(Clerk):
 
 class Odd(Agent):
     limit: Property[Annotated[int, Meta(extra_json_schema={"minimum": 5, "maximum": 3})]] = prop(default=0)
+
+
+class Contrary(Agent):
+    limit: Property[Annotated[int, Meta(extra_json_schema={"readOnly": "perhaps"})]] = prop(default=0)
 
 
 class NoAgent:
@@ -260,6 +272,14 @@ def test_a_file_that_cannot_be_read(
         assert words == ("--json",) or said in ran.text
 
 
+@pytest.mark.parametrize("name", ["it.td.json", "it.td.jsonld", "IT.JSON", "./it.JsonLD"])
+def test_how_a_file_may_be_called(
+    project: Project, call: Callable[..., Ran], served: dict[str, Any], name: str
+) -> None:
+    ran = call(project.write(name, json.dumps(served)))
+    assert (ran.code, ran.out) == (0, f"{name}: Clerk, 1 property, 1 action, 1 event: ok\n")
+
+
 def test_yaml_is_read_as_well(project: Project, call: Callable[..., Ran]) -> None:
     project.write("it.yaml", "title: Clerk\nactions:\n  add:\n    safe: 7\n")
     ran = call("it.yaml")
@@ -312,8 +332,12 @@ def test_what_breaks_nobody_counts_when_strict(
     file = project.write("newer.json", ran.out)
     ran = call(file, "--against", "clerks:Clerk")
     assert ran.code == 0
-    assert "newer.json:" in ran.out
-    assert ": differs: /actions/add/input/properties/note" in ran.out
+    (line,) = re.findall(
+        r'^newer.json:(\d+):11: differs: /actions/add/input/properties/note: .*\n.*"note": {$',
+        ran.out,
+        re.MULTILINE,
+    )
+    assert f'{line:>5} |           "note": {{\n      |           ^^^^^^\n' in ran.out
     assert call(file, "--against", "clerks:Clerk", "--strict").code == 1
 
 
@@ -378,6 +402,52 @@ def test_what_is_no_file_has_no_lines(call: Callable[..., Ran]) -> None:
     assert all("line" not in each for each in found["differences"])
 
 
+# --- whatever a file holds
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3),
+    max_leaves=6,
+)
+SERVED = with_forms(describe(WeatherAgent, id="urn:x:1"), "weather", ["ws://127.0.0.1:8080"])
+
+
+def places(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The paths to everything inside."""
+    for key, item in inside(value):
+        yield (*above, key)
+        yield from places(item, (*above, key))
+
+
+PLACES = list(places(dump(SERVED)))
+
+
+@given(place=st.sampled_from(PLACES), value=JSON, strict=st.booleans(), as_json=st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_any_value_at_any_place_is_an_answer(
+    place: tuple[Any, ...], value: Any, strict: bool, as_json: bool
+) -> None:
+    data = dump(SERVED)
+    around: Any = data
+    for key in place[:-1]:
+        around = around[key]
+    around[place[-1]] = value
+    asked = Asked(strict=strict, json=as_json, against=WEATHER)
+    with (
+        TemporaryDirectory() as folder,
+        redirect_stdout(StringIO()) as out,
+        redirect_stderr(StringIO()) as err,
+    ):
+        file = Path(folder, "it.json")
+        file.write_text(json.dumps(data), encoding="utf-8")
+        code = describe_subject(str(file), asked)
+    assert code in (0, 1, 2)
+    assert bool(out.getvalue()) == (code != 2)
+    assert bool(err.getvalue()) == (code == 2)
+    if as_json and code != 2:
+        assert json.loads(out.getvalue())["exit_code"] == code
+
+
 # --- wrong usage
 
 
@@ -385,8 +455,8 @@ def test_what_is_no_file_has_no_lines(call: Callable[..., Ran]) -> None:
     ("words", "code", "said"),
     [
         ([], 2, "SUBJECT"),
-        (["clerks"], 2, '"clerks" is neither a class, path/file.py:Class, nor a file that ends in .json'),
-        (["clerks.py"], 2, "is neither a class"),
+        (["clerks"], 2, '"clerks" is no class, path/file.py:Class, and no file that ends in .json'),
+        (["clerks.py"], 2, "is no class"),
         (["nothing.json"], 2, "nothing.json: no such file"),
         (["inner.json"], 2, "no such file"),
         (["clerks.py:Clark"], 2, 'no class "Clark" in clerks.py, did you mean "Clerk"?'),
@@ -396,6 +466,8 @@ def test_what_is_no_file_has_no_lines(call: Callable[..., Ran]) -> None:
         (["clerks:NoAgent"], 2, "NoAgent is not an agent"),
         (["lmos_actors:Agent"], 2, "Agent is the base of all agents"),
         ([":"], 2, "is not package.module:Class"),
+        (["clerks:Contrary"], 2, "Contrary: /properties/limit/readOnly: must be true or false"),
+        (["good.json", "--against", "clerks:Contrary"], 2, "Contrary: /properties/limit/readOnly"),
         (["raising:A"], 3, "at raising.py:2: ZeroDivisionError"),
         (["leaving:A"], 3, "SystemExit: 3"),
         (["unwritten.py:A"], 3, "at unwritten.py:1: SyntaxError"),

@@ -15,6 +15,7 @@ import pytest
 import lmos_actors
 import lmos_actors.testing
 from lmos_actors.cli import _main as cli
+from lmos_actors.protocol import td
 from lmos_actors.scenario import _model as model
 from lmos_actors.scenario._results import PRECEDENCE
 from tests.source import ROOT
@@ -162,6 +163,21 @@ def test_the_names_for_tests_are_there() -> None:
     assert missing == []
 
 
+def test_the_names_for_descriptions_are_there() -> None:
+    public = {name: thing for name, thing in vars(td).items() if not name.startswith("_")}
+    text = (REFERENCE / "descriptions.md").read_text(encoding="utf-8")
+    known = words(text)
+    wanted = [name for name, thing in public.items() if not inspect.ismodule(thing)]
+    for thing in public.values():
+        if inspect.isroutine(thing):
+            wanted += inspect.signature(thing).parameters
+        elif attrs.has(thing):
+            mine = [m for m, value in vars(thing).items() if inspect.isroutine(value) or is_shown(value)]
+            wanted += [m for m in (*(f.name for f in attrs.fields(thing)), *mine) if m[0] != "_"]
+    between_packages = {"is_any", "type_name", "type_tree", "tree", "untold"}
+    assert sorted({*wanted} - known - between_packages) == []
+
+
 # --- the scenario format
 
 HEADINGS = {
@@ -231,9 +247,10 @@ def test_commands_and_exit_codes_are_listed() -> None:
     assert set(re.findall(r"^\| (\d+) \|", table, re.MULTILINE)) == {str(number) for number in PRECEDENCE}
 
 
-def test_the_options_of_run_are_listed() -> None:
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_the_options_of_a_command_are_listed(verb: str) -> None:
     shown = subprocess.run(
-        [sys.executable, "-m", "lmos_actors", "run", "--help"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "lmos_actors", verb, "--help"], capture_output=True, text=True, check=True
     ).stdout
     options = set(re.findall(r"--[a-z-]+", shown))
     assert options <= set(

@@ -43,6 +43,7 @@ def describe(cls: type[Agent], *, id: str | None = None) -> Description:
 
     Raises:
         TypeError: it is no agent class.
+        DescriptionError: what `Meta` says of a type, or the `id`, cannot stand in a description.
     """
     contract = _contract_of(cls)
     about, tool = contract.options.about, bool(contract.options.tool)

@@ -59,7 +59,7 @@ def describe_subject(subject: str, asked: Asked) -> int:
         _refuse_options(asked)
         return _describe_file(subject, asked)
     if ":" not in subject:
-        raise ConfigError(f'"{subject}" is neither a class, path/file.py:Class, nor a file that ends in .json')
+        raise ConfigError(f'"{subject}" is no class, path/file.py:Class, and no file that ends in .json')
     cls = agent_class(subject)
     if isinstance(cls, int):
         return cls
@@ -98,10 +98,18 @@ def _served(cls: type[Agent], asked: Asked) -> Description:
     if asked.id is not None and not is_uri(asked.id):
         raise ConfigError(f'"{asked.id}" is no URI, such as urn:uuid:{uuid5(NAMESPACE_URL, name)}', "--id")
     own = asked.id or f"urn:uuid:{uuid5(NAMESPACE_URL, f'{base}/agents/{name}')}"
+    described = _described(cls, own)
     try:
-        return with_forms(describe(cls, id=own), name, [base])
+        return with_forms(described, name, [base])
     except DescriptionError as error:
         raise ConfigError(error.message, "--base") from None
+
+
+def _described(cls: type[Agent], own: str | None = None) -> Description:
+    try:
+        return describe(cls, id=own)
+    except DescriptionError as error:
+        raise ConfigError(str(error), cls.__name__) from None
 
 
 # ---- files
@@ -171,7 +179,7 @@ def _differences(subject: _Subject, expected: type[Agent]) -> tuple[Difference, 
         return ()
     weights = list(_WEIGHTS)
     return tuple(
-        sorted(differences(offered, describe(expected)), key=lambda each: weights.index(each.weight))
+        sorted(differences(offered, _described(expected)), key=lambda each: weights.index(each.weight))
     )
 
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ._names import Names
 
 _ANSWERED = (Read, Write, Invoke)
-_NOT_YET = frozenset({"OutcomeUnknown", "Unauthorized", "Forbidden", "LinkedAgentDied", "StoreError"})
+_NOT_YET = frozenset({"OutcomeUnknown", "Unauthorized", "Forbidden", "RemoteProtocolError", "StoreError"})
 _ASKED_OF: Final[dict[str, tuple[Any, str]]] = {
     "output": ((Read, Invoke), "a read or invoke step"),
     "status": ((Invoke,), "an invoke step"),
@@ -56,7 +56,7 @@ _ASKED_OF: Final[dict[str, tuple[Any, str]]] = {
 def error_names() -> list[str]:
     """Give the names that `error: {is: ...}` may have."""
     found = [v for v in vars(errors).values() if isinstance(v, type) and issubclass(v, errors.AgentError)]
-    return sorted(error.__name__ for error in found)
+    return sorted(error.__name__ for error in found if error.__name__ not in _NOT_YET)
 
 
 def exception_class(name: str) -> type[Exception] | None:
@@ -194,7 +194,7 @@ class Story:
         if step.error is None:
             return
         here, name, known = (*path, "error", "is"), step.error.is_, error_names()
-        if name not in known and name in _NOT_YET:
+        if name in _NOT_YET:
             self.names.wrong(here, f'the error "{name}" is not available yet', "later")
         elif name not in known:
             self.names.wrong(here, f'no error "{name}"{did_you_mean(name, known)}')

@@ -33,6 +33,7 @@ from lmos_actors import (
 from lmos_actors.protocol.td import (
     AGENT_TYPE,
     TOOL_TYPE,
+    DescriptionError,
     Link,
     Metadata,
     check,
@@ -333,6 +334,17 @@ def test_only_an_agent_class_is_described(wrong: Any) -> None:
         describe(wrong)
 
 
+class Contrary(Agent):
+    limit: Property[Annotated[int, Meta(extra_json_schema={"readOnly": "perhaps"})]] = prop(default=0)
+
+
+def test_what_cannot_stand_in_a_description() -> None:
+    with pytest.raises(DescriptionError, match="/properties/limit/readOnly: must be true or false"):
+        describe(Contrary)
+    with pytest.raises(DescriptionError, match="/id: must be a text"):
+        describe(Station, id=7)  # type: ignore[arg-type]
+
+
 class Defaults(Agent):
     @action
     def take(
@@ -499,6 +511,14 @@ def test_a_subclass_adds_to_what_is_told() -> None:
     assert describe(Silent).metadata == describe(Other).metadata
 
 
+def test_without_vendor_and_the_like_there_is_no_metadata() -> None:
+    class Versioned(Agent, about=About(version="1.2.0")):
+        pass
+
+    assert plain(Versioned)["version"] == {"instance": "1.2.0"}
+    assert "lmos:metadata" not in plain(Versioned)
+
+
 @pytest.mark.parametrize(
     ("cls", "wanted"),
     [(Told, AGENT_TYPE), (Hammer, TOOL_TYPE), (Mallet, TOOL_TYPE), (NoTool, AGENT_TYPE)],
@@ -540,11 +560,21 @@ class Login(Struct, frozen=True):
 ROOT = Login()
 
 
+class Envelope(Struct, frozen=True):
+    """Says nothing about what is in it."""
+
+    content: Any = None
+
+
+SEALED = Envelope(ROOT)
+
+
 @dataclasses.dataclass(frozen=True)
 class Account:
     login: Login = ROOT
     number: int = dataclasses.field(default=4711_0815, repr=False)
     open: Any = ROOT
+    sealed: Envelope = SEALED
     several: tuple[Any, ...] = ("x", ROOT)
 
 
@@ -552,6 +582,8 @@ class Account:
 class Bank:
     account: Account | None = Account()
     kind: Literal["a", "b"] = "a"
+    codes: Secret[list[str]] = attrs.Factory(list)
+    names: list[str] = attrs.Factory(list)
 
 
 class Keeper(Agent):
@@ -583,6 +615,8 @@ def test_no_secret_default_is_told() -> None:
     assert login["properties"]["password"] == {"type": "string"}
     bank = actions["whole"]["input"]["properties"]
     assert bank["kind"] == {"type": "string", "enum": ["a", "b"], "default": "a"}
+    assert bank["codes"] == {"type": "array", "items": {"type": "string"}}
+    assert bank["names"] == {"type": "array", "items": {"type": "string"}, "default": []}
 
 
 # --- the shipped agents

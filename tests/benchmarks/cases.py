@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tests.benchmarks import limits_clock, limits_dispatch, limits_tasks, listening, ours
+from tests.benchmarks import codec, limits_clock, limits_dispatch, limits_tasks, listening, ours
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     Program = Callable[[int], float]
 
@@ -48,6 +48,20 @@ def _real(program: object) -> Program:
 
 def _simulated(program: object) -> Program:
     return partial(ours.on_simulated_node, program)  # type: ignore[arg-type]
+
+
+def _codec_cases() -> Iterator[Case]:
+    """LMOS messages, all types of the specification together and the most frequent ones alone."""
+    groups = {"": codec.KINDS, "-invoke": ("invokeAction",), "-status": ("actionStatus",)}
+    groups |= {"-reading": ("propertyReading",), "-event": ("event",), "-read": ("readProperty",)}
+    for habits, way, target in (("spec", "fast", 0.77), ("kotlin-wot", "tolerant", 0.167)):
+        for group, kinds in groups.items():
+            what = f"{way} path, {kinds[0] if group else 'all types'}"
+            bare = codec.bare_decoding(*kinds), codec.bare_encoding(*kinds)
+            ours = codec.decode(habits, *kinds), codec.encode(habits, *kinds)
+            for n, verb in enumerate(("decode", "encode")):
+                name = f"codec-{verb}-{way}{group}"
+                yield Case(name, f"{verb}, {what}", ours[n], 200_000, 60, target, bare[n])
 
 
 CASES = {
@@ -238,5 +252,18 @@ CASES = {
             unit=" passes",
             less_is_better=True,
         ),
+        *_codec_cases(),
+        Case(
+            "codec-decode-unknown",
+            "decode, tolerant path, invokeAction with a member that nobody knows",
+            codec.decode_unknown,
+            200_000,
+            60,
+            0.167,
+            codec.bare_decoding("invokeAction"),
+        ),
+        Case("codec-time-read", "times read", codec.parse, 200_000, 60, 0.1, codec.bare_parse),
+        Case("codec-time-write", "times written", codec.write_time, 200_000, 60, 0.3, codec.bare_write_time),
+        Case("codec-id", "ids made", codec.new_ids, 200_000, 60, 5.0, codec.bare_ids),
     )
 }

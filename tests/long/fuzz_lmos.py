@@ -1,6 +1,6 @@
 """python -m tests.long.fuzz_lmos [--seconds N] [--seed N] [--corpus DIR]: LMOS sessions under fire.
 
-Follows coverage where `atheris` is installed (`pip install -e '.[fuzz]'`, Linux): it keeps the inputs that
+Follows coverage where `atheris` is installed (`pip install atheris`, Linux): it keeps the inputs that
 reach new code and damages those further. Elsewhere, or with `--blind`, it goes through seeds one after
 another. With `--corpus` what was found interesting is kept, and the next run goes on from there.
 

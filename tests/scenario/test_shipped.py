@@ -241,6 +241,9 @@ def test_the_weather_agent_has_the_schemas_of_the_specification() -> None:
         "interactionMode": {"type": "string", "enum": ["text", "voice"]},
     }
     assert operation.result_shape is not None
-    assert operation.result_shape.schema == {"type": "string"}
+    assert operation.result_shape.schema == {
+        "type": "string",
+        "description": "Natural language output providing weather information.",
+    }
     options = WeatherAgent.get_weather.options
-    assert (options.safe, options.idempotent) == (True, False)
+    assert (options.safe, options.idempotent, options.synchronous) == (True, False, True)

@@ -217,7 +217,8 @@ class ThingUnderFire:
         random, session = self.random, self.session
         if self.listenings and random.random() < 0.4:
             listening = random.choice(self.listenings)
-            act = random.choice((session.reading, session.event, session.gap, session.end))
+            tell = session.reading if listening.kind == "property" else session.event
+            act = random.choice((tell, tell, session.gap, session.end))
             arguments: dict[Any, tuple[Any, ...]] = {
                 session.reading: (random.choice(VALUES), AT),
                 session.event: (random.choice(NAMES), random.choice(VALUES), AT),

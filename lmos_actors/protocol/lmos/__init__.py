@@ -10,7 +10,6 @@ from ._asked import (
 )
 from ._codec import (
     Codec as Codec,
-    Limits as Limits,
     Unreadable as Unreadable,
 )
 from ._consumer import (
@@ -48,6 +47,9 @@ from ._dialects import (
 from ._frames import Binary as Binary
 from ._letter import (
     irregularities as irregularities,
+)
+from ._limits import (
+    Limits as Limits,
 )
 from ._memory import AnswerMemory as AnswerMemory
 from ._messages import (

@@ -165,6 +165,7 @@ class Listening:
     message: Any
     kind: str
     correlation: str
+    desk: Any = attrs.field(repr=False)  # of the connection that listens
     active: bool = False
     ended: bool = False
     slot: object = attrs.field(factory=object)  # the key of the reading that waits to be sent

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union, cast
 
-import attrs
 import msgspec
 from msgspec import Struct
 
@@ -18,18 +17,22 @@ from lmos_actors._errors import LocalProtocolError, nearest
 from ._dialects import (
     LOWER,
     NAMED,
+    NUMBERS,
     SHAPES,
     Dialect,
     message_type,
     respell,
     shown,
+    speller,
     tidy,
-    unfold,
     unsupported,
 )
+from ._lax import lax_reader
 from ._letter import irregularities
+from ._limits import Limits, beyond
 from ._messages import MESSAGES, Message, strict_decoder
 from ._problems import TOO_LARGE, Problem, invalid
+from ._times import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,21 +40,8 @@ if TYPE_CHECKING:
     from ._dialects import Ids, Names, Shape
 
 SHORT: Final = 512  # characters in which no nesting and no number can do harm: nothing is counted
+CHATTY: Final = 8  # messages refused by the strict decoder, until it is tried no more
 WORD: Final = 100  # characters of an unknown type that are compared with the known ones
-
-
-@attrs.frozen(kw_only=True)
-class Limits:
-    """What is read at most: bytes of UTF-8, levels of nesting, characters of one number.
-
-    Nesting is looked at in texts of more than 512 characters, numbers in texts longer than their limit.
-    `strict` also refuses what is readable but not by the letter: see `irregularities`.
-    """
-
-    max_bytes: int = 4 << 20
-    max_depth: int = 64
-    max_digits: int = 1_000
-    strict: bool = False
 
 
 class Unreadable(Struct, kw_only=True, frozen=True):
@@ -72,6 +62,7 @@ Decode: TypeAlias = "Callable[[str | bytes], Message | Unreadable]"
 Encode: TypeAlias = "Callable[[Message], bytes]"
 
 _UNREAD: Final = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, MemoryError)
+_NOT_SO: Final = (*_UNREAD, KeyError, TypeError)
 _UNWRITTEN: Final = (TypeError, ValueError, RecursionError, OverflowError)
 _unnamed: Any = Union[tuple(struct for struct in MESSAGES.values() if struct not in NAMED)]  # noqa: UP007
 _strict: Final[Callable[[str | bytes], Message]] = strict_decoder.decode
@@ -88,7 +79,7 @@ class Codec:
     `messageType` first; it raises LocalProtocolError for a payload that JSON has no form for. Neither blocks.
     """
 
-    __slots__ = ("_tune", "decode", "dialect", "encode", "limits")
+    __slots__ = ("_refused", "_tune", "decode", "dialect", "encode", "limits")
 
     decode: Decode
     encode: Encode
@@ -96,6 +87,7 @@ class Codec:
     def __init__(self, dialect: Dialect, limits: Limits | None = None) -> None:
         self.dialect = dialect
         self.limits = Limits() if limits is None else limits
+        self._refused = 0
         # closures, not methods: a method's call costs a third of what reading a short message costs
         self.decode, tune_reading = _reader(self)
         self.encode, tune_writing = _writer(dialect)
@@ -103,14 +95,30 @@ class Codec:
 
     def learn(self, ids: Ids | None, names: Names | None, kind: str) -> None:
         """Take note of what a frame shows: see `Dialect.learn`."""
-        self.dialect.learn(ids, names, kind)
-        for tune in self._tune:
-            tune()
+        if self.dialect.learn(ids, names, kind):
+            for tune in self._tune:
+                tune()
+
+    @property
+    def chatty(self) -> bool:
+        """Whether the peer's frames are in the usual spelling and have members of its own.
+
+        The strict decoder refuses those, which costs more than all the rest, so it is tried no more.
+        """
+        return self._refused >= CHATTY
+
+    def refused(self) -> None:
+        """Take note that the strict decoder has refused what was a message all the same."""
+        self._refused += 1
+        if self._refused == CHATTY:
+            self._tune[0]()
 
 
 def _reader(codec: Codec) -> tuple[Decode, Callable[[], None]]:
     dialect, limits = codec.dialect, codec.limits
-    short, strict = -1, _strict_unnamed
+    uncounted = min(SHORT, limits.max_bytes // 4)
+    short, otherwise, strict = -1, -1, _strict_unnamed
+    respelt = _respelling(dialect)
 
     def decode(text: str | bytes) -> Message | Unreadable:
         if len(text) <= short:
@@ -118,26 +126,67 @@ def _reader(codec: Codec) -> tuple[Decode, Callable[[], None]]:
                 return strict(text)
             except _UNREAD:
                 pass
+        elif len(text) <= otherwise:
+            try:
+                return respelt(text)
+            except _NOT_SO:
+                pass
         return _read(text, codec, tried=len(text) <= short and strict is _strict)
 
     def tune() -> None:
-        nonlocal short, strict
-        # as long as names have not been shown, a frame that shows them is none for the fast path
-        strict = _strict_unnamed if dialect.names is None else _strict
+        nonlocal short, otherwise, strict, respelt
+        # as long as names have not been shown, a frame that shows them is none for the fast path,
         # and one that writes `subscribeevent` is listened to closely, to be acknowledged by its own words
-        by_letter = dialect.ids == "ID" and dialect.subscribing != LOWER and not limits.strict
-        short = min(SHORT, limits.max_bytes // 4) if by_letter else -1
+        strict = _strict_unnamed if dialect.names is None else _strict
+        by_letter = dialect.ids == "ID" and dialect.subscribing != LOWER
+        short = uncounted if by_letter and not limits.strict and not codec.chatty else -1
+        # of a peer that writes `Id`, or more than is known here, frames are read by another quick way
+        chatty = by_letter and codec.chatty
+        otherwise = uncounted if (dialect.ids == "Id" or chatty) and not limits.strict else -1
+        respelt = lax_reader(named=dialect.names is not None) if chatty else _respelling(dialect)
 
     tune()
     return decode, tune
 
 
+def _respelling(dialect: Dialect) -> Decode:
+    """Make what reads the frames of a peer that is known to write `Id`.
+
+    It raises, one of `_NOT_SO`, for each that is not as they usually are, or that shows something new.
+    """
+    properties = dialect.names is not None
+    watched = dialect.is_thing and dialect.habits == "spec"
+
+    def read(text: str | bytes) -> Message:
+        raw: dict[str, Any] = _plain(text)
+        shape = SHAPES[raw["messageType"]]
+        count = len(raw)
+        raw["thingID"] = raw.pop("thingId")
+        raw["messageID"] = raw.pop("messageId")
+        if "correlationId" in raw:
+            raw["correlationID"] = raw.pop("correlationId")
+        if shape.named and "property" in raw:
+            raw["name"] = raw.pop("property")
+            if "data" in raw and shape.timed:
+                raw["value"] = raw.pop("data")
+            if watched:
+                raise KeyError("property")
+        if len(raw) != count or shape.subscribes or (shape.named and not properties):
+            raise KeyError("messageType")  # a member in both spellings, or something to be learnt
+        if shape.timed and type(raw.get("timestamp")) in NUMBERS:
+            raw["timestamp"] = parse_time(raw["timestamp"])
+        message: Message = msgspec.convert(raw, shape.struct)
+        return message
+
+    return read
+
+
 def _writer(dialect: Dialect) -> tuple[Encode, Callable[[], None]]:
-    by_letter = False
+    by_letter, spell = False, speller(dialect)
 
     def encode(message: Message) -> bytes:
         try:
-            return _encode(message if by_letter else unfold(message, dialect))
+            return _encode(message if by_letter else spell(message))
         except _UNWRITTEN as error:
             name = message_type(message)
             raise LocalProtocolError(
@@ -145,9 +194,9 @@ def _writer(dialect: Dialect) -> tuple[Encode, Callable[[], None]]:
             ) from error
 
     def tune() -> None:
-        nonlocal by_letter
+        nonlocal by_letter, spell
         spelling = (dialect.written_ids, dialect.written_names, dialect.habits)
-        by_letter = spelling == ("ID", "name", "spec")
+        by_letter, spell = spelling == ("ID", "name", "spec"), speller(dialect)
 
     tune()
     return encode, tune
@@ -160,14 +209,17 @@ def _read(text: str | bytes, codec: Codec, *, tried: bool) -> Message | Unreadab
     """Read what the fast path has not; `tried` says that the strict decoder has refused it already."""
     limits = codec.limits
     if len(text) > SHORT or len(text) > limits.max_bytes // 4:
-        beyond = _beyond(text, limits)
-        if beyond is not None:
-            return beyond
+        problem = beyond(text, limits)
+        if problem is not None:
+            oversize = problem.type == TOO_LARGE
+            return Unreadable(problem=problem, oversize=True) if oversize else _salvaged(text, problem)
     found: Message | Unreadable | None = None
-    if not tried and codec.dialect.ids != "Id":
+    if not tried and codec.dialect.ids != "Id" and not codec.chatty:
         found, tried = _by_letter(text, codec), True
     if found is None:
-        found = _tolerantly(text, codec, tried=tried)
+        found = _tolerantly(text, codec, tried=tried or codec.chatty)
+        if tried and not isinstance(found, Unreadable):
+            codec.refused()
     return _by_the_letter_only(found) if limits.strict else found
 
 
@@ -192,8 +244,7 @@ def _tolerantly(text: str | bytes, codec: Codec, *, tried: bool) -> Message | Un
         return _of_no_type(_plain(text), codec)
     if shape is None:
         return _of_no_type(raw, codec)
-    if not codec.dialect.has_learnt(shape):
-        codec.learn(*shown(raw, shape), kind)
+    codec.learn(*shown(raw, shape), kind)
     problem = respell(raw, shape)
     if problem is not None:
         return _unreadable(raw, problem)
@@ -297,61 +348,3 @@ def _salvaged(text: str | bytes, problem: Problem) -> Unreadable:
         return _unreadable(msgspec.structs.asdict(_envelope(text)), problem)
     except _UNREAD:
         return Unreadable(problem=problem)
-
-
-# ---- limits
-
-_ESCAPES: Final = (b"\\\\", b'\\"')
-_BRACKETS: Final = bytes.maketrans(b"{}", b"[]")
-_OTHERS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
-_DIGITS: Final = bytes(0x30 if chr(byte) in "0123456789.eE+-" else 0x20 for byte in range(256))
-
-
-def _beyond(text: str | bytes, limits: Limits) -> Unreadable | None:
-    """Say which limit a text is beyond, None if it is within all."""
-    if len(text) > limits.max_bytes:
-        return _oversize(limits)
-    data = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
-    if len(data) > limits.max_bytes:
-        return _oversize(limits)
-    deep = data.count(b"{") + data.count(b"[") > limits.max_depth
-    if not deep and not _may_have_long(data, limits.max_digits):
-        return None
-    outside = _outside_strings(data)
-    if deep and _deeper(outside, limits.max_depth):
-        detail = f"nested more than {limits.max_depth} levels deep, or brackets that do not match"
-    elif b"0" * (limits.max_digits + 1) in outside.translate(_DIGITS):
-        detail = f"a number of more than {limits.max_digits} digits"
-    else:
-        return None
-    return _salvaged(text, invalid(detail))
-
-
-def _oversize(limits: Limits) -> Unreadable:
-    detail = f"longer than {limits.max_bytes} bytes"
-    problem = Problem(type=TOO_LARGE, title="Message Too Large", status=400, detail=detail)
-    return Unreadable(problem=problem, oversize=True)
-
-
-def _may_have_long(data: bytes, digits: int) -> bool:
-    """Say whether there may be so long a number: it would stand at two of these places in a row."""
-    return len(data) > digits and b"00" in data[:: max(1, digits // 2)].translate(_DIGITS)
-
-
-def _outside_strings(data: bytes) -> bytes:
-    """Give what stands outside of strings, in time that grows with the length."""
-    for escape in _ESCAPES:
-        data = data.replace(escape, b"")
-    return b"".join(data.split(b'"')[::2])
-
-
-def _deeper(outside: bytes, depth: int) -> bool:
-    """Say whether brackets are nested deeper, or do not match: each round takes the innermost level away."""
-    brackets = outside.translate(_BRACKETS, _OTHERS)
-    if b"[" * (depth + 1) in brackets:
-        return True
-    for _ in range(depth):
-        if not brackets:
-            return False
-        brackets = brackets.replace(b"[]", b"")
-    return bool(brackets)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 from msgspec import UNSET
 
-from ._codec import Codec, Limits
+from ._codec import Codec
 from ._consumer_asked import Aside, Feed, Invocation, Pending, Several, Trace
 from ._consumer_calls import Calls
 from ._consumer_feeds import Feeds
@@ -16,6 +16,7 @@ from ._consumer_runs import Runs
 from ._consumer_streams import ConsumerStreams
 from ._consumer_wire import Wire
 from ._dialects import Dialect
+from ._limits import Limits
 from ._messages import (
     InvokeAction,
     ReadAllProperties,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec import UNSET
 
 from lmos_actors._errors import LocalProtocolError
 
+from ._asked import name_in
 from ._consumer_asked import Aside, Pending, Several
 from ._consumer_said import Answered, Failed, Lost
 from ._messages import (
@@ -23,6 +24,8 @@ from ._messages import (
 from ._problems import error_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lmos_actors._errors import LmosActorsError
 
     from ._consumer_said import Happenings
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
     from ._messages import Error, Request
 
 P = TypeVar("P", bound=Pending)
+
+GUESSABLE: Final = 64
 
 
 class Calls:
@@ -76,7 +81,8 @@ class Calls:
             MailboxFull: too many are open, or too much waits to be sent.
         """
         self.check_room(pending)
-        self._send(self._open, pending)
+        self._send(pending)
+        self._open[pending.message_id] = pending
         return pending
 
     def check_room(self, pending: Pending, more: int = 1) -> None:
@@ -90,7 +96,8 @@ class Calls:
         self.check_room(whole, len(requests))
         for request in requests:
             part = Pending(request, whole)
-            self._send(self._open, part)
+            self._send(part)
+            self._open[part.message_id] = part
             whole.parts[part.message_id] = part
         if not requests:
             whole.done, whole.value = True, {}
@@ -98,11 +105,11 @@ class Calls:
 
     def ask_aside(self, aside: Aside) -> None:
         """Send a query or a cancel: there is always room for it, as a run has only so many."""
-        self._send(self._asides, aside)
+        self._send(aside)
+        self._asides[aside.message_id] = aside
 
-    def _send(self, table: dict[str, P], pending: P) -> None:
+    def _send(self, pending: Pending) -> None:
         self._wire.outbox.put(pending.request, pending)
-        table[pending.message_id] = pending
         self.asked += 1
 
     # -- finding
@@ -121,14 +128,14 @@ class Calls:
         """Give the forgotten request of this id, if it is among the last ones."""
         return None if correlation is None else self._forgotten.get(correlation)
 
-    def guess(self, kind: type[Request], thing: str, name: str) -> Pending | None:
-        """Give the only open request of this type and name, for answers that do not say what they answer."""
-        asked = (kind, thing, name)
-        found = [
-            pending
-            for pending in self._open.values()
-            if (type(pending.request), pending.thing_id, name_of(pending.request)) == asked
-        ]
+    def guess(self, fits: Callable[[Pending], bool]) -> Pending | None:
+        """Give the only open request that fits an answer that does not say what it answers.
+
+        None where two would, where more than `GUESSABLE` are open, and from peers that always say it.
+        """
+        if self._wire.ours or self._wire.kotlin or len(self._open) > GUESSABLE:
+            return None
+        found = [pending for pending in self._open.values() if fits(pending)]
         return found[0] if len(found) == 1 else None
 
     # -- ending
@@ -157,7 +164,7 @@ class Calls:
 
     def _add_part(self, whole: Several, part: Pending, value: Any) -> Happenings:
         del whole.parts[part.message_id]
-        whole.values[name_of(part.request)] = value
+        whole.values[name_in(part.request)] = value
         if whole.parts:
             return ()
         whole.done, whole.value = True, whole.values
@@ -240,26 +247,16 @@ class Calls:
         return self.answer(pending, value)
 
     def _guess_of(self, message: PropertyReading | PropertyReadings) -> Pending | None:
-        if message.correlation_id is not None or self._wire.ours or self._wire.kotlin:
+        if message.correlation_id is not None:
             return None
-        kinds: tuple[type[Request], ...] = (WriteMultipleProperties, ReadAllProperties)
-        name = ""
-        if isinstance(message, PropertyReading):
-            kinds, name = (ReadProperty, WriteProperty), message.name
-        guesses = (self.guess(kind, message.thing_id, name) for kind in kinds)
-        return next((pending for pending in guesses if pending is not None), None)
+        thing = message.thing_id
+        return self.guess(
+            lambda pending: pending.thing_id == thing and value_in(pending.request, message) is not UNSET
+        )
 
     def take_error(self, pending: Pending, message: Error) -> Happenings:
         """Take an error as the answer to an open request."""
         return self.fail(pending, error_of(message, pending.request))
-
-
-def name_of(request: Request) -> str:
-    """Give the name of the affordance that a request is about, "" where it names none."""
-    for field in ("name", "action", "event"):
-        if hasattr(request, field):
-            return getattr(request, field)
-    return ""
 
 
 def value_in(request: Request, message: PropertyReading | PropertyReadings) -> Any:

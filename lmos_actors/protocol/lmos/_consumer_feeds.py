@@ -49,8 +49,8 @@ class Feeds:
         self._wire = wire
         self._by_key: dict[Key, Feed] = {}
         self._by_id: dict[str, Feed] = {}
-        self._stopping: OrderedDict[str, Feed] = OrderedDict()
-        self._former: OrderedDict[str, None] = OrderedDict()
+        self._stopping: dict[str, Feed] = {}
+        self._former: OrderedDict[str, Feed] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -100,7 +100,8 @@ class Feeds:
         return "acks" in self._wire.known
 
     def _start(self, feed: Feed) -> Feed:
-        self._wire.admit(feed.thing_id, len(self), self._wire.options.max_listening)
+        held = len(self) + len(self._stopping)  # so that neither table grows beyond the limit
+        self._wire.admit(feed.thing_id, held, self._wire.options.max_listening)
         if feed.key in self._by_key:
             raise LocalProtocolError(f"{feed.kind} {feed.name!r} of {feed.thing_id!r} is listened to already")
         self._wire.outbox.put(feed.request, feed)
@@ -126,11 +127,9 @@ class Feeds:
         self._wire.outbox.put(request)
         if self._confirms:
             self._stopping[request.message_id] = feed
-            if len(self._stopping) > self._wire.options.max_listening:
-                self._stopping.popitem(last=False)
         else:
             feed.ended = True
-            self._remember(request.message_id)
+            self._remember(request.message_id, feed)
         if feed.kind == "events":
             self._renew(feed.thing_id)
 
@@ -155,6 +154,7 @@ class Feeds:
     def _renew_one(self, feed: Feed) -> None:
         self._wire.outbox.drop(feed)
         del self._by_id[feed.message_id]
+        self._remember(feed.message_id, feed)  # what is on its way under the old id is for it all the same
         new_id = self._wire.new_id()
         feed.request = msgspec.structs.replace(feed.request, message_id=new_id, correlation_id=new_id)
         self._by_id[new_id] = feed
@@ -165,10 +165,10 @@ class Feeds:
     def _take_out(self, feed: Feed) -> None:
         del self._by_key[feed.key]
         del self._by_id[feed.message_id]
-        self._remember(feed.message_id)
+        self._remember(feed.message_id, feed)
 
-    def _remember(self, message_id: str) -> None:
-        self._former[message_id] = None
+    def _remember(self, message_id: str, feed: Feed) -> None:
+        self._former[message_id] = feed
         if len(self._former) > FORMER:
             self._former.popitem(last=False)
 
@@ -188,8 +188,11 @@ class Feeds:
     # -- what comes in
 
     def find(self, correlation: str | None) -> Feed | None:
-        """Give the live feed of this correlation."""
-        return None if correlation is None else self._by_id.get(correlation)
+        """Give the live feed of this correlation, or of which it was that before it was renewed."""
+        if correlation is None:
+            return None
+        feed = self._by_id.get(correlation) or self._former.get(correlation)
+        return feed if feed is not None and self._by_key.get(feed.key) is feed else None
 
     def is_former(self, correlation: str | None) -> bool:
         """Whether this is the correlation of one that has ended, or of a stop."""

@@ -29,13 +29,14 @@ from ._consumer_asked import Aside, Invocation, Standing
 from ._consumer_said import Item, Moved
 from ._consumer_streams import offers
 from ._dialects import FINAL, canonical_status
-from ._messages import CancelAction, InvokeAction, QueryAction
+from ._messages import CancelAction, QueryAction
 from ._problems import UNSUPPORTED, error_of, invalid
 from ._streams import Arrived, Credited, Stopped, Violation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ._consumer_asked import Pending
     from ._consumer_calls import Calls
     from ._consumer_said import Happenings
     from ._consumer_streams import ConsumerStreams
@@ -182,11 +183,16 @@ class Runs:
             return self._wire.come_late()
         return self._calls.come_for_forgotten(forgotten, None)
 
-    def _guess_of(self, message: ActionStatus) -> Invocation | None:
-        if message.correlation_id is not None or self._wire.ours:
+    def _guess_of(self, message: ActionStatus) -> Pending | None:
+        if message.correlation_id is not None:
             return None
-        found = self._calls.guess(InvokeAction, message.thing_id, message.action)
-        return found if isinstance(found, Invocation) else None
+        thing, action = message.thing_id, message.action
+        return self._calls.guess(
+            lambda pending: (
+                isinstance(pending, Invocation)
+                and (pending.thing_id, pending.request.action) == (thing, action)
+            )
+        )
 
     def _moved(self, run: Invocation, message: ActionStatus, size: int) -> Happenings:
         """The run itself has a status; a peer that knows no `inReplyTo` answers by it what was asked, too."""

@@ -17,7 +17,7 @@ from ._windows import DEFAULT_CREDIT, ReceiveWindow, SendWindow
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ._messages import Base, StreamOpen
+    from ._messages import Message, StreamOpen
 
 
 class ConsumerStreams(StreamTable):
@@ -26,7 +26,7 @@ class ConsumerStreams(StreamTable):
     def __init__(
         self,
         *,
-        encode: Callable[[Base], bytes],
+        encode: Callable[[Message], bytes],
         new_id: Callable[[], str],
         window: Credit = DEFAULT_CREDIT,
         max_open: int = 1024,

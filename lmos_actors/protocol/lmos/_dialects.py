@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from ._messages import MESSAGES, Base, Request, SubscribeEvent
+from ._messages import MESSAGES, ActionStatus, Base, Request, SubscribeEvent
 from ._problems import UNSUPPORTED, Problem, invalid
 from ._times import parse_time
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ._messages import Message
 
 Ids: TypeAlias = Literal["ID", "Id"]
@@ -96,14 +98,16 @@ class Dialect:
             return self.subscribing
         return message_type(message)
 
-    def learn(self, ids: Ids | None, names: Names | None, kind: str) -> None:
-        """Take note of what a frame of the type `kind` shows; None where it does not show it."""
+    def learn(self, ids: Ids | None, names: Names | None, kind: str) -> bool:
+        """Take note of what a frame of the type `kind` shows, None where it does not; say if it is new."""
+        before = (self.ids, self.names, self.habits, self.subscribing)
         if self.ids is None:
             self.ids = ids
         if self.names is None:
             self.names = names
         if self.is_thing:
             self._learn_habits(ids, names, kind)
+        return before != (self.ids, self.names, self.habits, self.subscribing)
 
     def _learn_habits(self, ids: Ids | None, names: Names | None, kind: str) -> None:
         if not self._decided and ids is not None:
@@ -114,12 +118,6 @@ class Dialect:
         if kind == LOWER or (names == "property" and kind in _REQUESTS):
             self._decided = True
             self.habits = "kotlin-wot"
-
-    def has_learnt(self, shape: Shape) -> bool:
-        """Say whether a frame of this shape can show nothing new."""
-        if self.ids is None or (shape.named and self.names is None):
-            return False
-        return not self.is_thing or (self.habits == "kotlin-wot" and not shape.subscribes)
 
 
 def message_type(message: Message) -> str:
@@ -172,7 +170,7 @@ NAMED: Final = frozenset(shape.struct for shape in SHAPES.values() if shape.name
 """The messages that show how a peer spells properties."""
 
 _FAULT = {"type": "about:blank", "title": "Error", "status": "500", "detail": "", "instance": ""}
-_NUMBERS = (int, float)
+NUMBERS = (int, float)
 
 
 def shown(raw: dict[str, Any], shape: Shape | None) -> tuple[Ids | None, Names | None]:
@@ -197,8 +195,6 @@ def respell(raw: dict[str, Any], shape: Shape) -> Problem | None:
             raw[name] = value
     if shape.subscribes:
         raw["messageType"] = "subscribeEvent"
-    if shape.timed and type(raw.get("timestamp")) in _NUMBERS:
-        return _read_time(raw)
     return None
 
 
@@ -232,31 +228,38 @@ def _whole(fields: dict[str, Any]) -> dict[str, Any]:
     return {**_FAULT, **fields}
 
 
-def unfold(message: Message, dialect: Dialect) -> dict[str, Any]:
-    """Give a message as plain data in the peer's spelling and by its habits, `messageType` first."""
-    raw: dict[str, Any] = msgspec.to_builtins(message)
-    if dialect.habits == "kotlin-wot":
-        _add_habits(raw, dialect)
-    if (dialect.ids or dialect.written_ids) == "Id":
-        raw["thingId"] = raw.pop("thingID")
-        raw["messageId"] = raw.pop("messageID")
-        if "correlationID" in raw:
-            raw["correlationId"] = raw.pop("correlationID")
-    if "name" in raw and type(message) in NAMED and dialect.written_names == "property":
-        raw["property"] = raw.pop("name")
-        if "value" in raw:
-            raw["data"] = raw.pop("value")
-    return raw
+def speller(dialect: Dialect) -> Callable[[Message], dict[str, Any]]:
+    """Make what gives messages as plain data, `messageType` first, as the dialect stands now."""
+    kotlin = dialect.habits == "kotlin-wot"
+    low, by_property = dialect.written_ids == "Id", dialect.written_names == "property"
+    habitual = (ActionStatus,) if dialect.is_thing else (ActionStatus, SubscribeEvent)
+
+    def spell(message: Message) -> dict[str, Any]:
+        raw: dict[str, Any] = msgspec.to_builtins(message)
+        if kotlin and "correlationID" not in raw:
+            raw["correlationID"] = None
+        if low:
+            raw["thingId"] = raw.pop("thingID")
+            raw["messageId"] = raw.pop("messageID")
+            if "correlationID" in raw:
+                raw["correlationId"] = raw.pop("correlationID")
+        if by_property and "name" in raw:
+            raw["property"] = raw.pop("name")
+            if "value" in raw:
+                raw["data"] = raw.pop("value")
+        if kotlin and type(message) in habitual:
+            _add_habits(raw)
+        return raw
+
+    return spell
 
 
-def _add_habits(raw: dict[str, Any], dialect: Dialect) -> None:
-    """Write what kotlin-wot always writes: its client hangs on a final status without `output`."""
-    raw.setdefault("correlationID", None)
-    kind = raw["messageType"]
-    if kind == "actionStatus" and canonical_status(raw["status"]) in FINAL:
-        raw.setdefault("output", None)
-    elif kind == "subscribeEvent" and not dialect.is_thing:
+def _add_habits(raw: dict[str, Any]) -> None:
+    """Write as kotlin-wot does: its client hangs on a final status without `output`."""
+    if raw["messageType"] == "subscribeEvent":
         raw["messageType"] = LOWER
+    elif raw["status"] in FINAL or canonical_status(raw["status"]) in FINAL:
+        raw.setdefault("output", None)
 
 
 def unsupported(kind: str, near: str | None) -> Problem:

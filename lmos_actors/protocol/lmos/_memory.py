@@ -14,6 +14,7 @@ import attrs
 import msgspec
 
 from ._asked import name_in
+from ._messages import Error
 
 if TYPE_CHECKING:
     from ._asked import Asked
@@ -32,6 +33,8 @@ class Remembered:
 
 class AnswerMemory:
     """The last final answers to one peer, and what is being carried out for it.
+
+    Who shares a memory may be given another's answers: share it among connections of one authenticated peer.
 
     At most `max_answers` of them, of `max_bytes` in all (requests and answers as text), each for `seconds`
     counted from the first request after it; an answer larger than all of that is not remembered. What is
@@ -74,9 +77,12 @@ class AnswerMemory:
         asked.remembered = True
 
     def settle(self, asked: Asked, final: Base, size: int) -> None:
-        """Remember the final answer of a request that is being carried out. `size` in bytes of both."""
+        """Remember the final answer of a request that is being carried out. `size` in bytes of both.
+
+        One that says that the request had not begun is not remembered: a repeat is to be carried out.
+        """
         self.forget(asked)
-        if size > self.max_bytes:
+        if size > self.max_bytes or (isinstance(final, Error) and final.started is False):
             return
         kept = Remembered(asked.message, final, size)
         self._answers[asked.message.message_id] = kept

@@ -21,7 +21,7 @@ from ._windows import DEFAULT_CREDIT, ReceiveWindow, SendWindow
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ._messages import Base
+    from ._messages import Message
 
 JSON: Final = "application/json"
 BYTES: Final = "application/octet-stream"
@@ -148,7 +148,7 @@ class StreamTable:
         self,
         *,
         first: int,
-        encode: Callable[[Base], bytes],
+        encode: Callable[[Message], bytes],
         new_id: Callable[[], str],
         window: Credit = DEFAULT_CREDIT,
         max_open: int = 1024,

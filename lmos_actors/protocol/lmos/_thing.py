@@ -166,6 +166,8 @@ class ThingSession:
 
     def reading(self, listening: Listening, value: Any, at: datetime) -> None:
         """Deliver a new value of an observed property, in the place of an older one that waits."""
+        if listening.kind != PROPERTY:
+            raise LocalProtocolError("readings are for observations")
         if not self._delivers(listening):
             return
         desk = self._desk
@@ -181,6 +183,8 @@ class ThingSession:
 
     def event(self, listening: Listening, name: str, data: Any, at: datetime) -> None:
         """Deliver an event."""
+        if listening.kind == PROPERTY:
+            raise LocalProtocolError("events are for subscriptions")
         if not self._delivers(listening):
             return
         message = Event(
@@ -216,6 +220,8 @@ class ThingSession:
             self._desk.outbox.put(self._desk.error(listening.thing_id, error, listening.correlation))
 
     def _delivers(self, listening: Listening) -> bool:
+        if listening.desk is not self._desk:
+            raise LocalProtocolError("this is listened to on another connection")
         if not listening.active and not listening.ended:
             raise LocalProtocolError("this listening has not been accepted")
         return not listening.ended

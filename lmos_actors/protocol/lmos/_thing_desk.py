@@ -13,8 +13,9 @@ from msgspec.structs import replace
 from lmos_actors._errors import MailboxFull
 
 from ._asked import VERBS, Asked, Listening, State
-from ._codec import Codec, Limits
+from ._codec import Codec
 from ._dialects import Dialect
+from ._limits import Limits
 from ._memory import Remembered
 from ._messages import (
     Acknowledgement,
@@ -218,12 +219,13 @@ class Desk:
         if final is None:
             return
         in_reply_to = reply[1] if reply is not None and reply[0] is self else None
+        told: Message = final
         if not frame or in_reply_to is not None:
-            final = self.retold(final, correlation, in_reply_to)
-            frame = self.encode(final)
+            told = self.retold(final, correlation, in_reply_to)
+            frame = self.encode(told)
         self.outbox.put_frame(frame)
         if isinstance(asked.message, InvokeAction):
-            self.runs.end(asked, correlation, final, len(frame))
+            self.runs.end(asked, correlation, told, len(frame))
 
     # ---- the end
 

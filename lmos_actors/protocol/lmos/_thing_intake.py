@@ -80,7 +80,8 @@ class Intake:
         self.closing = True
         return (Close(code, reason),)
 
-    def _ask(self, message: Any, text: str | bytes, now: float) -> Demands:
+    def take_ask(self, message: Any, text: str | bytes, now: float) -> Demands:
+        """Open a request for the host, unless it is a repeat or one too many."""
         desk = self._desk
         streams = isinstance(message, InvokeAction) and _uses_streams(message)
         memory = None if streams or not VERBS[type(message)].has_effect else desk.memory
@@ -113,7 +114,8 @@ class Intake:
             asked.out = desk.streams.answer(asked, message.credit, binary=message.binary)
         return None
 
-    def _listen(self, message: Any, _text: object, _now: float) -> Demands:
+    def take_listen(self, message: Any, _text: object, _now: float) -> Demands:
+        """Open a request that makes a listening, in the place of an older one (D11)."""
         desk = self._desk
         if not desk.has_room(message):
             return ()
@@ -123,13 +125,13 @@ class Intake:
             return ()
         if before is not None:
             desk.forget(before)
-        listening = Listening(message, LISTENED[type(message)], correlation_of(message))
+        listening = Listening(message, LISTENED[type(message)], correlation_of(message), desk)
         desk.listenings.add(listening)
         asked = desk.draft(message, listening=listening)
         desk.admit(asked)
         return (asked,) if before is None else (Unlistened(before), asked)
 
-    def _leave(self, message: Any, _text: object, _now: float) -> Demands:
+    def take_leave(self, message: Any, _text: object, _now: float) -> Demands:
         """Unobserve or unsubscribe: a success at once, whether there was anything to leave or not (D11)."""
         desk = self._desk
         left = desk.listenings.left(message)
@@ -141,16 +143,19 @@ class Intake:
         desk.counts.answered += 1
         return tuple(Unlistened(listening) for listening in left)
 
-    def _query(self, message: QueryAction, _text: object, _now: float) -> Demands:
+    def take_query(self, message: QueryAction, _text: object, _now: float) -> Demands:
+        """Answer a query."""
         answer_query(self._desk, message)
         return ()
 
-    def _cancel(self, message: CancelAction, _text: object, _now: float) -> Demands:
+    def take_cancel(self, message: CancelAction, _text: object, _now: float) -> Demands:
+        """Cancel a run."""
         return cancel(self._desk, message)
 
-    def _stream(
+    def take_stream(
         self, message: StreamItem | StreamEnd | StreamCredit, text: str | bytes, _now: float
     ) -> Demands:
+        """Take what belongs to a stream."""
         desk = self._desk
         if "streams" not in desk.options.offers:
             return self._unsupported(message)
@@ -172,8 +177,8 @@ class Intake:
         end(asked, InvalidInput(violation.detail, "$.streams"), state=State.WITHDRAWN)
         return Withdrawn(asked, violation.detail)
 
-    def _foreign(self, message: Any, _text: object, _now: float) -> Demands:
-        """What only a thing sends."""
+    def take_foreign(self, message: Any, _text: object, _now: float) -> Demands:
+        """Refuse what only a thing sends."""
         desk = self._desk
         desk.counts.strays += 1
         if not isinstance(message, _NEVER_ANSWERED):
@@ -185,7 +190,8 @@ class Intake:
         self._desk.refuse(message, unsupported(message_type(message), None))
         return ()
 
-    def _unreadable(self, found: Unreadable, _text: object, _now: float) -> Demands:
+    def take_unreadable(self, found: Unreadable, _text: object, _now: float) -> Demands:
+        """Answer what cannot be read, but for what is itself an answer (D17)."""
         desk = self._desk
         if found.oversize:
             return self._close(TOO_LARGE, found.problem.detail)
@@ -205,12 +211,12 @@ def _uses_streams(message: InvokeAction) -> bool:
 
 _Handler: TypeAlias = "Callable[[Intake, Any, str | bytes, float], Demands]"
 _HANDLERS: Final[dict[type[Any], _Handler]] = {
-    **dict.fromkeys(MESSAGES.values(), Intake._foreign),
-    **dict.fromkeys(VERBS, Intake._ask),
-    **{kind: Intake._listen for kind in VERBS if kind in LISTENED},
-    **dict.fromkeys((UnobserveProperty, UnsubscribeEvent, UnsubscribeAllEvents), Intake._leave),
-    **dict.fromkeys((StreamItem, StreamEnd, StreamCredit), Intake._stream),
-    QueryAction: Intake._query,
-    CancelAction: Intake._cancel,
-    Unreadable: Intake._unreadable,
+    **dict.fromkeys(MESSAGES.values(), Intake.take_foreign),
+    **dict.fromkeys(VERBS, Intake.take_ask),
+    **{kind: Intake.take_listen for kind in VERBS if kind in LISTENED},
+    **dict.fromkeys((UnobserveProperty, UnsubscribeEvent, UnsubscribeAllEvents), Intake.take_leave),
+    **dict.fromkeys((StreamItem, StreamEnd, StreamCredit), Intake.take_stream),
+    QueryAction: Intake.take_query,
+    CancelAction: Intake.take_cancel,
+    Unreadable: Intake.take_unreadable,
 }

@@ -19,7 +19,7 @@ from ._windows import DEFAULT_CREDIT, ReceiveWindow, SendWindow
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ._messages import Base, Credit, StreamOffer
+    from ._messages import Credit, Message, StreamOffer
 
 MAX_INPUTS: Final = 16  # streams that one invocation may open
 MAX_GATHERED: Final = 1024  # items
@@ -31,7 +31,7 @@ class ThingStreams(StreamTable):
     def __init__(
         self,
         *,
-        encode: Callable[[Base], bytes],
+        encode: Callable[[Message], bytes],
         new_id: Callable[[], str],
         window: Credit = DEFAULT_CREDIT,
         max_open: int = 1024,

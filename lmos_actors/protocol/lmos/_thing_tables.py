@@ -6,7 +6,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 import attrs
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from ._asked import ALL_EVENTS, EVENT, LISTENED, PROPERTY, Asked, Listening, name_in
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from ._messages import Base, CancelAction, QueryAction
 
 
-@attrs.frozen(eq=False)
-class Ended:
+class Ended(Struct, frozen=True, eq=False):
     """A run that has its final answer, and what that was."""
 
     thing_id: str
@@ -63,15 +62,15 @@ class Runs:
         """Note the final answer of a run."""
         if self._bytes + size > self._max_bytes:
             final, size = _without_payload(final), 0
-        self._forget(run.message_id)
+        if run.message_id in self._ended:
+            self._forget(run.message_id)
         self._ended[run.message_id] = Ended(run.thing_id, run.action, correlation, final, size)
         self._bytes += size
-        while len(self._ended) > self._limit:
+        if len(self._ended) > self._limit:
             self._forget(next(iter(self._ended)))
 
     def _forget(self, key: str) -> None:
-        ended = self._ended.pop(key, None)
-        self._bytes -= 0 if ended is None else ended.size
+        self._bytes -= self._ended.pop(key).size
 
     def find(self, message: QueryAction | CancelAction, going: Iterable[Asked]) -> Asked | Ended | None:
         """Give the run that is meant: by the correlation, else the newest unfinished, else the newest.

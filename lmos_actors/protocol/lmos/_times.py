@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 MILLISECONDS: Final = 1e11
 """A number beyond this counts milliseconds: as seconds it would be after the year 5138."""
 
 LONGEST = 200
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_INSTANT: Any = Annotated[datetime, Meta(tz=True)]
 _SECOND = timedelta(seconds=1)
 _SUFFIX = re.compile(r"(?:\[[A-Za-z0-9_./+:=-]+\])+\Z")
 _LEAP = re.compile(r"(?<=:[0-9]{2}:)60(?=[.Zz+-])")
@@ -47,7 +46,21 @@ def format_time(time: datetime) -> str:
     return f"{text}Z"
 
 
+class _Instant(Struct):
+    """One time: a struct is converted several times faster than a bare type."""
+
+    at: Annotated[datetime, Meta(tz=True)]
+
+
 def _from_text(text: str) -> datetime:
+    try:
+        time = msgspec.convert({"at": text}, _Instant).at
+        return time if time.tzinfo is UTC else time.astimezone(UTC)
+    except (msgspec.ValidationError, OverflowError):
+        return _from_odd_text(text)
+
+
+def _from_odd_text(text: str) -> datetime:
     plain, bracket, _ = text.partition("[")
     if bracket:
         _check_suffix(text[len(plain) :])
@@ -55,15 +68,14 @@ def _from_text(text: str) -> datetime:
     if leap is not None:
         plain = f"{plain[: leap.start()]}59{plain[leap.end() :]}"
     try:
-        time: datetime = msgspec.convert(plain, _INSTANT)
-        time = time.astimezone(UTC)
+        time = msgspec.convert({"at": plain}, _Instant).at.astimezone(UTC)
         return time + _SECOND if leap is not None else time
     except (msgspec.ValidationError, OverflowError):
         raise ValueError(f"{text[:LONGEST]!r} is no RFC 3339 or RFC 9557 time with an offset") from None
 
 
 def _check_suffix(suffix: str) -> None:
-    if suffix.startswith("[!") or "][!" in suffix:
+    if "[!" in suffix:
         raise ValueError(f"the suffix {suffix[:LONGEST]!r} is critical, and is not understood")
     if len(suffix) > LONGEST or not _SUFFIX.match(suffix):
         raise ValueError(f"{suffix[:LONGEST]!r} is no suffix of RFC 9557")

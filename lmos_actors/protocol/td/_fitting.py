@@ -94,7 +94,7 @@ def schema_differences(offered: Schema, expected: Schema, place: Place, flow: Fl
     """Give every difference of two data schemas, those inside them included, in the order of their words."""
     if offered == expected:
         return
-    if "oneOf" in offered or "oneOf" in expected:
+    if is_array(offered.get("oneOf")) or is_array(expected.get("oneOf")):
         yield from _alternatives(offered, expected, place, flow)
         return
     kinds = _Sides(_types(offered), _types(expected))
@@ -266,8 +266,8 @@ def _two(word: str, theirs: object, ours: object) -> str:
 
 
 def _members(offered: Schema, expected: Schema, place: Place, flow: Flow) -> Iterator[Difference]:
-    theirs, ours = (_object(schema.get("properties")) for schema in (offered, expected))
-    if ours and "properties" not in offered:
+    theirs, ours = _named(offered), _named(expected)
+    if ours and not theirs and offered.get("additionalProperties") is not False:
         weight = flow.weight(narrower=False, wider=bool(_required(expected)))
         yield Difference((*place, "properties"), "says nothing of its members", None, ours, weight)
         return
@@ -285,13 +285,19 @@ def _members(offered: Schema, expected: Schema, place: Place, flow: Flow) -> Ite
                 yield _needed(place, name, here, flow)
 
 
+def _named(schema: Schema) -> dict[str, Any]:
+    """Give the members that a schema names, those that it only requires as anything."""
+    properties = _object(schema.get("properties"))
+    return {**properties, **{name: {} for name in _required(schema) if name not in properties}}
+
+
 def _object(value: object) -> dict[str, Any]:
     return value if is_object(value) else {}
 
 
-def _required(schema: Schema) -> list[Any]:
+def _required(schema: Schema) -> list[str]:
     names = schema.get("required")
-    return names if is_array(names) else []
+    return [name for name in names if isinstance(name, str)] if is_array(names) else []
 
 
 def _lacking(place: Place, ours: Schema, needed: bool, is_closed: bool, flow: Flow) -> Difference:

@@ -92,7 +92,7 @@ def _parts(tree: types.Type) -> Iterator[types.Type]:
 def _hushed(part: Any, untold: Untold, cls: Any = None) -> Any:
     """Take the defaults that are not to be told out of a tree, or out of a part of one."""
     if isinstance(part, tuple):
-        return tuple(_hushed(item, untold, cls) for item in cast("tuple[Any, ...]", part))
+        return tuple(_hushed(item, untold, cls) for item in cast("Any", part))
     if not isinstance(part, types.Type | types.Field):
         return part
     inner = {name: getattr(part, name) for name in part.__struct_fields__}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from difflib import get_close_matches
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias, cast
 
 import attrs
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 Severity: TypeAlias = Literal["error", "warning"]
 
-LONGEST: Final = 60
+LONGEST: Final = 60  # characters of a value that are shown, and of a word that another is held against
+NEAR_OF: Final = 100  # known words looked at: a description may be somebody's attack
 _OLD_CONTEXT_URI: Final = "https://www.w3.org/2019/wot/td/v1"
 _KINDS: Final = {
     "string": "a text", "object": "an object", "array": "an array", "boolean": "true or false",
@@ -69,7 +71,10 @@ class Finding:
 
 def near(word: str, known: Iterable[str]) -> str:
     """Give ", did you mean ..." when a known word is very like this one, else nothing."""
-    found = get_close_matches(word, [*known], n=1, cutoff=0.75)
+    if len(word) > LONGEST:
+        return ""
+    words = [each for each in islice(known, NEAR_OF) if len(each) <= LONGEST]
+    found = get_close_matches(word, words, n=1, cutoff=0.75)
     return f", did you mean {found[0]!r}?" if found else ""
 
 

@@ -81,11 +81,10 @@ def test_a_frame_is_read_and_written_again_as_its_sender_would(sample: Any) -> N
 
 @pytest.mark.parametrize("sample", REFUSED, **NAMES)
 @pytest.mark.parametrize("blanks", [0, 600])
-@pytest.mark.parametrize("settled", [False, True])
-def test_what_cannot_be_read_is_a_problem(sample: Any, blanks: int, settled: bool) -> None:
+@pytest.mark.parametrize("settled", ["", "ID", "Id"])
+def test_what_cannot_be_read_is_a_problem(sample: Any, blanks: int, settled: str) -> None:
     codec = lmos.Codec(lmos.Dialect.of_thing(True))
-    if settled:
-        codec.decode(json.dumps(SPEC[0]["is"]))
+    codec.decode(json.dumps(SPEC[0]["is"]).replace("ID", settled) if settled else "")
     found = codec.decode(text_of(sample) + " " * blanks)
     assert isinstance(found, lmos.Unreadable)
     problem = found.problem
@@ -94,6 +93,20 @@ def test_what_cannot_be_read_is_a_problem(sample: Any, blanks: int, settled: boo
     salvaged = {key: getattr(found, key) for key in ("thing_id", "message_id", "correlation_id", "type")}
     assert {key: value for key, value in salvaged.items() if value is not None} == sample["salvaged"]
     assert not found.oversize
+
+
+@pytest.mark.parametrize("end", ["ID", "Id"])
+def test_by_the_letter_only_from_the_first_frame_to_the_last(end: str) -> None:
+    uuid = "b45e8f90-8824-4c23-bc37-c6c4ddad4b2c"
+    codec = lmos.Codec(lmos.Dialect.of_consumer(True), lmos.Limits(strict=True))
+    for message_id in (uuid, uuid, "m", uuid, "m"):
+        raw = {
+            "messageType": "queryAction",
+            "action": "a",
+            f"thing{end}": "urn:a",
+            f"message{end}": message_id,
+        }
+        assert isinstance(codec.decode(json.dumps(raw)), lmos.Unreadable) == (message_id == "m")
 
 
 def test_the_nearest_type_is_named() -> None:
@@ -194,7 +207,8 @@ def invoke(payload: str) -> str:
 
 
 def nested(levels: int) -> str:
-    return invoke('["]}", ' * (levels - 1) + "[]" + "]" * (levels - 1)) + " " * 512
+    """Many brackets, some in strings, some beside each other: what counts is how deep they are."""
+    return invoke('["]}", [], {}, ' * (levels - 1) + "[]" + "]" * (levels - 1)) + " " * 512
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_an_error_is_the_end_at_any_time(verb: str, offers: tuple[str, ...]) -> 
     assert hand.error(again.message_id, "404") == [("Ended", "NotFound")]
 
 
-# ---- where a value goes: of the feeds a (property x), b (event x), c (event y), d (all events); then what came
+# ---- where a value goes. Feeds: a property x, b event x, c event y, d all events; then what came
 
 ROUTES: list[tuple[str, str, str | None, str, list[tuple[Any, ...]]]] = [
     ("abcd", "reading", "a", "x", [("a", "x")]),
@@ -219,6 +219,10 @@ def test_single_subscriptions_outlive_the_one_to_all() -> None:
     assert hand.say("event", "c4", event="x", data="again") == [("Occurred", "x", "again")]
     assert hand.say("event", "c1", event="y", data="late") == []
     assert not one.ended
+    hand.session.stop(one)
+    for former in ("c2", "c4"):
+        assert hand.say("event", former, event="x", data="late") == []
+    assert hand.session.statistics().strays == 0
 
 
 def test_a_subscription_that_still_waits_goes_out_after_the_end_of_all() -> None:
@@ -252,14 +256,25 @@ def test_so_many_feeds_and_no_more() -> None:
 
 
 def test_what_is_known_of_former_feeds_is_bounded() -> None:
-    hand = Hand(offers=OURS, options=SessionOptions(max_listening=3, max_waiting=10_000))
+    hand = Hand()
     for _ in range(600):
         feed = listen(hand, "subscribe")
         hand.sent()
         hand.session.stop(feed)
     statistics = hand.session.statistics()
-    assert statistics.listening == 0
-    assert statistics.remembered == 3 + 256
+    assert (statistics.listening, statistics.remembered) == (0, 256)
+
+
+def test_stops_that_are_not_confirmed_keep_their_room() -> None:
+    hand = Hand(offers=OURS, options=SessionOptions(max_listening=2))
+    for _ in range(2):
+        feed = listen(hand, "subscribe")
+        hand.sent()
+        hand.session.stop(feed)
+    with pytest.raises(MailboxFull):
+        listen(hand, "subscribe")
+    assert hand.say("acknowledgement", "c2", message="x") == [("Ended", None)]
+    listen(hand, "subscribe")
 
 
 def test_a_stop_that_is_never_confirmed_ends_with_the_connection() -> None:

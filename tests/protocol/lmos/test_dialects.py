@@ -92,6 +92,33 @@ def test_what_has_been_shown_first_stays(frames: list[str], expected: tuple[str,
     assert written(codec) == expected
 
 
+@pytest.mark.parametrize(
+    ("frames", "expected"),
+    [
+        ([FIRST, INVOKE, FIRST], ("Id", "name", "spec")),
+        ([FIRST, PROPERTY], ("Id", "name", "kotlin-wot")),
+        ([INVOKE, FIRST, PROPERTY], ("Id", "name", "kotlin-wot")),
+        ([INVOKE, PROPERTY, FIRST], ("Id", "property", "kotlin-wot")),
+        ([INVOKE, READING, FIRST, INVOKE], ("Id", "property", "spec")),
+        ([INVOKE, STRANGE], ("Id", "name", "spec")),
+        ([FIRST, UPPER, LOWER], ("Id", "name", "kotlin-wot")),
+    ],
+)
+def test_the_same_for_who_writes_ids_otherwise(frames: list[str], expected: tuple[str, ...]) -> None:
+    codec = lmos.Codec(lmos.Dialect.of_thing(True))
+    for frame in frames:
+        codec.decode(frame.replace("ID", "Id"))
+    assert written(codec) == expected
+
+
+def test_a_frame_without_ids_decides_nothing() -> None:
+    codec = lmos.Codec(lmos.Dialect.of_thing(False))
+    codec.decode(NO_IDS)
+    assert written(codec) == ("ID", "name", "spec")
+    codec.decode(OTHER_IDS)
+    assert written(codec) == ("Id", "property", "kotlin-wot")
+
+
 def test_a_reading_is_no_request() -> None:
     codec = lmos.Codec(lmos.Dialect.of_thing(True))
     codec.decode(READING)
@@ -104,14 +131,16 @@ def test_what_a_server_sends_says_nothing_about_habits(habits: Any, selected: bo
     before = codec.dialect.habits
     codec.decode(READING)
     assert written(codec) == ("Id", "property", before)
+    codec.decode(PROPERTY)
     codec.decode(FIRST)
     assert written(codec) == ("Id", "property", before)
 
 
-def test_an_acknowledgement_repeats_the_word_of_the_peer() -> None:
+@pytest.mark.parametrize("ids", ["ID", "Id"])
+def test_an_acknowledgement_repeats_the_word_of_the_peer(ids: str) -> None:
     codec = lmos.Codec(lmos.Dialect.of_thing(True))
     for text in (FIRST, UPPER, LOWER, LOWER, UPPER, LOWER):
-        message: Any = codec.decode(text)
+        message: Any = codec.decode(text.replace("ID", ids))
         assert codec.dialect.literal(message) == json.loads(text)["messageType"]
 
 

@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from lmos_actors._errors import ActionFailed, AgentDied
+from lmos_actors._errors import (
+    ActionFailed,
+    AgentDied,
+    AgentUnavailable,
+    Forbidden,
+    LmosActorsError,
+    MailboxFull,
+)
 from lmos_actors.protocol.lmos import AnswerMemory, SessionOptions
 from tests.protocol.lmos.talk import AT, Talk
 
@@ -35,13 +42,28 @@ def test_a_remembered_answer_is_given_again(memory: AnswerMemory) -> None:
 
 
 @pytest.mark.parametrize("error", [ActionFailed("no"), AgentDied("boom", started=True)])
-def test_a_failure_is_an_answer_too(memory: AnswerMemory, error: Exception) -> None:
+def test_a_failure_is_an_answer_too(memory: AnswerMemory, error: LmosActorsError) -> None:
     talk = Talk(memory=memory)
     (asked,) = invoke(talk)
-    talk.session.fail(asked, error)  # type: ignore[arg-type]
+    talk.session.fail(asked, error)
     assert invoke(talk) == ()
     first, second = talk.short()
     assert first == second
+
+
+@pytest.mark.parametrize(
+    "error", [AgentUnavailable("a"), MailboxFull("a", 1), AgentDied("x", started=False), Forbidden("no")]
+)
+def test_a_request_that_had_not_begun_is_carried_out_when_it_comes_again(
+    memory: AnswerMemory, error: LmosActorsError
+) -> None:
+    first, second = Talk(memory=memory), Talk(memory=memory)
+    (asked,) = invoke(first)
+    assert invoke(second) == ()
+    first.session.fail(asked, error)
+    assert first.short() == second.short() != []
+    assert (len(memory), memory.running) == (0, 0)
+    assert len(invoke(first)) == 1
 
 
 WRITES: list[tuple[str, dict[str, Any]]] = [

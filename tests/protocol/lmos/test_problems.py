@@ -198,6 +198,7 @@ def test_what_a_peer_says_about_an_exception_may_be_anything(
     found = lmos.error_of(message, INVOKE)
     assert isinstance(found, type(error))
     assert str(found)
+    assert [value for value in vars(found).values() if value is True] == [True] * isinstance(found, AgentDied)
 
 
 def test_a_death_that_does_not_say_when_may_have_begun() -> None:

@@ -136,11 +136,12 @@ def test_a_repeat_takes_the_place_and_nothing_comes_twice(
 ) -> None:
     talk = Talk(habits)
     first = listen(talk, kind, 1, **members)
-    deliver(talk, first, "dropped if a reading, kept if an event")
+    deliver(talk, first, "waits")
     unlistened, asked = talk.say(kind, 2, **members)  # trap e: this is how kotlin-wot leaves
     assert unlistened.listening is first
     second = talk.session.accept(asked, 0, AT)
-    talk.heard()
+    values = [m.get("value", m.get("data")) for m in talk.heard()]
+    assert ("waits" in values) == (kind != "observeProperty"), "an old reading is not sent any more"
     assert (first.ended, second.active, talk.session.statistics().listening) == (True, True, 1)
     deliver(talk, first, 1)
     deliver(talk, second, 2)
@@ -272,12 +273,34 @@ def test_the_thing_may_end_it(kind: str, leave: str, members: dict[str, Any], ha
 
 def test_nothing_is_delivered_before_it_is_accepted() -> None:
     talk = Talk()
-    asked = talk.ask("observeProperty", 1, name="x")
+    observed = talk.ask("observeProperty", 1, name="x").listening
+    subscribed = talk.ask("subscribeEvent", 2, event="x").listening
     for act in (
-        lambda: talk.session.reading(asked.listening, 1, AT),
-        lambda: talk.session.event(asked.listening, "x", 1, AT),
-        lambda: talk.session.gap(asked.listening, "x"),
-        lambda: talk.session.end(asked.listening, NotFound("agent", "x")),
+        lambda: talk.session.reading(observed, 1, AT),
+        lambda: talk.session.event(subscribed, "x", 1, AT),
+        lambda: talk.session.gap(observed, "x"),
+        lambda: talk.session.end(observed, NotFound("agent", "x")),
     ):
         with pytest.raises(LocalProtocolError, match="not been accepted"):
             act()
+
+
+def test_what_is_delivered_goes_where_it_is_listened_to() -> None:
+    one, other = Talk(), Talk()
+    listening = listen(one, "subscribeEvent", 1, event="x")
+    with pytest.raises(LocalProtocolError, match="another connection"):
+        other.session.event(listening, "x", 1, AT)
+
+
+@KIND
+def test_readings_are_for_observations_and_events_for_subscriptions(
+    kind: str, leave: str, members: dict[str, Any]
+) -> None:
+    talk = Talk()
+    listening = listen(talk, kind, 1, **members)
+    talk.heard()
+    deliver_otherwise = talk.session.event if listening.kind == "property" else talk.session.reading
+    wrong: list[Any] = [listening, *(["x"] if listening.kind == "property" else []), 1, AT]
+    with pytest.raises(LocalProtocolError, match="are for"):
+        deliver_otherwise(*wrong)
+    assert talk.heard() == []

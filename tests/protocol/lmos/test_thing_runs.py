@@ -117,6 +117,7 @@ def test_in_kotlin_wot_habits_run_and_cancel_have_an_answer_each() -> None:
     assert withdrawn.reason == "enough"
     error, status = talk.heard()
     assert (error["messageType"], error["correlationId"], error["status"]) == ("error", "m1", "500")
+    assert "inReplyTo" not in error
     assert (status["status"], status["correlationId"], status["cancelled"]) == ("failed", "m9", True)
 
 

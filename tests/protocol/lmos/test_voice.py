@@ -18,6 +18,13 @@ WINDOW = lmos.Credit(items=16, bytes=262_144)
 OFFERS = ("acks", "gaps", "streams", "deadlines", "retries")
 
 
+def receive(session: Any, frame: bytes, *now: float) -> Any:
+    """Hand over a frame as a transport does: bytes, or text."""
+    if isinstance(frame, lmos.Binary):
+        return session.receive_binary(bytes(frame))
+    return session.receive(frame.decode(), *now)
+
+
 class Call:
     """A consumer with a voice, and an operator who hears it and speaks at the same time.
 
@@ -51,7 +58,7 @@ class Call:
         self.widest = 0
 
     def part(self, number: int) -> Any:
-        return number if self.json else number.to_bytes(4, "big") * 8
+        return f"é{number}😀" if self.json else number.to_bytes(4, "big") * 8
 
     # -- the consumer's side
 
@@ -75,8 +82,7 @@ class Call:
         return bool(frames)
 
     def _take_at_consumer(self, frame: bytes) -> None:
-        binary = isinstance(frame, lmos.Binary)
-        for one in self.consumer.receive_binary(frame) if binary else self.consumer.receive(frame):
+        for one in receive(self.consumer, frame):
             if not isinstance(one, lmos.Item):
                 self.happened.append(one)
             elif isinstance(one.output, dict):
@@ -95,8 +101,7 @@ class Call:
         """Take what the consumer has sent."""
         frames = self.consumer.frames()
         for frame in frames:
-            binary = isinstance(frame, lmos.Binary)
-            for demand in self.thing.receive_binary(frame) if binary else self.thing.receive(frame, 0.0):
+            for demand in receive(self.thing, frame, 0.0):
                 self._meet(demand)
         return bool(frames)
 

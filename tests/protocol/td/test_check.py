@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import subprocess
@@ -128,6 +129,10 @@ SPOILT: list[tuple[str, Any, str, str, str, str]] = [
      "did you mean 'cpu'?", "describe"),
     ("properties/load/properties/cpu/minimum", 2, "/properties/load/properties/cpu/maximum", "error",
      "no value", "ch"),
+    ("properties/load/properties/cpu", {"minimum": 1, "exclusiveMaximum": 1},
+     "/properties/load/properties/cpu/exclusiveMaximum", "error", "no value fits", "change"),
+    ("properties/load/properties/cpu", {"enum": [1], "default": True},
+     "/properties/load/properties/cpu/default", "error", "is not in enum", "add it there"),
     ("actions/find/input/minItems", 4, "/actions/find/input/maxItems", "error",
      "minItems 4, maxItems 3", "change"),
     ("properties/mood/enum", ["good", 5], "/properties/mood/enum/1", "error",
@@ -143,6 +148,7 @@ SPOILT: list[tuple[str, Any, str, str, str, str]] = [
      "error", "no value fits", "change"),
     # LMOS
     ("@context/1", {"lmosx": "urn:lmos-actors:v1#"}, "/@type", "tolerated", "lmos: is used", "to @context"),
+    ("@context/1/lmos", "urn:other", "/@type", "tolerated", "lmos: is used", "to @context"),
     ("@context/1/lmosx", ..., "/lmosx:offers", "tolerated", "lmosx: is used", "urn:lmos-actors:v1#"),
     ("@type", "Agent", "=", "tolerated", "'Agent' is a word of LMOS", '"lmos:Agent"'),
     ("@type", "Thing", "=", "warning", "neither agent nor tool", "lmos:Tool"),
@@ -191,6 +197,11 @@ def test_one_mistake_makes_few_findings(
     assert len(td.check(spoil(path, value))) <= 4
 
 
+def test_what_is_wrong_in_two_ways_at_one_place_is_said_once() -> None:
+    data = spoil("properties/mood/type", ["string", "null"])
+    assert [each.path for each in td.check(data)] == ["/properties/mood/type"]
+
+
 @pytest.mark.parametrize("name", READABLE)
 def test_what_others_write_passes_when_lenient(name: str) -> None:
     assert [str(each) for each in td.check(text_of(name)) if each.severity == "error"] == []
@@ -225,6 +236,16 @@ def test_the_fixtures_are_the_printed_examples() -> None:
         mended = text.replace('protocol/v1",\n', 'protocol/v1"\n').replace('}\n"sec', '},\n"sec')
         mended = mended.replace('"lmos:Tool"\n', '"lmos:Tool",\n')
         assert json.loads(mended) == data_of(broken.replace("broken", "repaired"))
+
+
+def test_hints_are_bounded() -> None:
+    """Comparing words takes long: what a hostile description makes us compare has a limit."""
+    data = good()
+    data["securityDefinitions"] = {f"name{n:04}": {"scheme": "nosec"} for n in range(200)}
+    data["security"] = ["nam0001", "nam0199", "x" * 100]
+    hints = [each.message.partition(", did")[2] for each in td.check(data) if each.place[0] == "security"]
+    assert [bool(each) for each in hints] == [True, True, False]
+    assert "name0199" not in "".join(hints)
 
 
 def test_errors_come_first_and_places_in_order() -> None:
@@ -275,6 +296,20 @@ def test_whatever_stands_anywhere_is_checked_without_an_exception(path: str, val
         td.load(data)
     except td.DescriptionError:
         assert [each for each in findings if each.severity == "error"] != []
+
+
+@given(st.sampled_from(places(good())), JSON)
+def test_whatever_is_loaded_can_be_worked_with(path: str, value: Any) -> None:
+    """Compared with another, both ways, its forms chosen and made anew: no exception but our own."""
+    with contextlib.suppress(td.DescriptionError):
+        read = td.load(spoil(path, value))
+        ours = td.load(good())
+        assert all(str(each) for each in (*td.differences(read, ours), *td.differences(ours, read)))
+        for affordance in (None, *(read.properties or {}).values(), *(read.actions or {}).values()):
+            td.choose(td.effective_forms(read, affordance), "readproperty")
+        served = td.with_forms(read, "clerk", ["ws://h"])
+        assert td.dump(td.load(td.dump_text(served))) == td.dump(served)
+        assert td.differences(served, read) == ()
 
 
 @given(st.text() | st.binary())

@@ -154,7 +154,7 @@ REFUSED = [
     ({"a": {3: 4}}, "/a", "the key 3 is not a text"),
     ({"a": "\udc00"}, "/a", "surrogate"),
     ({"\udc00": 1}, "", "surrogate"),
-    (nested(66), "/a" * 64, "nested deeper than 64"),
+    (nested(65), "/a" * 64, "nested deeper than 64"),
     ({"a": [[0] * 1000] * 101}, "/a/99/898", "more than 100000 values"),
     ({"title": 5}, "/title", "must be a text, is a number"),
     ({"@type": [1]}, "/@type/0", "must be a text"),

@@ -1,0 +1,75 @@
+"""How much is read: size, nesting, length of numbers. Finding out takes time that grows with the length."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from ._problems import TOO_LARGE, Problem, invalid
+
+_ESCAPES: Final = (b"\\\\", b'\\"')
+_BRACKETS: Final = bytes.maketrans(b"{}", b"[]")
+_OTHERS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
+_DIGITS: Final = bytes(0x30 if chr(byte) in "0123456789.eE+-" else 0x20 for byte in range(256))
+
+
+@attrs.frozen(kw_only=True)
+class Limits:
+    """What is read at most: bytes of UTF-8, levels of nesting, characters of one number.
+
+    Nesting is looked at in texts of more than 512 characters, numbers in texts longer than their limit.
+    `strict` also refuses what is readable but not by the letter: see `irregularities`.
+    """
+
+    max_bytes: int = 4 << 20
+    max_depth: int = 64
+    max_digits: int = 1_000
+    strict: bool = False
+
+
+def beyond(text: str | bytes, limits: Limits) -> Problem | None:
+    """Say which limit a text is beyond, None if it is within all."""
+    if len(text) > limits.max_bytes:
+        return _oversize(limits)
+    data = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
+    if len(data) > limits.max_bytes:
+        return _oversize(limits)
+    deep = data.count(b"{") + data.count(b"[") > limits.max_depth
+    if not deep and not _may_have_long(data, limits.max_digits):
+        return None
+    outside = _outside_strings(data)
+    if deep and _deeper(outside, limits.max_depth):
+        return invalid(f"nested more than {limits.max_depth} levels deep, or brackets that do not match")
+    if b"0" * (limits.max_digits + 1) in outside.translate(_DIGITS):
+        return invalid(f"a number of more than {limits.max_digits} digits")
+    return None
+
+
+def _oversize(limits: Limits) -> Problem:
+    detail = f"longer than {limits.max_bytes} bytes"
+    return Problem(type=TOO_LARGE, title="Message Too Large", status=400, detail=detail)
+
+
+def _may_have_long(data: bytes, digits: int) -> bool:
+    """Say whether there may be so long a number: it would stand at two of these places in a row."""
+    return len(data) > digits and b"00" in data[:: max(1, digits // 2)].translate(_DIGITS)
+
+
+def _outside_strings(data: bytes) -> bytes:
+    """Give what stands outside of strings, in time that grows with the length."""
+    for escape in _ESCAPES:
+        data = data.replace(escape, b"")
+    return b"".join(data.split(b'"')[::2])
+
+
+def _deeper(outside: bytes, depth: int) -> bool:
+    """Say whether brackets are nested deeper, or do not match: each round takes the innermost level away."""
+    brackets = outside.translate(_BRACKETS, _OTHERS)
+    if b"[" * (depth + 1) in brackets:
+        return True
+    for _ in range(depth):
+        if not brackets:
+            return False
+        brackets = brackets.replace(b"[]", b"")
+    return bool(brackets)
