@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tests.benchmarks import codec, limits_clock, limits_dispatch, limits_tasks, listening, ours
+from tests.benchmarks import codec, limits_clock, limits_dispatch, limits_tasks, listening, ours, sessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -62,6 +62,16 @@ def _codec_cases() -> Iterator[Case]:
             for n, verb in enumerate(("decode", "encode")):
                 name = f"codec-{verb}-{way}{group}"
                 yield Case(name, f"{verb}, {what}", ours[n], 200_000, 60, target, bare[n])
+
+
+def _session_cases() -> Iterator[Case]:
+    """A request and its answer through both ends of a connection."""
+    messages = {"read": ("readProperty", "propertyReading"), "invoke": ("invokeAction", "actionStatus")}
+    for verb, (request, answer) in messages.items():
+        for habits in ("spec", "kotlin-wot"):
+            what = f"{verb} and its answer through both sessions, {habits}"
+            bare = sessions.bare_pairs(request, answer)
+            yield Case(f"session-{verb}-{habits}", what, sessions.pairs(verb, habits), 20_000, 20, 0.07, bare)
 
 
 CASES = {
@@ -253,6 +263,7 @@ CASES = {
             less_is_better=True,
         ),
         *_codec_cases(),
+        *_session_cases(),
         Case(
             "codec-decode-unknown",
             "decode, tolerant path, invokeAction with a member that nobody knows",

@@ -1,4 +1,4 @@
-"""python -m tests.long.fuzz_lmos [--seconds N] [--seed N] [--corpus DIR]: LMOS sessions under fire.
+"""python -m tests.long.fuzz_lmos [--seconds N] [--seed N] [--corpus DIR]: LMOS under fire, messages and descriptions.
 
 Follows coverage where `atheris` is installed (`pip install atheris`, Linux): it keeps the inputs that
 reach new code and damages those further. Elsewhere, or with `--blind`, it goes through seeds one after
@@ -20,12 +20,13 @@ from random import Random
 from typing import Any
 
 STEPS = 60
-MACHINES = ("thing", "consumer", "codec")
+MACHINES = ("thing", "consumer", "codec", "description")
 
 
 def run_one(which: str, random: Random) -> int:
     """Put one machine under fire; give the steps. Raises what breaks."""
     from lmos_actors.protocol import lmos
+    from tests.wire.descriptions import DescriptionUnderFire
     from tests.wire.machines import ConsumerUnderFire, Peer, ThingUnderFire
 
     if which == "codec":
@@ -33,7 +34,12 @@ def run_one(which: str, random: Random) -> int:
         for _ in range(STEPS):
             codec.decode(peer.frame())
         return STEPS
-    machine = (ThingUnderFire if which == "thing" else ConsumerUnderFire)(random)
+    machines = {
+        "thing": ThingUnderFire,
+        "consumer": ConsumerUnderFire,
+        "description": DescriptionUnderFire,
+    }
+    machine = machines[which](random)
     for _ in range(STEPS):
         machine.step()
     return STEPS
@@ -102,8 +108,9 @@ def guided(run: Run, atheris: Any, corpus: Path | None) -> None:
     """Follow coverage."""
     import lmos_actors
 
-    with atheris.instrument_imports(include=["lmos_actors.protocol.lmos"]):
-        import lmos_actors.protocol.lmos  # noqa: F401
+    with atheris.instrument_imports(include=["lmos_actors.protocol.lmos", "lmos_actors.protocol.td"]):
+        import lmos_actors.protocol.lmos
+        import lmos_actors.protocol.td  # noqa: F401
 
     def one_input(data: bytes) -> None:
         if run.over():

@@ -284,7 +284,10 @@ class ConsumerSession:
         return self._feeds.subscribe_all(thing, trace)
 
     def stop(self, feed: Feed) -> None:
-        """Listen no more. It has `ended` at once, or when the thing has confirmed, which `Ended` tells."""
+        """Listen no more. It has `ended` at once, or when the thing has confirmed, which `Ended` tells.
+
+        Until then it counts as one of the `max_listening` that there may be.
+        """
         self._feeds.stop(feed)
 
     # -- what comes and goes

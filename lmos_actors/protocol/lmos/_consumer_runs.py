@@ -233,9 +233,8 @@ class Runs:
         run = aside.run
         self._leave(aside)
         found = self._calls.answer(aside, standing)
-        own = message.correlation_id == aside.message_id
         over = aside.verb == "cancelAction" and standing.status in ("failed", "cancelled")
-        if own and over and not run.done and not run.forgotten:
+        if over and not run.done and not run.forgotten:
             return (*self._ended(run, message), *found)
         return found
 

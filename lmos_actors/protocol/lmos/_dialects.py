@@ -29,6 +29,7 @@ LOWER: Final = "subscribeevent"
 """How kotlin-wot writes `subscribeEvent`."""
 
 _STATUSES = {
+    "in progress": "in progress",
     "inprogress": "in progress",
     "running": "in progress",
     "canceled": "cancelled",
@@ -46,8 +47,8 @@ def canonical_status(text: str) -> str:
     `pending`, `in progress` (also `running`, `inProgress`, `in_progress`), `completed`, `failed`, `cancelled`
     (also `canceled`), in any case; another word is given back as it is.
     """
-    if len(text) > 20:
-        return text
+    if text in _STATUSES or len(text) > 20:
+        return _STATUSES.get(text, text)
     return _STATUSES.get(text.lower().replace(" ", "").replace("_", "").replace("-", ""), text)
 
 

@@ -153,7 +153,7 @@ class StreamTable:
         window: Credit = DEFAULT_CREDIT,
         max_open: int = 1024,
     ) -> None:
-        self.ignored = 0  # what came late, or for no stream
+        self.ignored: int = 0  # what came late, or for no stream
         self._encode = encode
         self._new_id = new_id
         self._window = window

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +13,7 @@ import msgspec
 from ._meaning import findings_of_meaning
 from ._model import Description, dump, load
 from ._reading import DescriptionError, Place, plain_data
+from ._vocabulary import as_object
 from ._wording import Finding, faults, finding_of
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from jsonschema_rs import Draft7Validator
 
+MOST: Final = 1000  # findings, and security schemes: the validator tries every kind for each
 SCHEMA_FILE: Final = "td-json-schema-validation.json"
 
 
@@ -32,13 +35,17 @@ def check(
     defines, operations that contradict their property, hrefs that lead nowhere, data schemas that no value
     fits, the vocabulary of LMOS. What consumers of this package take as it is gives warnings: no security,
     no `@context` or another, `Agent` without its prefix, an `id` that is no URI, members that are null. With
-    `strict` these are errors. What cannot be read at all is one error. It raises nothing.
+    `strict` these are errors. What cannot be read at all is one error. After 1,000 findings an error says
+    that there are more. It raises nothing.
     """
     try:
-        data = dump(description) if isinstance(description, Description) else plain_data(description)
+        data = plain_data(dump(description) if isinstance(description, Description) else description)
     except DescriptionError as exc:
         return (Finding(exc.place, exc.message, "mend this first: the rest cannot be read"),)
-    graded = [_graded(finding, strict) for finding in _findings(data)]
+    found = list(islice(_findings(data), MOST + 1))
+    if len(found) > MOST:
+        found[MOST] = Finding((), f"more than {MOST} findings", "mend these first: the rest is not told")
+    graded = [_graded(finding, strict) for finding in found]
     unique = {(finding.place, finding.message): finding for finding in graded}
     return tuple(sorted(unique.values(), key=_order))
 
@@ -58,6 +65,10 @@ def _order(finding: Finding) -> tuple[Any, ...]:
 
 
 def _findings(data: dict[str, Any]) -> Iterator[Finding]:
+    if len(as_object(data.get("securityDefinitions"))) > MOST:
+        fix = "leave some out: the rest is not looked at"
+        yield Finding(("securityDefinitions",), f"more than {MOST} security definitions", fix)
+        return
     wrong = [finding_of(fault) for fault in faults(_validator().iter_errors(data))]
     yield from wrong
     yield from findings_of_meaning(data)

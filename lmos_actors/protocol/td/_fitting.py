@@ -271,9 +271,10 @@ def _members(offered: Schema, expected: Schema, place: Place, flow: Flow) -> Ite
         weight = flow.weight(narrower=False, wider=bool(_required(expected)))
         yield Difference((*place, "properties"), "says nothing of its members", None, ours, weight)
         return
+    given, wanted = dict.fromkeys(_required(offered)), dict.fromkeys(_required(expected))
     for name in dict.fromkeys((*ours, *theirs)):
         where = (*place, "properties", name)
-        here, there = name in _required(offered), name in _required(expected)
+        here, there = name in given, name in wanted
         if name not in theirs:
             is_closed = offered.get("additionalProperties") is False
             yield _lacking(where, ours[name], there, is_closed, flow)

@@ -24,7 +24,7 @@ from ._model import (
 from ._reading import DescriptionError, Place, is_array, is_object, struct
 from ._uris import is_reference, is_uri, resolve, scheme_of, variables_of
 from ._vocabulary import affordances, as_array, as_object, check_metadata, check_vocabulary, has_any, texts_of
-from ._wording import Finding, near, shown
+from ._wording import Finding, near, shown, some_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,8 +113,8 @@ def _security(data: dict[str, Any]) -> Iterator[Finding]:
 def _undefined(place: Place, value: object, defined: dict[str, Any]) -> Iterator[Finding]:
     for number, name in enumerate(texts_of(value)):
         where = (*place, number) if is_array(value) else place
-        fix = f"define it there, or use {', '.join(defined)}"
         if name not in defined:
+            fix = f"define it there, or use {some_of(defined)}"
             yield Finding(where, f"securityDefinitions has no {name!r}{near(name, defined)}", fix)
         elif place[:2] == ("securityDefinitions", name):
             yield Finding(where, f"{name!r} combines itself", "leave it out")
@@ -187,14 +187,14 @@ def _ops(data: dict[str, Any], place: Place) -> Iterator[tuple[Place, Any]]:
 def _forms(whole: _Whole, data: dict[str, Any], place: Place, variables: dict[str, Any]) -> Iterator[Finding]:
     declared = {**as_object(whole.data.get("uriVariables")), **variables}
     seen: dict[tuple[Any, ...], int] = {}
-    used: list[str] = []
+    used: dict[str, None] = {}
     for number, each in enumerate(as_array(data.get("forms"))):
         form = _Form(as_object(each), (*place, "forms", number), declared)
         yield from _misspelt(form.data, form.place, [*_members(Form), "additionalResponses", "contentCoding"])
         yield from _responses(whole, form)
         yield from _twice(whole, form, seen, number)
         if isinstance(href := form.data.get("href"), str):
-            used += _used(href)
+            used |= dict.fromkeys(_used(href))
             yield from _href(whole, form, href)
     for name in variables:
         if name not in used:

@@ -7,6 +7,7 @@ field for goes into its `extra` and comes out again unchanged, so that writing w
 from __future__ import annotations
 
 import math
+from codecs import BOM_UTF8
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard, TypeVar, cast
 
 import attrs
@@ -52,7 +53,7 @@ def pointer(place: Place) -> str:
 
 def kind_of(value: object) -> str:
     """Give what a value is, as in `a text`."""
-    return _KINDS.get(type(value), f"a {type(value).__name__}")
+    return _KINDS.get(type(value), f"of type {type(value).__name__}")
 
 
 def is_object(value: object) -> TypeGuard[dict[str, Any]]:
@@ -81,6 +82,7 @@ def _parsed(text: str | bytes, max_bytes: int) -> object:
     raw = text if isinstance(text, bytes) else text.encode(errors="surrogatepass")  # which JSON is not
     if len(raw) > max_bytes:
         raise DescriptionError(f"longer than {max_bytes} bytes")
+    raw = raw.removeprefix(BOM_UTF8)  # RFC 8259, 8.1: may be ignored
     try:
         return msgspec.json.decode(raw)
     except msgspec.DecodeError as exc:
@@ -130,7 +132,7 @@ class _Copy:
         if isinstance(value, list | tuple):
             items = cast("list[object]", value)
             return [self.copy(each, (*place, number)) for number, each in enumerate(items)]
-        raise DescriptionError(f"not plain data but {kind_of(value)}", place)
+        raise DescriptionError(f"{type(value).__name__} is not plain data", place)
 
 
 def _text(value: str, place: Place) -> str:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Severity: TypeAlias = Literal["error", "warning"]
 
 LONGEST: Final = 60  # characters of a value that are shown, and of a word that another is held against
+SOME: Final = 12  # words listed in one sentence
 NEAR_OF: Final = 100  # known words looked at: a description may be somebody's attack
 _OLD_CONTEXT_URI: Final = "https://www.w3.org/2019/wot/td/v1"
 _KINDS: Final = {
@@ -76,6 +77,12 @@ def near(word: str, known: Iterable[str]) -> str:
     words = [each for each in islice(known, NEAR_OF) if len(each) <= LONGEST]
     found = get_close_matches(word, words, n=1, cutoff=0.75)
     return f", did you mean {found[0]!r}?" if found else ""
+
+
+def some_of(known: Iterable[str]) -> str:
+    """Give the first words of several, for a sentence that ends."""
+    first = list(islice(known, SOME + 1))
+    return ", ".join(first[:SOME]) + (", ..." if len(first) > SOME else "")
 
 
 def shown(value: object) -> str:

@@ -508,6 +508,13 @@ def test_what_is_left_says_what_was_sent() -> None:
     assert hand.adds_up()
 
 
+def test_a_tell_that_was_sent_leaves_nothing() -> None:
+    hand = Hand()
+    hand.session.forget(hand.session.invoke(THING, "go"))
+    hand.sent()
+    assert hand.session.closed().pendings == ()
+
+
 def test_what_a_drained_peer_leaves_has_not_begun() -> None:
     hand = Hand()
     pending = hand.session.invoke(THING, "go")

@@ -184,6 +184,23 @@ def test_our_peers_answer_queries_apart_from_the_run() -> None:
     assert hand.adds_up()
 
 
+def test_our_peers_refuse_queries_apart_from_the_run() -> None:
+    hand, run = running(offers=OURS)
+    query = hand.session.query(run)
+    assert hand.error("c1", "503") == [("Failed", "AgentUnavailable")]
+    assert (run.done, query.done) == (True, False)
+    assert hand.error("c1", "404", inReplyTo="c2") == [("Failed", "NotFound")]
+    assert hand.error("c1", "404", inReplyTo="c2") == [("Stray",)]
+
+
+def test_a_cancel_that_is_confirmed_without_the_runs_id_ends_the_run_as_well() -> None:
+    hand, run = running(offers=OURS)
+    hand.session.cancel(run)
+    assert hand.status(None, "failed", cancelled=True, inReplyTo="c2")[0] == ("Failed", "ActionCancelled")
+    assert run.done
+    assert hand.adds_up()
+
+
 def test_repeated_cancels_are_one() -> None:
     hand, run = running()
     cancel = hand.session.cancel(run, "bored")

@@ -248,6 +248,40 @@ def test_hints_are_bounded() -> None:
     assert "name0199" not in "".join(hints)
 
 
+def test_what_is_told_is_bounded() -> None:
+    """Whoever writes 1000 mistakes does not make us read, or work, for ever; and none is forgiven for it."""
+    found = td.check({**good(), **{f"propertie{n:05}": 1 for n in range(1000)}})
+    assert {each.severity for each in found} == {"warning"}
+    (found, *more) = td.check({**good(), **{f"propertie{n:05}": 1 for n in range(1001)}})
+    assert (found.message, found.severity, len(more)) == ("more than 1000 findings", "error", 1000)
+    schemes = {f"d{n}": {"scheme": "bazic"} for n in range(1001)}
+    (found,) = td.check({**good(), "securityDefinitions": schemes})
+    assert (found.path, found.severity) == ("/securityDefinitions", "error")
+
+
+def test_names_to_choose_from_are_not_all_told() -> None:
+    schemes = {f"name{n}": {"scheme": "nosec"} for n in range(20)}
+    fixes = [
+        each.fix for each in td.check({**good(), "securityDefinitions": schemes}) if "no " in each.message
+    ]
+    assert all(fix.endswith(", name10, name11, ...") for fix in fixes)
+    assert fixes != []
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        td.Description(title="\ud800"),
+        td.Description(title=object()),  # type: ignore[arg-type]
+        td.Description(extra={"x": {1}}),
+        td.Description(properties={"a": td.PropertyAffordance(schema={"minimum": float("inf")})}),
+    ],
+)
+def test_one_that_was_made_and_not_read_is_checked_as_well(made: td.Description) -> None:
+    (found,) = td.check(made)
+    assert (found.severity, found.fix) == ("error", "mend this first: the rest cannot be read")
+
+
 def test_errors_come_first_and_places_in_order() -> None:
     data = spoil("title", 5)
     data["id"] = "x"

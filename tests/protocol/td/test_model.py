@@ -150,7 +150,8 @@ REFUSED = [
     (" " * td.MAX_BYTES + "{}", "", f"longer than {td.MAX_BYTES} bytes"),
     ({"a": float("nan")}, "/a", "not a finite number"),
     ({"a": 10**1001}, "/a", "more than 1000 digits"),
-    ({"a": {1, 2}}, "/a", "not plain data but a set"),
+    ({"a": object()}, "/a", "object is not plain data"),
+    ({"a": {1, 2}}, "/a", "set is not plain data"),
     ({"a": {3: 4}}, "/a", "the key 3 is not a text"),
     ({"a": "\udc00"}, "/a", "surrogate"),
     ({"\udc00": 1}, "", "surrogate"),
@@ -178,6 +179,11 @@ def test_what_is_no_description_is_refused_and_told_where(data: Any, path: str, 
     assert td.pointer(caught.value.place) == caught.value.path
     assert caught.value.__cause__ is None
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+@pytest.mark.parametrize("text", ['\ufeff{"title": "a"}', b'\xef\xbb\xbf{"title": "a"}'])
+def test_a_byte_order_mark_is_passed_over(text: str | bytes) -> None:
+    assert td.load(text).title == "a"
 
 
 def test_what_is_just_within_the_limits_is_read() -> None:
