@@ -1,4 +1,4 @@
-"""python -m tests.long.fuzz_lmos [--seconds N] [--seed N] [--corpus DIR]: LMOS under fire, messages and descriptions.
+"""python -m tests.long.fuzz_lmos [--seconds N] [--seed N] [--corpus DIR]: what LMOS reads, under fire.
 
 Follows coverage where `atheris` is installed (`pip install atheris`, Linux): it keeps the inputs that
 reach new code and damages those further. Elsewhere, or with `--blind`, it goes through seeds one after
@@ -34,7 +34,7 @@ def run_one(which: str, random: Random) -> int:
         for _ in range(STEPS):
             codec.decode(peer.frame())
         return STEPS
-    machines = {
+    machines: dict[str, Any] = {
         "thing": ThingUnderFire,
         "consumer": ConsumerUnderFire,
         "description": DescriptionUnderFire,

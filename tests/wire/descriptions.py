@@ -147,7 +147,7 @@ class DescriptionUnderFire:
         for affordance in (None, *_affordances(loaded)):
             self.carried_out(td.effective_forms(loaded, affordance))
         served = td.with_forms(loaded, "é/ a", ["ws://h:1", "https://[::1]/x/"])
-        assert td.load(td.dump_text(served)) == served
+        assert td.dump(td.load(td.dump_text(served))) == td.dump(served)
         assert td.differences(served, loaded) == ()
 
     def carried_out(self, forms: tuple[td.Form, ...]) -> None:

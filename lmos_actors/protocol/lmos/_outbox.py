@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, TypeAlias
 
+from lmos_actors._errors import LocalProtocolError
+
 from ._frames import Binary
 
 if TYPE_CHECKING:
@@ -88,21 +90,38 @@ class Outbox:
         self._bytes = 0
 
     def take(self, room: int = 65_536) -> list[Sendable]:
-        """Take frames, oldest first, until they have `room` bytes or more: one at least, if any waits."""
+        """Take frames, oldest first, until they have `room` bytes or more: one at least, if any waits.
+
+        What cannot be encoded is left out, and raises; in a call of its own, so that nothing taken is lost.
+        """
         frames: list[Sendable] = []
         while self._waiting and (room > 0 or not frames):
-            frame = self._take()
+            try:
+                frame = self._take(alone=not frames)
+            except LocalProtocolError:
+                if not frames:
+                    raise
+                break
             room -= len(frame)
             frames.append(frame)
         return frames
 
-    def _take(self) -> Sendable:
+    def _take(self, *, alone: bool) -> Sendable:
         key, entry = self._waiting.popitem(last=False)
         if isinstance(entry, bytes):
             frame = entry
             self._bytes -= len(frame)
         else:
-            frame = self._encode(entry)
+            frame = self._encoded(key, entry, alone=alone)
         if self._taken is not None and type(key) is not int:
             self._taken(key)
         return frame
+
+    def _encoded(self, key: Hashable, message: Message, *, alone: bool) -> Sendable:
+        try:
+            return self._encode(message)
+        except LocalProtocolError:
+            if not alone:
+                self._waiting[key] = message
+                self._waiting.move_to_end(key, last=False)
+            raise

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from lmos_actors._errors import LocalProtocolError
 from lmos_actors.protocol.lmos import _messages as m
 from lmos_actors.protocol.lmos._frames import Binary
 from lmos_actors.protocol.lmos._outbox import Outbox
@@ -56,6 +57,22 @@ def test_only_what_is_taken_of_the_latest_is_encoded() -> None:
     assert encoded == []
     outbox.take()
     assert encoded == ["c"]
+
+
+def test_what_cannot_be_encoded_takes_nothing_else_with_it() -> None:
+    def refuse(message: Any) -> bytes:
+        if message.name == "bad":
+            raise LocalProtocolError(message.name)
+        return encode(message)
+
+    outbox = Outbox(refuse)
+    outbox.put(read("a"))
+    outbox.put_latest("k", read("bad"))
+    outbox.put(read("b"))
+    assert outbox.take() == [b"a"]
+    with pytest.raises(LocalProtocolError, match="bad"):
+        outbox.take()
+    assert outbox.take() == [b"b"]
 
 
 @pytest.mark.parametrize(
