@@ -6,22 +6,25 @@ differ from what the reference says.
 
 from __future__ import annotations
 
+import enum
 import inspect
 import re
 import typing
-from types import ModuleType
+from types import ModuleType, UnionType
 from typing import Any
+
+import msgspec
 
 import lmos_actors
 import lmos_actors.testing
-from lmos_actors.protocol import td
+from lmos_actors.protocol import lmos, td
 from tests.source import ROOT
 
 if typing.TYPE_CHECKING:
     from collections.abc import Iterator
 
 PAGE = ROOT / "docs" / "reference" / "api.md"
-FACES: tuple[ModuleType, ...] = (lmos_actors, lmos_actors.testing, td)
+FACES: tuple[ModuleType, ...] = (lmos_actors, lmos_actors.testing, td, lmos)
 
 HEAD = """# Every public name
 
@@ -73,6 +76,9 @@ def _entry(name: str, value: Any) -> str:
 
 
 def _head(name: str, value: Any) -> str:
+    several = _several(value)
+    if several:
+        return f"One of {', '.join(f'`{one}`' for one in several)}.\n"
     bases = ""
     if inspect.isclass(value):
         if issubclass(value, BaseException):
@@ -86,16 +92,52 @@ def _head(name: str, value: Any) -> str:
     return f"```text\n{kind}{name}{shown}\n```\n{bases}"
 
 
+def _several(value: Any) -> list[str]:
+    """Give what an alias, or an enumeration, stands for."""
+    if inspect.isclass(value):
+        return list(value.__members__) if issubclass(value, enum.Enum) else []
+    if isinstance(value, UnionType) or typing.get_origin(value) in (typing.Union, typing.Literal):
+        return [getattr(one, "__name__", str(one)) for one in typing.get_args(value)]
+    return []
+
+
 def _signature(value: Any) -> str | None:
     try:
         if getattr(value, "_is_protocol", False):
             return None
-        signature = inspect.signature(value)
+        if inspect.isclass(value) and issubclass(value, msgspec.Struct):
+            signature = _struct_signature(value)
+        else:
+            signature = inspect.signature(value)
     except (TypeError, ValueError):
         return None
     text = _plain(str(signature))
     text = re.sub(r" -> None$", "", text) if inspect.isclass(value) else text
     return _folded(signature, text) if len(text) > 100 else text
+
+
+def _struct_signature(cls: type[msgspec.Struct]) -> inspect.Signature:
+    """Give the signature as it was written: names that only type checkers import cannot be resolved."""
+    hints = {name: hint for part in reversed(cls.__mro__) for name, hint in _hints(part).items()}
+    names, given = cls.__struct_fields__, cls.__struct_defaults__
+    defaults = (inspect.Parameter.empty,) * (len(names) - len(given)) + given
+    parameters = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD
+            if name in cls.__match_args__
+            else inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if default is msgspec.NODEFAULT else default,
+            annotation=hints[name],
+        )
+        for name, default in zip(names, defaults, strict=True)
+    ]
+    return inspect.Signature(parameters)
+
+
+def _hints(cls: type[Any]) -> dict[str, Any]:
+    hints: dict[str, Any] = vars(cls).get("__annotations__", {})
+    return hints
 
 
 def _folded(signature: inspect.Signature, text: str) -> str:
@@ -113,6 +155,8 @@ def _folded(signature: inspect.Signature, text: str) -> str:
 
 def _plain(text: str) -> str:
     text = re.sub(r"<factory>|<object object at 0x[0-9a-f]+>|NOTHING", "...", text)
+    text = re.sub(r"<(\w+\.\w+): [^>]+>", r"\1", text)  # members of an enumeration
+    text = re.sub(r'(?<=[:>] )"([^"\n]*)"', r"\1", text)  # annotations with quotes in them
     text = re.sub(r"'([^'\n]*\[?[\w\]\[ .,|]*)'(?=[,)\s=]|$)", _unquoted, text)
     return re.sub(r"\b(?:lmos_actors(?:\.\w+)+|collections\.abc|typing)\.(?=[A-Z])", "", text)
 

@@ -70,6 +70,15 @@ class Newer(Clerk):
         return amount
 
 
+class Laxer(Clerk):
+    """Keeps a count für alle."""
+
+    @action(safe=True)
+    def add(self, amount: int) -> int:
+        """Add to it."""
+        return amount
+
+
 class Odd(Agent):
     limit: Property[Annotated[int, Meta(extra_json_schema={"minimum": 5, "maximum": 3})]] = prop(default=0)
 
@@ -287,6 +296,18 @@ def test_yaml_is_read_as_well(project: Project, call: Callable[..., Ran]) -> Non
     assert "it.yaml:4:11: error: /actions/add/safe" in ran.out
 
 
+def test_what_a_file_holds_does_not_speak_to_the_terminal(
+    project: Project, call: Callable[..., Ran], served: dict[str, Any]
+) -> None:
+    served["title"] = "\x1b[2J\nit.json: ok\x07"
+    served["actions"]["\x1b[31m\u202e\nadd"] = {}
+    served["lmos:metadata"] = {"\x1b]0;x\x07": 1}
+    ran = call(written(project, served), "--against", "clerks:Clerk")
+    assert ran.code == 1
+    assert all(character.isprintable() for line in ran.out.split("\n") for character in line)
+    assert ran.out.splitlines()[-1].startswith(r"it.json: \x1b[2J\nit.json: ok\x07, 1 property")
+
+
 # --- against a class
 
 
@@ -305,7 +326,8 @@ def test_a_description_against_its_own_class(
 @pytest.mark.parametrize(
     ("target", "code", "strict", "said"),
     [
-        ("clerks:Newer", 0, 1, "differs: /actions/add/input/properties/note"),
+        ("clerks:Newer", 1, 1, "breaks: /actions/add/input/properties/note"),
+        ("clerks:Laxer", 0, 1, "differs: /actions/add/safe"),
         ("clerks:Older", 1, 1, "breaks: /actions/add/input"),
     ],
 )

@@ -6,7 +6,9 @@ import inspect
 import re
 import subprocess
 import sys
+from enum import Enum
 from functools import cache
+from typing import Any
 
 import attrs
 import msgspec
@@ -14,8 +16,23 @@ import pytest
 
 import lmos_actors
 import lmos_actors.testing
+from lmos_actors import (
+    ActionCancelled,
+    ActionFailed,
+    AgentDied,
+    AgentUnavailable,
+    DeadlineExceeded,
+    Forbidden,
+    InvalidInput,
+    MailboxFull,
+    NotAllowed,
+    NotFound,
+    Unauthorized,
+)
 from lmos_actors.cli import _main as cli
-from lmos_actors.protocol import td
+from lmos_actors.protocol import lmos, td
+from lmos_actors.protocol.lmos import _problems
+from lmos_actors.protocol.lmos._asked import VERBS
 from lmos_actors.scenario import _model as model
 from lmos_actors.scenario._results import PRECEDENCE
 from tests.source import ROOT
@@ -176,6 +193,176 @@ def test_the_names_for_descriptions_are_there() -> None:
             wanted += [m for m in (*(f.name for f in attrs.fields(thing)), *mine) if m[0] != "_"]
     between_packages = {"is_any", "type_name", "type_tree", "tree", "untold"}
     assert sorted({*wanted} - known - between_packages) == []
+
+
+# --- the protocol
+
+PROTOCOL = {
+    name: thing
+    for name, thing in vars(lmos).items()
+    if not name.startswith("_") and not inspect.ismodule(thing)
+}
+MESSAGES = lmos.message_types()
+MADE_BY_USERS = ("AnswerMemory", "Codec", "ConsumerSession", "ThingSession")
+BETWEEN_FILES = {
+    "AnswerMemory": {"find", "begin", "settle", "forget", "expire"},
+    "Asked": {"desk", "size", "out", "gathered", "told", "slot", "also", "remembered"},
+    "Codec": {"learn", "chatty", "refused"},
+    "Dialect": {"learn"},
+    "Invocation": {"asides"},
+    "Listening": {"desk", "size", "slot"},
+    "Pending": {"whole"},
+}
+"""Members without an underscore that other files of that package use, and nobody else does."""
+
+
+@cache
+def protocol_page() -> str:
+    return (REFERENCE / "lmos.md").read_text(encoding="utf-8")
+
+
+def table_of(head: str) -> list[list[str]]:
+    """The cells of the table whose head begins so."""
+    table = protocol_page().partition(f"\n| {head} |")[2].partition("\n\n")[0]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+
+
+def told_of(name: str) -> set[str]:
+    """The words in code of a name's section, of its table's first column, of the rows that begin with it."""
+    section = protocol_page().partition(f"\n## `{name}`\n")[2].partition("\n## ")[0]
+    rows = [line for line in protocol_page().splitlines() if line.startswith("| `")]
+    rows = [line for line in rows if name in words(line.split("|")[1])]
+    return words("\n".join([section, *rows])) | {cell[0].strip("`") for cell in table_of(f"`{name}`")}
+
+
+def members_of(cls: type) -> set[str]:
+    """Fields, and what a class defines itself."""
+    if issubclass(cls, Enum):
+        return set(cls.__members__)
+    found = {name for name, value in vars(cls).items() if is_member(value)}
+    if attrs.has(cls):
+        found |= {field.name for field in attrs.fields(cls)}
+    return {name for name in found | set(vars(cls).get("__annotations__", ())) if name[0] != "_"}
+
+
+def is_member(value: object) -> bool:
+    return inspect.isroutine(value) or is_shown(value) or inspect.ismemberdescriptor(value)
+
+
+def parameters_of(function: object) -> set[str]:
+    return set(inspect.signature(function).parameters) - {"self"} if callable(function) else set()
+
+
+@pytest.mark.parametrize("name", [name for name in PROTOCOL if PROTOCOL[name] not in MESSAGES.values()])
+def test_a_name_of_the_protocol_is_told(name: str) -> None:
+    thing, told = PROTOCOL[name], told_of(name)
+    assert told
+    if inspect.isroutine(thing):
+        assert sorted(parameters_of(thing) - told) == []
+    if isinstance(thing, type):
+        wanted = members_of(thing) - BETWEEN_FILES.get(name, set())
+        calls = [getattr(thing, member) for member in wanted if inspect.isroutine(vars(thing).get(member))]
+        calls += [thing] if name in MADE_BY_USERS else []
+        wanted |= {each for call in calls for each in parameters_of(call)}
+        assert sorted(wanted - told) == []
+
+
+def test_the_members_between_files_are_there() -> None:
+    for name, members in BETWEEN_FILES.items():
+        assert members <= members_of(PROTOCOL[name])
+
+
+def test_the_messages_are_told_with_their_members() -> None:
+    common = {field.name for field in msgspec.structs.fields(lmos.ReadAllProperties)}
+    wanted: list[list[str]] = []
+    for tag, struct in MESSAGES.items():
+        fields = [field for field in msgspec.structs.fields(struct) if field.name not in common]
+        there, may = ([f"`{f.name}`" for f in fields if f.required is needed] for needed in (True, False))
+        wanted.append([f"`{tag}`", f"`{struct.__name__}`", ", ".join(there), ", ".join(may)])
+    assert [row[:4] for row in table_of("`messageType` | struct")] == wanted
+    assert all(f"`{name}`" in protocol_page() for name in common)
+
+
+def test_the_names_on_the_wire_are_told() -> None:
+    structs = [*MESSAGES.values(), lmos.Credit, lmos.StreamOffer]
+    fields = [field for struct in structs for field in msgspec.structs.fields(struct)]
+    renamed = {(field.name, field.encode_name) for field in fields if field.name != field.encode_name}
+    said = re.findall(r"`(\w+)` is\s+`(\w+)`", protocol_page().partition("\n| ")[0])
+    assert sorted(said) == sorted(renamed)
+
+
+def test_what_answers_a_request_is_told() -> None:
+    wanted = [
+        [
+            f"`{kind.__struct_config__.tag}`",
+            f"`{verb.word}`",
+            ", ".join(f"`{answer}`" for answer in verb.answers),
+            "yes" if verb.has_effect else "no",
+        ]
+        for kind, verb in VERBS.items()
+    ]
+    assert table_of("`messageType` | `verb.word`") == wanted
+
+
+@pytest.mark.parametrize("cls", [lmos.SessionOptions, lmos.Limits], ids=lambda cls: cls.__name__)
+def test_the_defaults_of_a_session_are_told(cls: Any) -> None:
+    defaults = [[f"`{field.name}`", f"`{field.default!r}`"] for field in attrs.fields(cls)]
+    assert [row[:2] for row in table_of(f"`{cls.__name__}`")] == defaults
+
+
+SAMPLES: list[Exception] = [
+    NotFound("action", "x"),
+    InvalidInput("Expected `int`"),
+    NotAllowed("read-only"),
+    ActionFailed(1),
+    ActionCancelled("enough"),
+    MailboxFull("a", 3),
+    AgentUnavailable("a"),
+    AgentDied("killed", started=True),
+    DeadlineExceeded("a", 1.0),
+    Unauthorized("who are you"),
+    Forbidden("not you"),
+    ValueError("a mistake"),
+]
+PREFIXES = {"lmos:": "https://eclipse.dev/lmos/protocol/v1/errors#", "ours:": "urn:lmos-actors:errors#"}
+
+
+def shown_type(problem: lmos.Problem) -> str:
+    return next(
+        f"`{problem.type.replace(long, short)}`" for short, long in PREFIXES.items() if long in problem.type
+    )
+
+
+def test_problems_are_told() -> None:
+    wanted: list[list[str]] = []
+    for sample in SAMPLES:
+        problem = lmos.problem_of(sample)
+        name = "any other" if isinstance(sample, ValueError) else f"`{type(sample).__name__}`"
+        title = "Thing, Property, Action or Event Not Found" if problem.status == 404 else problem.title
+        started = {None: "", True: "true", False: "false"}[problem.started]
+        started = "as it says" if isinstance(sample, AgentDied) else started
+        wanted.append([name, shown_type(problem), str(problem.status), title, started])
+    assert table_of("exception") == wanted
+
+
+def test_no_exception_with_a_problem_of_its_own_is_left_out() -> None:
+    assert [cls for cls, _ in _problems._TELL] == [type(sample) for sample in SAMPLES[:-1]]
+
+
+def test_what_a_foreign_problem_becomes_is_told() -> None:
+    told = {status: code(text) for status, text in table_of("status")}
+    statuses = ["400", "401", "403", "404", "405", "500", "503"]
+    assert list(told) == [*statuses, "another"]
+    problem = lmos.Problem(type="about:blank", title="", status=418, detail="")
+    asked = [
+        lmos.InvokeAction(thing_id="a", message_id="m", action="x"),
+        lmos.ReadProperty(thing_id="a", message_id="m", name="x"),
+    ]
+    for status in [*statuses, "another"]:
+        message = lmos.error_message(problem, thing_id="a", message_id="m", instance_id="i")
+        message = msgspec.structs.replace(message, status="418" if status == "another" else status)
+        made = [type(lmos.error_of(message, request)).__name__ for request in asked]
+        assert list(dict.fromkeys(made)) == told[status]
 
 
 # --- the scenario format

@@ -68,7 +68,7 @@ def describe_subject(subject: str, asked: Asked) -> int:
         return _report(_Subject(subject, dump(served)), asked)
     findings = check(served, strict=asked.strict)
     for finding in findings:
-        print(f"{subject}: {finding.severity}: {finding}", file=sys.stderr)
+        print(visible(f"{subject}: {finding.severity}: {finding}"), file=sys.stderr)
     _write(dump(served), indent=2)
     return FAILED if _fails(findings) else 0
 
@@ -138,8 +138,9 @@ class _Subject:
 
     def line(self, word: str, remark: Finding | Difference) -> str:
         """Say it, with the line of the file that it is about."""
-        mistake = self._mistake(remark, f"{word}: {remark}")
-        return f"{self.name}: {word}: {remark}" if mistake is None else str(mistake)
+        said = visible(f"{word}: {remark}")
+        mistake = self._mistake(remark, said)
+        return f"{self.name}: {said}" if mistake is None else str(mistake)
 
     def as_data(self, remark: Finding | Difference, **more: Any) -> dict[str, Any]:
         """Give it as plain data, with its line and column if it is in a file."""
@@ -238,7 +239,12 @@ def _head(data: Any) -> str:
     title = members.get("title")
     kinds = [kind for kind in _KINDS for _ in mapped(members.get(kind))]
     offered = _counted(kinds, _KINDS)
-    return ", ".join(filter(None, [title if isinstance(title, str) else "no title", offered]))
+    return ", ".join(filter(None, [visible(title) if isinstance(title, str) else "no title", offered]))
+
+
+def visible(text: str) -> str:
+    """Give a text on one line: names out of a file are not to end lines, nor to speak to a terminal."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def _counted(words: Sequence[str], names: Mapping[str, tuple[str, str]]) -> str:

@@ -25,6 +25,7 @@ from ._messages import (
     WriteAllProperties,
     WriteMultipleProperties,
     WriteProperty,
+    name_in,
 )
 
 if TYPE_CHECKING:
@@ -75,17 +76,6 @@ VERBS: Final[dict[type[Base], Verb]] = {
     SubscribeAllEvents: Verb("subscribe_all", _LISTEN),
 }
 
-NAME_MEMBER: Final[dict[type[Base], str]] = {
-    ReadProperty: "name",
-    WriteProperty: "name",
-    ObserveProperty: "name",
-    UnobserveProperty: "name",
-    InvokeAction: "action",
-    SubscribeEvent: "event",
-    UnsubscribeEvent: "event",
-}
-"""The member that names the affordance; messages that are not here name none."""
-
 PROPERTY: Final = "property"
 EVENT: Final = "event"
 ALL_EVENTS: Final = "all events"
@@ -99,13 +89,6 @@ LISTENED: Final[dict[type[Base], str]] = {
     UnsubscribeAllEvents: ALL_EVENTS,
 }
 """What is listened to by, or no more after, a message."""
-
-
-def name_in(message: Base) -> str:
-    """Give the name of the affordance that a request is about, "" where it names none."""
-    member = NAME_MEMBER.get(type(message))
-    name: str = "" if member is None else getattr(message, member)
-    return name
 
 
 @attrs.define(eq=False)
@@ -166,6 +149,7 @@ class Listening:
     kind: str
     correlation: str
     desk: Any = attrs.field(repr=False)  # of the connection that listens
+    size: int = 0  # bytes of the request, or characters
     active: bool = False
     ended: bool = False
     slot: object = attrs.field(factory=object)  # the key of the reading that waits to be sent

@@ -63,7 +63,7 @@ Encode: TypeAlias = "Callable[[Message], bytes]"
 
 _UNREAD: Final = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, MemoryError)
 _NOT_SO: Final = (*_UNREAD, KeyError, TypeError)
-_UNWRITTEN: Final = (TypeError, ValueError, RecursionError, OverflowError)
+UNWRITTEN: Final = (TypeError, ValueError, RecursionError, OverflowError)
 _unnamed: Any = Union[tuple(struct for struct in MESSAGES.values() if struct not in NAMED)]  # noqa: UP007
 _strict: Final[Callable[[str | bytes], Message]] = strict_decoder.decode
 _strict_unnamed: Final[Callable[[str | bytes], Message]] = msgspec.json.Decoder(_unnamed).decode
@@ -187,7 +187,7 @@ def _writer(dialect: Dialect) -> tuple[Encode, Callable[[], None]]:
     def encode(message: Message) -> bytes:
         try:
             return _encode(message if by_letter else spell(message))
-        except _UNWRITTEN as error:
+        except UNWRITTEN as error:
             name = message_type(message)
             raise LocalProtocolError(
                 f"this {name} cannot be written as JSON: {type(error).__name__}"

@@ -9,7 +9,6 @@ from msgspec import UNSET
 
 from lmos_actors._errors import LocalProtocolError
 
-from ._asked import name_in
 from ._consumer_asked import Aside, Pending, Several
 from ._consumer_said import Answered, Failed, Lost
 from ._messages import (
@@ -20,6 +19,7 @@ from ._messages import (
     ReadProperty,
     WriteMultipleProperties,
     WriteProperty,
+    name_in,
 )
 from ._problems import error_of
 
@@ -92,11 +92,13 @@ class Calls:
             raise LocalProtocolError(f"the request {pending.message_id!r} is still open")
 
     def ask_several(self, whole: Several, requests: list[Request]) -> Several:
-        """Send several requests as one of the host's, if there is room for all of them."""
+        """Send several requests as one of the host's: all, or none (no room, one that cannot be written)."""
         self.check_room(whole, len(requests))
-        for request in requests:
+        frames = [self._wire.codec.encode(request) for request in requests]
+        for request, frame in zip(requests, frames, strict=True):
             part = Pending(request, whole)
-            self._send(part)
+            self._wire.outbox.put_frame(frame, part)
+            self.asked += 1
             self._open[part.message_id] = part
             whole.parts[part.message_id] = part
         if not requests:

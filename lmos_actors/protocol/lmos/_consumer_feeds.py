@@ -119,11 +119,11 @@ class Feeds:
         self._wire.check_open()
         if self._by_key.get(feed.key) is not feed:
             return
+        request = self._opposite(feed)
         self._take_out(feed)
         if self._wire.outbox.drop(feed):
             feed.ended = True
             return
-        request = self._opposite(feed)
         self._wire.outbox.put(request)
         if self._confirms:
             self._stopping[request.message_id] = feed
@@ -252,14 +252,21 @@ class Feeds:
 
     def take_error(self, message: Error) -> Happenings:
         """Take an error that answers no request: it ends a feed, and confirms a stop."""
-        stopped = self._stopping.pop(message.correlation_id or "", None)
+        feed = self.find(message.correlation_id)
+        error = error_of(message, None if feed is None else feed.request)
+        found = self.refuse(message.correlation_id, error)
+        return self._unclaimed(message) if found is None else found
+
+    def refuse(self, correlation: str | None, error: LmosActorsError) -> Happenings | None:
+        """End what has this correlation: a feed with the error, a stop without; None if there is neither."""
+        stopped = self._stopping.pop(correlation or "", None)
         if stopped is not None:
             return self._end(stopped, None)
-        feed = self.find(message.correlation_id)
+        feed = self.find(correlation)
         if feed is None:
-            return self._unclaimed(message)
+            return None
         self._take_out(feed)
-        return self._end(feed, error_of(message, feed.request))
+        return self._end(feed, error)
 
     def _unclaimed(self, message: Base) -> Happenings:
         if self.is_former(message.correlation_id):

@@ -22,7 +22,7 @@ from ._messages import (
     StreamItem,
     StreamOpen,
 )
-from ._peer import TOO_LARGE, UNREADABLE_DATA, Close
+from ._peer import TOO_BIG, UNREADABLE_DATA, Close
 from ._windows import wire_size
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 class Receiver:
     """The way in of one connection."""
 
-    __slots__ = ("_calls", "_feeds", "_runs", "_streams", "_wire", "unreadable")
+    __slots__ = ("_calls", "_closing", "_feeds", "_runs", "_streams", "_wire", "unreadable")
 
     def __init__(self, wire: Wire, calls: Calls, feeds: Feeds, runs: Runs, streams: ConsumerStreams) -> None:
         self._wire = wire
@@ -47,9 +47,16 @@ class Receiver:
         self._runs = runs
         self._streams = streams
         self.unreadable = 0
+        self._closing = False
+
+    def _close(self, code: int, reason: str) -> Happenings:
+        self._closing = True
+        return (Close(code, reason),)
 
     def take(self, text: str | bytes) -> Happenings:
         """Take a text frame."""
+        if self._closing:
+            return ()
         message = self._wire.codec.decode(text)
         if isinstance(message, PropertyReading):
             found = self._feeds.take_reading(message)
@@ -105,23 +112,29 @@ class Receiver:
         """A frame that cannot be read, but answers a request, fails it: nobody is left to wait for ever."""
         self.unreadable += 1
         if unreadable.oversize:
-            return (Close(TOO_LARGE, unreadable.problem.detail),)
+            return self._close(TOO_BIG, unreadable.problem.detail)
+        error = RemoteProtocolError(unreadable.problem)
         pending = self._calls.find(unreadable.correlation_id)
-        if pending is None:
-            return self._wire.stray(unreadable, unreadable.problem.detail)
         if isinstance(pending, Invocation):
-            self._streams.drop(pending)
-        return self._calls.fail(pending, RemoteProtocolError(unreadable.problem))
+            return self._runs.fail(pending, error)
+        if isinstance(pending, Aside):
+            return self._runs.fail_aside(pending, error)
+        if pending is not None:
+            return self._calls.fail(pending, error)
+        refused = self._feeds.refuse(unreadable.correlation_id, error) if unreadable.type == "error" else None
+        return self._wire.stray(unreadable, unreadable.problem.detail) if refused is None else refused
 
     def take_binary(self, data: bytes) -> Happenings:
         """Take a binary frame."""
+        if self._closing:
+            return ()
         if "streams" not in self._wire.known:
-            return (Close(UNREADABLE_DATA, "binary frames were not offered"),)
+            return self._close(UNREADABLE_DATA, "binary frames were not offered")
         if len(data) > self._wire.options.max_bytes:
-            return (Close(TOO_LARGE, f"more than {self._wire.options.max_bytes} bytes"),)
+            return self._close(TOO_BIG, f"more than {self._wire.options.max_bytes} bytes")
         news = self._streams.take_frame(data)
         if isinstance(news, BadFrame):
-            return (Close(UNREADABLE_DATA, news.detail),)
+            return self._close(UNREADABLE_DATA, news.detail)
         found: list[Happening] = []
         for one in news:
             found.extend(self._runs.said(one))

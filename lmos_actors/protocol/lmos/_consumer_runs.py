@@ -36,6 +36,8 @@ from ._streams import Arrived, Credited, Stopped, Violation
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from lmos_actors._errors import LmosActorsError
+
     from ._consumer_asked import Pending
     from ._consumer_calls import Calls
     from ._consumer_said import Happenings
@@ -249,16 +251,24 @@ class Runs:
         asides = [] if self._wire.ours else list(run.asides)
         if asides and message.type == UNSUPPORTED:
             return self.take_aside_error(asides[0], message)
-        self._streams.drop(run)
-        found = self._calls.fail(run, error_of(message, run.request))
-        for aside in asides:
-            found = (*found, *self.take_aside_error(aside, message))
-        return found
+        return self.fail(run, error_of(message, run.request))
 
     def take_aside_error(self, aside: Aside, message: Error) -> Happenings:
         """Take an error as the answer to a query or a cancel."""
+        return self.fail_aside(aside, error_of(message, aside.request))
+
+    def fail(self, run: Invocation, error: LmosActorsError) -> Happenings:
+        """End a run with an error; and what was asked about it, where the peer answers that by it, too."""
+        self._streams.drop(run)
+        found = self._calls.fail(run, error)
+        for aside in () if self._wire.ours else tuple(run.asides):
+            found = (*found, *self.fail_aside(aside, error))
+        return found
+
+    def fail_aside(self, aside: Aside, error: LmosActorsError) -> Happenings:
+        """End a query or a cancel with an error."""
         self._leave(aside)
-        return self._calls.fail(aside, error_of(message, aside.request))
+        return self._calls.fail(aside, error)
 
     # -- streams
 

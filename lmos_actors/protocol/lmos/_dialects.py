@@ -225,7 +225,8 @@ def _whole(fields: dict[str, Any]) -> dict[str, Any]:
     """Complete an `error`: dropping one because it says too little would leave its request unanswered."""
     status = fields.get("status")
     if isinstance(status, int | float) and not isinstance(status, bool):
-        fields["status"] = f"{status:.0f}"[:20]
+        text = f"{status:.0f}" if isinstance(status, float) else str(status)
+        fields["status"] = text[:20]
     return {**_FAULT, **fields}
 
 

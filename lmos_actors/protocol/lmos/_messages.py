@@ -319,6 +319,26 @@ Message: TypeAlias = Request | Answer | Streamed
 """Any message."""
 
 
+_NAMED: Final[dict[type[Base], str]] = {
+    ReadProperty: "name",
+    WriteProperty: "name",
+    ObserveProperty: "name",
+    UnobserveProperty: "name",
+    InvokeAction: "action",
+    QueryAction: "action",
+    CancelAction: "action",
+    SubscribeEvent: "event",
+    UnsubscribeEvent: "event",
+}
+
+
+def name_in(request: Base) -> str:
+    """Give the name of the property, action or event that a request is about, "" where it names none."""
+    member = _NAMED.get(type(request))
+    name: str = "" if member is None else getattr(request, member)
+    return name
+
+
 def message_types() -> dict[str, type[Base]]:
     """Give the struct of each `messageType`, in the order in which they are written here."""
     union: Any = Message

@@ -26,16 +26,17 @@ Sendable: TypeAlias = bytes | Binary
 class Outbox:
     """First in, first out. `encode` makes the text of a message; `taken` is told the keys of what is taken.
 
-    A key is anything hashable but an int.
+    `wake` is called when something waits where nothing did. A key is anything hashable but an int.
     """
 
-    __slots__ = ("_bytes", "_encode", "_number", "_taken", "_waiting", "max_bytes", "max_waiting")
+    __slots__ = ("_bytes", "_encode", "_number", "_taken", "_waiting", "_wake", "max_bytes", "max_waiting")
 
     def __init__(
         self,
         encode: Callable[[Message], bytes],
         *,
         taken: Callable[[Hashable], object] | None = None,
+        wake: Callable[[], object] | None = None,
         max_waiting: int = 4096,
         max_bytes: int = 16 << 20,
     ) -> None:
@@ -43,6 +44,7 @@ class Outbox:
         self.max_bytes = max_bytes
         self._encode = encode
         self._taken = taken
+        self._wake = wake
         self._waiting: OrderedDict[Hashable, Sendable | Message] = OrderedDict()
         self._number = 0  # the key of what has none
         self._bytes = 0
@@ -71,11 +73,16 @@ class Outbox:
         self._waiting[key] = frame
         size = len(frame)
         self._bytes += size
+        if self._wake is not None and len(self._waiting) == 1:
+            self._wake()
         return size
 
     def put_latest(self, key: Hashable, message: Message) -> None:
         """Add a message, or let it take the place of the one of this key that waits."""
+        is_first = not self._waiting
         self._waiting[key] = message
+        if is_first and self._wake is not None:
+            self._wake()
 
     def drop(self, key: Hashable) -> bool:
         """Take out what waits under this key, unsent; whether there was any."""

@@ -18,8 +18,7 @@ NO_THING: Final = "urn:lmos-actors:unknown"
 """The `thingID` of an `error` about a frame that names no thing."""
 
 UNREADABLE_DATA: Final = 1003  # RFC 6455 7.4.1: a type of data that cannot be accepted
-TOO_LARGE: Final = 1009
-DRAINED: Final = 1012
+TOO_BIG: Final = 1009
 
 
 @attrs.frozen(kw_only=True)
@@ -27,7 +26,8 @@ class SessionOptions:
     """Limits and switches of one session.
 
     `max_bytes` of one text frame, or binary one; `max_open` requests without an answer and `max_listening`
-    observations and subscriptions per connection; `max_waiting` frames, or `max_waiting_bytes`, in the outbox
+    observations and subscriptions per connection, which a thing takes until their frames have
+    `max_open_bytes`; `max_waiting` frames, or `max_waiting_bytes`, in the outbox
     before the session is `full`; `remembered_runs` finished runs that can still be queried; `credit` that an
     item's sender is given at first; `acks` to acknowledge subscriptions in `spec` habits unasked, too;
     `strict` to refuse ids that are not by the letter; `offers` of our extension, out of `OFFERS`.
@@ -36,6 +36,7 @@ class SessionOptions:
     max_bytes: int = 4 << 20
     max_open: int = 1024
     max_listening: int = 1024
+    max_open_bytes: int = 64 << 20
     max_waiting: int = 4096
     max_waiting_bytes: int = 16 << 20
     remembered_runs: int = 64

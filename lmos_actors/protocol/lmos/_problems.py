@@ -23,7 +23,7 @@ from lmos_actors._errors import (
     Unauthorized,
 )
 
-from ._messages import CancelAction, Error, InvokeAction, QueryAction
+from ._messages import CancelAction, Error, InvokeAction, QueryAction, name_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,6 +53,8 @@ DEADLINE: Final = f"{OURS}deadline-exceeded"
 CANCELLED: Final = f"{OURS}action-cancelled"
 
 DETAIL = 2_000  # characters
+LONGEST = 1e12
+"""Seconds; of more than that nothing is said. There are integers that are no floats."""
 
 
 class Problem(Struct, kw_only=True, frozen=True):
@@ -228,17 +230,16 @@ def _make_not_found(message: Error, request: Message | None) -> LmosActorsError:
     kind = _known(message, "kind", str) or (
         title[1].lower().replace("thing", "agent") if title else "affordance"
     )
-    name = _known(message, "name", str) or _name_in(message, request, kind)
+    name = _known(message, "name", str) or _name_asked(message, request, kind)
     nearest = _known(message, "nearest", str)
     return _told(NotFound, message.detail, kind=kind, name=name, nearest=nearest)
 
 
-def _name_in(message: Error, request: Message | None, kind: str) -> str:
+def _name_asked(message: Error, request: Message | None, kind: str) -> str:
     """Give what was asked for: it is not told again by every peer."""
     if kind == "agent":
         return message.thing_id
-    fields = ("name", "action", "event")
-    return next((getattr(request, field) for field in fields if hasattr(request, field)), "")
+    return "" if request is None else name_in(request)
 
 
 def _make_invalid(message: Error, _: Message | None) -> LmosActorsError:
@@ -271,7 +272,8 @@ def _make_died(message: Error, _: Message | None) -> LmosActorsError:
 
 
 def _make_late(message: Error, _: Message | None) -> LmosActorsError:
-    return DeadlineExceeded(message.thing_id, _known(message, "seconds", (int, float)) or 0.0)
+    seconds = _known(message, "seconds", (int, float)) or 0.0
+    return DeadlineExceeded(message.thing_id, seconds if abs(seconds) <= LONGEST else 0.0)
 
 
 def _as(cls: type[LmosActorsError]) -> Callable[[Error, Message | None], LmosActorsError]:

@@ -27,6 +27,7 @@ from ._peer import SessionOptions
 from ._thing_desk import Desk
 from ._thing_intake import Intake
 from ._thing_runs import complete, end, has_room, put_item, say_began, say_pending, say_progress
+from ._times import in_utc
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,11 +56,16 @@ class ThingSession:
         new_id: Callable[[], str],
         options: SessionOptions | None = None,
         memory: AnswerMemory | None = None,
+        wake: Callable[[], object] | None = None,
     ) -> None:
-        """Begin. `offered` says whether the peer offered `lmosprotocol`; `new_id` gives a new UUID as text;
-        `memory` is that of the peer, shared by its connections, None for no repeats.
+        """Begin. `offered` says whether the peer offered `lmosprotocol`; `new_id` gives a new UUID as text (it
+        must not raise); `memory` is that of the peer, shared by its connections, None for no repeats.
+
+        `wake` is called, in the midst of a method, when frames wait where none did: maybe by an answer that
+        was given on another connection of the peer. It must not call the session.
         """
-        self._desk = Desk(offered, new_id, SessionOptions() if options is None else options, memory)
+        options = SessionOptions() if options is None else options
+        self._desk = Desk(offered, new_id, options, memory, wake)
         self._intake = Intake(self._desk)
 
     @property
@@ -85,7 +91,7 @@ class ThingSession:
     def answer(self, asked: Asked, value: Any, at: datetime) -> None:
         """Answer a read or write: the value, or for several properties their values by name (D8).
 
-        `at`, with a time zone, is when they were read.
+        `at` is when they were read; without a time zone it raises LocalProtocolError.
         """
         if not self._expect(asked, "answer"):
             return
@@ -177,7 +183,7 @@ class ThingSession:
             correlation_id=None if desk.kotlin else listening.correlation,
             name=listening.name,
             value=value,
-            timestamp=at,
+            timestamp=_instant(at),
         )
         desk.outbox.put_latest(listening.slot, message)
 
@@ -193,7 +199,7 @@ class ThingSession:
             correlation_id=listening.correlation,
             event=name,
             data=data,
-            timestamp=at,
+            timestamp=_instant(at),
         )
         self._desk.outbox.put(message)
 
@@ -293,7 +299,7 @@ def _one(asked: Asked, value: Any, at: datetime) -> PropertyReading:
         correlation_id=asked.correlation,
         name=asked.name,
         value=value,
-        timestamp=at,
+        timestamp=_instant(at),
     )
 
 
@@ -303,5 +309,12 @@ def _many(asked: Asked, value: dict[str, Any], at: datetime) -> PropertyReadings
         message_id=asked.desk.new_id(),
         correlation_id=asked.correlation,
         data=value,
-        timestamp=at,
+        timestamp=_instant(at),
     )
+
+
+def _instant(at: datetime) -> datetime:
+    try:
+        return in_utc(at)
+    except ValueError as error:
+        raise LocalProtocolError(f"{at}: {error}") from None

@@ -47,7 +47,12 @@ class Desk:
     """One connection: dialect, codec, outbox, tables; opening requests and giving final answers."""
 
     def __init__(
-        self, offered: bool, new_id: Callable[[], str], options: SessionOptions, memory: AnswerMemory | None
+        self,
+        offered: bool,
+        new_id: Callable[[], str],
+        options: SessionOptions,
+        memory: AnswerMemory | None,
+        wake: Callable[[], object] | None,
     ) -> None:
         self.options = options
         self.new_id = new_id
@@ -56,10 +61,11 @@ class Desk:
         self.codec = Codec(self.dialect, Limits(max_bytes=options.max_bytes, strict=options.strict))
         self.encode = self.codec.encode
         self.outbox = Outbox(
-            self.encode, max_waiting=options.max_waiting, max_bytes=options.max_waiting_bytes
+            self.encode, wake=wake, max_waiting=options.max_waiting, max_bytes=options.max_waiting_bytes
         )
         self.streams = ThingStreams(encode=self.encode, new_id=new_id, window=options.credit)
         self.open: dict[Asked, str] = {}  # with the correlation of the answer on this connection
+        self.open_bytes = 0
         self.listenings = Listenings()
         self.runs = Runs(options.remembered_runs, options.max_bytes)
         self.counts = Counts()
@@ -82,8 +88,7 @@ class Desk:
             self.counts.merged += 1
         elif self.has_room(message):
             known.also = (*known.also, self)
-            self.open[known] = correlation_of(message)
-            self._note_run(known)
+            self._open(known, correlation_of(message))
         return True
 
     def _repeat(self, known: Remembered, message: Base) -> None:
@@ -95,7 +100,8 @@ class Desk:
 
     def has_room(self, message: Base) -> bool:
         """Whether one more request may be open; if not, this one is refused."""
-        if len(self.open) < self.options.max_open:
+        held = self.open_bytes + self.listenings.bytes
+        if len(self.open) < self.options.max_open and held < self.options.max_open_bytes:
             return True
         self.refuse(message, MailboxFull(message.thing_id, self.options.max_open))
         return False
@@ -107,10 +113,11 @@ class Desk:
 
     def admit(self, asked: Asked) -> None:
         """Open a request."""
-        self.open[asked] = asked.correlation
-        self._note_run(asked)
+        self._open(asked, asked.correlation)
 
-    def _note_run(self, asked: Asked) -> None:
+    def _open(self, asked: Asked, correlation: str) -> None:
+        self.open[asked] = correlation
+        self.open_bytes += asked.size
         if isinstance(asked.message, InvokeAction):
             self.runs.begin(asked)
 
@@ -215,6 +222,7 @@ class Desk:
         correlation = self.open.pop(asked, None)
         if correlation is None:
             return  # this connection is over
+        self.open_bytes -= asked.size
         self.counts.answered += 1
         if final is None:
             return
@@ -246,6 +254,7 @@ class Desk:
             self.listenings.remove(one)
         self.counts.abandoned += len(self.open)
         self.open.clear()
+        self.open_bytes = 0
         self.streams.close()
         self.outbox.clear()
         self.over = True

@@ -24,7 +24,7 @@ from ._messages import (
     UnsubscribeAllEvents,
     UnsubscribeEvent,
 )
-from ._peer import NO_THING, TOO_LARGE, UNREADABLE_DATA, Close, correlation_of
+from ._peer import NO_THING, TOO_BIG, UNREADABLE_DATA, Close, correlation_of
 from ._streams import Arrived, Credited, Finished, Stopped, Violation
 from ._thing_runs import answer_query, cancel, end
 from ._windows import wire_size
@@ -66,7 +66,7 @@ class Intake:
         desk = self._desk
         desk.counts.received += 1
         if len(data) > desk.options.max_bytes:
-            return self._close(TOO_LARGE, f"a frame has {desk.options.max_bytes} bytes at most")
+            return self._close(TOO_BIG, f"a frame has {desk.options.max_bytes} bytes at most")
         if "streams" not in desk.options.offers:
             return self._close(UNREADABLE_DATA, "text frames only")
         news = desk.streams.take_frame(data)
@@ -114,7 +114,7 @@ class Intake:
             asked.out = desk.streams.answer(asked, message.credit, binary=message.binary)
         return None
 
-    def take_listen(self, message: Any, _text: object, _now: float) -> Demands:
+    def take_listen(self, message: Any, text: str | bytes, _now: float) -> Demands:
         """Open a request that makes a listening, in the place of an older one (D11)."""
         desk = self._desk
         if not desk.has_room(message):
@@ -125,7 +125,7 @@ class Intake:
             return ()
         if before is not None:
             desk.forget(before)
-        listening = Listening(message, LISTENED[type(message)], correlation_of(message), desk)
+        listening = Listening(message, LISTENED[type(message)], correlation_of(message), desk, len(text))
         desk.listenings.add(listening)
         asked = desk.draft(message, listening=listening)
         desk.admit(asked)
@@ -194,7 +194,7 @@ class Intake:
         """Answer what cannot be read, but for what is itself an answer (D17)."""
         desk = self._desk
         if found.oversize:
-            return self._close(TOO_LARGE, found.problem.detail)
+            return self._close(TOO_BIG, found.problem.detail)
         desk.counts.unreadable += 1
         if found.type in ("error", "acknowledgement"):
             return ()

@@ -91,7 +91,8 @@ def put_item(asked: Asked, output: object) -> bool:
     for frame in frames:
         desk.put_frame(frame)
     for other in asked.also:
-        other.outbox.put(other.status(asked, STATUS[State.RUNNING], output=output))
+        if not other.kotlin:
+            other.outbox.put(other.status(asked, STATUS[State.RUNNING], output=output))
     _gave_item(asked, desk)
     return True
 
@@ -141,10 +142,17 @@ def answer_query(desk: Desk, message: QueryAction) -> None:
     if found is None:
         desk.refuse(message, _no_run(message))
     elif isinstance(found, Asked):
-        latest = desk.status(found, STATUS[found.state], progress=found.told)
-        _reply(desk, message, latest, desk.open[found])
+        _answer_live(desk, message, found)
     else:
         _reply(desk, message, found.final, found.correlation)
+
+
+def _answer_live(desk: Desk, message: QueryAction, run: Asked) -> None:
+    try:
+        _reply(desk, message, desk.status(run, STATUS[run.state], progress=run.told), desk.open[run])
+    except LocalProtocolError:  # progress that cannot be written: `frames` says so to the host
+        run.told = UNSET
+        _reply(desk, message, desk.status(run, STATUS[run.state]), desk.open[run])
 
 
 def _reply(desk: Desk, message: QueryAction | CancelAction, status: Any, correlation: str) -> None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from lmos_actors._errors import AgentError, InvalidInput, MailboxFull
+from lmos_actors._errors import AgentError, InvalidInput, LocalProtocolError, MailboxFull
 
+from ._codec import UNWRITTEN
 from ._frames import MAX_STREAM, Frame, pack_frame
 from ._messages import ActionStatus, StreamOpen
 from ._streams import BYTES, JSON, Incoming, Outgoing, Run, StreamTable
@@ -135,8 +136,16 @@ class Gathered:
         self._left = max_bytes - len("[]")
 
     def add(self, item: Any) -> bool:
-        """Add an item; False, and it is not added, if there would be too much."""
-        size = len(msgspec.json.encode(item)) + len(",")
+        """Add an item; False, and it is not added, if there would be too much.
+
+        Raises LocalProtocolError: JSON has no form for it.
+        """
+        try:
+            size = len(msgspec.json.encode(item)) + len(",")
+        except UNWRITTEN as error:
+            raise LocalProtocolError(
+                f"this item cannot be written as JSON: {type(error).__name__}"
+            ) from error
         if len(self.items) == MAX_GATHERED or size > self._left:
             return False
         self._left -= size

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from ._asked import ALL_EVENTS, EVENT, LISTENED, PROPERTY, Asked, Listening, name_in
-from ._messages import ActionStatus, Error, InvokeAction
+from ._asked import ALL_EVENTS, EVENT, LISTENED, PROPERTY, Asked, Listening
+from ._messages import ActionStatus, Error, InvokeAction, name_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,21 +18,23 @@ if TYPE_CHECKING:
     from ._messages import Base, CancelAction, QueryAction
 
 
+Key: TypeAlias = tuple[str, str, str]
+
+
 class Ended(Struct, frozen=True, eq=False):
     """A run that has its final answer, and what that was."""
 
-    thing_id: str
-    action: str
     correlation: str
     final: Any
     size: int
 
 
 class Runs:
-    """The runs of one connection: those going on by id, and the last `limit` that ended.
+    """The runs of one connection: those going on, and the last `limit` that ended, by id, thing and action.
 
-    The outputs of the latter are kept as long as all have no more than `max_bytes`; without its output an end
-    can still be queried.
+    Of peers that give every message the same id, a run is still told from those of other actions. The ended
+    ones have no more than `max_bytes` in all: where there is little room they are kept without their outputs,
+    and can still be queried; where there is none, the oldest are forgotten.
     """
 
     __slots__ = ("_bytes", "_ended", "_limit", "_live", "_max_bytes")
@@ -41,35 +43,37 @@ class Runs:
         self._limit = limit
         self._max_bytes = max_bytes
         self._bytes = 0
-        self._live: dict[str, Asked] = {}
-        self._ended: OrderedDict[str, Ended] = OrderedDict()
+        self._live: dict[Key, Asked] = {}
+        self._ended: OrderedDict[Key, Ended] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._ended)
 
     def begin(self, asked: Asked) -> None:
         """Note a run that goes on."""
-        self._live[asked.message_id] = asked
+        self._live[_key(asked.message)] = asked
 
     def end(self, asked: Asked, correlation: str, final: Base, size: int) -> None:
         """Note the end of a run. `size` are the bytes of its final answer."""
-        key = asked.message_id
+        key = _key(asked.message)
         if self._live.get(key) is asked:
             del self._live[key]
         self.keep(asked.message, correlation, final, size)
 
     def keep(self, run: InvokeAction, correlation: str, final: Base, size: int) -> None:
         """Note the final answer of a run."""
+        key = _key(run)
+        size += len(run.message_id)
         if self._bytes + size > self._max_bytes:
-            final, size = _without_payload(final), 0
-        if run.message_id in self._ended:
-            self._forget(run.message_id)
-        self._ended[run.message_id] = Ended(run.thing_id, run.action, correlation, final, size)
+            final, size = _without_payload(final), sum(map(len, key)) + len(correlation)
+        if key in self._ended:
+            self._forget(key)
+        self._ended[key] = Ended(correlation, final, size)
         self._bytes += size
-        if len(self._ended) > self._limit:
+        while len(self._ended) > self._limit or self._bytes > self._max_bytes:
             self._forget(next(iter(self._ended)))
 
-    def _forget(self, key: str) -> None:
+    def _forget(self, key: Key) -> None:
         self._bytes -= self._ended.pop(key).size
 
     def find(self, message: QueryAction | CancelAction, going: Iterable[Asked]) -> Asked | Ended | None:
@@ -78,39 +82,49 @@ class Runs:
         `going` are the open requests of the connection, newest first.
         """
         wanted = message.correlation_id
+        runs = (one for one in going if _is_of(one, message))
         if wanted is None:
-            return self._newest(message, going)
-        found = self._live.get(wanted) or self._correlated(wanted, going) or self._ended.get(wanted)
-        found = found or next((e for e in reversed(self._ended.values()) if e.correlation == wanted), None)
-        return found if found is not None and _is_of(found, message) else None
+            return next(runs, None) or self._newest_ended(message)
+        key = wanted, message.thing_id, message.action
+        found = self._live.get(key) or next((run for run in runs if _is_called(run, wanted)), None)
+        return found or self._ended.get(key) or self._newest_ended(message, wanted)
 
-    def _correlated(self, wanted: str, going: Iterable[Asked]) -> Asked | None:
-        runs = (asked for asked in going if isinstance(asked.message, InvokeAction))
-        return next((asked for asked in runs if wanted in (asked.message_id, asked.correlation)), None)
+    def _newest_ended(
+        self, message: QueryAction | CancelAction, correlation: str | None = None
+    ) -> Ended | None:
+        about = message.thing_id, message.action
+        for key, ended in reversed(self._ended.items()):
+            if key[1:] == about and correlation in (None, ended.correlation):
+                return ended
+        return None
 
-    def _newest(self, message: QueryAction | CancelAction, going: Iterable[Asked]) -> Asked | Ended | None:
-        runs = (asked for asked in going if isinstance(asked.message, InvokeAction))
-        live = next((asked for asked in runs if _is_of(asked, message)), None)
-        return live or next((e for e in reversed(self._ended.values()) if _is_of(e, message)), None)
+
+def _key(run: InvokeAction) -> Key:
+    return run.message_id, run.thing_id, run.action
+
+
+def _is_of(asked: Asked, message: QueryAction | CancelAction) -> bool:
+    run = asked.message
+    return isinstance(run, InvokeAction) and (run.thing_id, run.action) == (message.thing_id, message.action)
+
+
+def _is_called(run: Asked, wanted: str) -> bool:
+    return wanted in (run.message_id, run.correlation)
 
 
 def _without_payload(final: Base) -> Base:
     if isinstance(final, ActionStatus):
-        return replace(final, output=UNSET)
+        return replace(final, output=UNSET, reason=None)
     return replace(final, about=None) if isinstance(final, Error) else final
-
-
-def _is_of(run: Asked | Ended, message: QueryAction | CancelAction) -> bool:
-    action = run.action if isinstance(run, Ended) else run.name
-    return run.thing_id == message.thing_id and action == message.action
 
 
 class Listenings:
     """The observations and subscriptions of one connection: one per thing and property or event."""
 
-    __slots__ = ("_count", "_things")
+    __slots__ = ("_count", "_things", "bytes")
 
     def __init__(self) -> None:
+        self.bytes = 0  # of the requests for them
         self._count = 0
         self._things: dict[str, dict[tuple[str, str], Listening]] = {}
 
@@ -126,6 +140,7 @@ class Listenings:
         """Note one, in the place of no other."""
         self._things.setdefault(listening.thing_id, {})[listening.key] = listening
         self._count += 1
+        self.bytes += listening.size
 
     def remove(self, listening: Listening) -> None:
         """End one; ignored if it has ended."""
@@ -137,6 +152,7 @@ class Listenings:
         if not of_thing:
             del self._things[listening.thing_id]
         self._count -= 1
+        self.bytes -= listening.size
 
     def left(self, message: Base) -> list[Listening]:
         """Give those that an unobserve or unsubscribe ends: for all events, also those of a single one."""

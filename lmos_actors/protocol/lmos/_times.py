@@ -40,10 +40,19 @@ def format_time(time: datetime) -> str:
 
     Raises ValueError for a time that has no time zone.
     """
-    if time.tzinfo is None:
+    return f"{in_utc(time).replace(tzinfo=None).isoformat()}Z"
+
+
+def in_utc(time: datetime) -> datetime:
+    """Give the same instant in UTC, as which it is written (D18). Raises ValueError as `format_time`."""
+    if time.tzinfo is UTC:
+        return time
+    if time.utcoffset() is None:
         raise ValueError("a time without a time zone is no instant")
-    text = time.astimezone(UTC).replace(tzinfo=None).isoformat()
-    return f"{text}Z"
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("in UTC the time is out of the years 1 to 9999") from None
 
 
 class _Instant(Struct):

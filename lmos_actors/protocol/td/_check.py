@@ -76,11 +76,11 @@ def _findings(data: dict[str, Any]) -> Iterator[Finding]:
 
 
 def _unreadable(data: dict[str, Any], told: list[Place]) -> Iterator[Finding]:
-    """Say what stops `load`, unless an error above it or at it has been told."""
+    """Say what stops `load`, unless an error above it, at it or right in it has been told."""
     try:
         load(data)
     except DescriptionError as exc:
-        if not any(exc.place[: len(place)] == place for place in told):
+        if not any(exc.place[: len(place)] == place or exc.place == place[:-1] for place in told):
             yield Finding(exc.place, exc.message, "mend it: a description with this cannot be read")
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
-from ._reading import Place, is_array, is_object
-from ._wording import Finding, near, shown
+from ._reading import Place, is_array, is_object, kind_of
+from ._wording import Finding, Severity, near, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +23,7 @@ _WORDS: Final = {
     "maxItems": ("array",), "uniqueItems": ("array",), "properties": ("object",), "required": ("object",),
     "additionalProperties": ("object",), "propertyNames": ("object",),
 }  # fmt: skip
+_FITTING: Final[tuple[tuple[str, Severity], ...]] = (("const", "error"), ("default", "warning"))
 _MISSING: Final = object()
 
 
@@ -69,20 +70,27 @@ def _bounds(schema: dict[str, Any], place: Place) -> Iterator[Finding]:
 
 
 def _values(schema: dict[str, Any], place: Place) -> Iterator[Finding]:
-    """The values that a schema lists must fit its own type, and the default must be one of them."""
+    """The values that a schema lists should fit its own type, and the default should be one of them.
+
+    TD 1.1 says "should" of a default, and of the others nothing; no value is a `const` of another type.
+    """
     kind, listed = schema.get("type"), schema.get("enum")
     for number, value in enumerate(listed if is_array(listed) else []):
         if not _fits(value, kind):
-            yield Finding((*place, "enum", number), f"{shown(value)} is not of type {kind}", "leave it out")
-    for word in ("const", "default"):
+            where, message = (*place, "enum", number), f"{shown(value)} is not of type {kind}"
+            yield Finding(where, message, "leave it out, or change the type", "warning")
+    for word, severity in _FITTING:
         value = schema.get(word, _MISSING)
         if value is _MISSING:
             continue
-        if not _fits(value, kind):
+        if value is None and not _fits(value, kind):
+            yield Finding((*place, word), f"{word} is null", "leave it out", tolerated=True)
+        elif not _fits(value, kind):
             message = f"{word} {shown(value)} is not of type {kind}"
-            yield Finding((*place, word), message, "change the value or the type")
+            yield Finding((*place, word), message, "change the value or the type", severity)
         elif is_array(listed) and not any(_same(value, each) for each in listed):
-            yield Finding((*place, word), f"{word} {shown(value)} is not in enum", "add it there")
+            fix = "add it there, or use one of those"
+            yield Finding((*place, word), f"{word} {shown(value)} is not in enum", fix, severity)
 
 
 def _same(one: object, other: object) -> bool:
@@ -107,11 +115,16 @@ def _fits(value: object, kind: object) -> bool:
 
 def _required(schema: dict[str, Any], place: Place) -> Iterator[Finding]:
     properties, required = schema.get("properties"), schema.get("required")
-    known = properties if is_object(properties) else {}
+    if properties is not None and not is_object(properties):
+        message = f"properties must be an object, is {kind_of(properties)}"
+        yield Finding((*place, "properties"), message, f"write an object instead of {shown(properties)}")
+        return
+    known = properties or {}
     for number, name in enumerate(required if is_array(required) else []):
         if isinstance(name, str) and name not in known:
             message = f"{name!r} is required, and properties does not have it{near(name, known)}"
-            yield Finding((*place, "required", number), message, "describe it there, or leave it out here")
+            fix = "describe it there, or leave it out here"
+            yield Finding((*place, "required", number), message, fix, "warning")
 
 
 def _idle(schema: dict[str, Any], place: Place) -> Iterator[Finding]:

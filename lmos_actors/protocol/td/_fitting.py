@@ -39,10 +39,11 @@ _RANGES: Final[tuple[tuple[int, tuple[str, ...]], ...]] = (
 _NARROWING: Final = (
     "pattern", "format", "contentEncoding", "contentMediaType", "multipleOf", "uniqueItems", "propertyNames",
 )  # fmt: skip
-_ELSEWHERE: Final = (
-    *WORDING, *_LEAST, *_MOST, *_NARROWING, "type", "enum", "const", "oneOf", "minimum", "exclusiveMinimum",
-    "maximum", "exclusiveMaximum", "properties", "required", "items", "additionalProperties", "unit",
+_LIMITS: Final = (
+    *_LEAST, *_MOST, *_NARROWING, *_LOWER, *_UPPER, "type", "enum", "const", "properties", "required", "items",
+    "additionalProperties", "unit",
 )  # fmt: skip
+_ELSEWHERE: Final = (*WORDING, *_LIMITS, "oneOf")
 
 
 @attrs.frozen
@@ -155,7 +156,9 @@ def _one(types: Sequence[str]) -> object:
 
 def _alternatives(offered: Schema, expected: Schema, place: Place, flow: Flow) -> Iterator[Difference]:
     """What is sent needs an alternative that takes it; what is received, one of the class."""
-    theirs, ours = _each(offered), _each(expected)
+    both = is_array(offered.get("oneOf")) and is_array(expected.get("oneOf"))
+    beside = tuple(word for word in _LIMITS if word != "unit" or not both)
+    theirs, ours = _each(offered, beside), _each(expected, beside)
     lost = [one for one in ours if flow.sent and not any(_fit(other, one, SENT) for other in theirs)]
     new = [one for one in theirs if flow.received and not any(_fit(one, other, RECEIVED) for other in ours)]
     where = (*place, "oneOf")
@@ -163,17 +166,43 @@ def _alternatives(offered: Schema, expected: Schema, place: Place, flow: Flow) -
         yield Difference(where, f"does not take {shown(one)}", None, one, "breaks")
     for one in new:
         yield Difference(where, f"may be {shown(one)}, which the class does not know", one, None, "breaks")
-    if not lost and not new:
-        yield Difference(where, "has other alternatives, all of which fit", theirs, ours)
+    if not lost and not new and not _same_set(theirs, ours):
+        in_words = _same_set([_wordless(each) for each in theirs], [_wordless(each) for each in ours])
+        message = (
+            "words its alternatives otherwise" if in_words else "has other alternatives, all of which fit"
+        )
+        yield Difference(where, message, theirs, ours, "wording" if in_words else "differs")
+    if both:
+        yield from _units(offered, expected, place)
+    yield from _rest(offered, expected, place, flow)
 
 
-def _each(schema: Schema) -> list[Schema]:
-    """Give the alternatives, each with what stands beside them."""
+def _each(schema: Schema, words: Sequence[str]) -> list[Schema]:
+    """Give the alternatives, each with the limits that stand beside them."""
     alternatives = schema.get("oneOf")
     if not is_array(alternatives):
         return [schema]
-    beside = {word: value for word, value in schema.items() if word not in ("oneOf", *WORDING)}
+    beside = {word: value for word, value in schema.items() if word in words}
     return [{**beside, **each} for each in alternatives if is_object(each)]
+
+
+def _same_set(some: list[Any], others: list[Any]) -> bool:
+    return all(each in others for each in some) and all(each in some for each in others)
+
+
+def _wordless(value: Any) -> Any:
+    """Give a schema, or several, without titles and descriptions."""
+    if is_array(value):
+        return [_wordless(each) for each in value]
+    if not is_object(value):
+        return value
+    found = {word: each for word, each in value.items() if word not in WORDING}
+    for word in ("oneOf", "items", "additionalProperties"):
+        if word in found:
+            found[word] = _wordless(found[word])
+    if is_object(properties := found.get("properties")):
+        found["properties"] = {name: _wordless(each) for name, each in properties.items()}
+    return found
 
 
 def _fit(offered: Schema, expected: Schema, flow: Flow) -> bool:
@@ -251,6 +280,10 @@ def _narrowings(offered: Schema, expected: Schema, place: Place, flow: Flow) -> 
         if theirs != ours:
             weight = flow.weight(narrower=bool(theirs), wider=bool(ours))
             yield Difference((*place, word), _two(word, theirs, ours), theirs, ours, weight)
+    yield from _units(offered, expected, place)
+
+
+def _units(offered: Schema, expected: Schema, place: Place) -> Iterator[Difference]:
     unit, other = offered.get("unit"), expected.get("unit")
     if unit != other:
         meaning: Weight = "breaks" if unit and other else "differs"
@@ -311,7 +344,10 @@ def _lacking(place: Place, ours: Schema, needed: bool, is_closed: bool, flow: Fl
 def _added(place: Place, theirs: Schema, needed: bool, is_closed: bool, flow: Flow) -> Difference:
     """A member that the class does not have: it matters if it must be given, or if the class is closed."""
     breaks = (needed and flow.sent) or (is_closed and flow.received)
-    said = "and is required" if needed and flow.sent else "which need not be given"
+    if flow.sent:
+        said = "and is required" if needed else "and need not be given"
+    else:
+        said = "which takes no other members" if is_closed else "which can pass it over"
     return Difference(place, f"is not in the class, {said}", theirs, None, "breaks" if breaks else "differs")
 
 

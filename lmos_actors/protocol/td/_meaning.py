@@ -65,7 +65,8 @@ class _Form(NamedTuple):
 def findings_of_meaning(data: dict[str, Any]) -> Iterator[Finding]:
     """Give what is wrong with a description beyond its shape, in no particular order."""
     base = data.get("base")
-    whole = _Whole(data, base if isinstance(base, str) else None, has_any(data.get("@type"), TOOL_TYPES))
+    given = base if base is None or isinstance(base, str) else ""  # some base, and none to resolve against
+    whole = _Whole(data, given, has_any(data.get("@type"), TOOL_TYPES))
     yield from check_vocabulary(data)
     yield from _misspelt(data, (), _members(Description))
     yield from check_metadata(data)
@@ -117,7 +118,7 @@ def _undefined(place: Place, value: object, defined: dict[str, Any]) -> Iterator
             fix = f"define it there, or use {some_of(defined)}"
             yield Finding(where, f"securityDefinitions has no {name!r}{near(name, defined)}", fix)
         elif place[:2] == ("securityDefinitions", name):
-            yield Finding(where, f"{name!r} combines itself", "leave it out")
+            yield Finding(where, f"{name!r} combines itself", "name another in its place")
 
 
 def _all_forms(data: dict[str, Any]) -> Iterator[tuple[Place, dict[str, Any]]]:
@@ -287,6 +288,6 @@ def _schemas(data: dict[str, Any]) -> Iterator[Finding]:
 
 
 def _base(whole: _Whole) -> Iterator[Finding]:
-    if whole.base is not None and not is_uri(whole.base):
+    if isinstance(whole.data.get("base"), str) and not is_uri(whole.base or ""):
         fix = 'write it whole, as in "https://example.com/"'
         yield Finding(("base",), f"base {shown(whole.base)} is no absolute URI", fix)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard, TypeVar, cas
 import attrs
 import msgspec
 
-from ..._errors import ConfigError
+from lmos_actors._errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

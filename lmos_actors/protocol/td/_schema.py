@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, cast, get_origin
 import msgspec
 from msgspec import inspect as types
 
-from ..._errors import ConfigError
+from lmos_actors._errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -316,12 +316,19 @@ def _field(field: types.Field) -> Schema:
     schema = _schema(field.type)
     if field.default_factory in (list, dict, set, frozenset):
         return {**schema, "default": {} if field.default_factory is dict else []}
-    if field.default is msgspec.NODEFAULT or field.default != field.default:
-        return schema
     try:
-        return {**schema, "default": msgspec.to_builtins(field.default, order="deterministic")}
-    except TypeError:
+        default = msgspec.to_builtins(field.default, order="deterministic")
+    except TypeError:  # there is none, or none that is plain data
         return schema
+    return {**schema, "default": default} if _is_json(default) else schema
+
+
+def _is_json(value: Any) -> bool:
+    """Whether plain data can be written as JSON, which has neither infinity nor NaN."""
+    if isinstance(value, dict | list | tuple):
+        inner = cast("Any", value)
+        return all(_is_json(part) for part in (inner.values() if type(inner) is dict else inner))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _tag(tree: ObjectType) -> dict[str, Schema]:

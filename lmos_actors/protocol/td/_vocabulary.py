@@ -11,6 +11,7 @@ from ._model import (
     LMOS_CONTEXT_URI,
     LMOS_PREFIX,
     OFFERS,
+    TD_CONTEXT_URI,
     TOOL_TYPES,
 )
 from ._reading import Place, is_array, is_object, kind_of
@@ -55,6 +56,9 @@ def has_any(value: object, wanted: tuple[str, ...]) -> bool:
 
 
 def check_vocabulary(data: dict[str, Any]) -> Iterator[Finding]:
+    if data.get("@context") == []:
+        fix = f'write "{TD_CONTEXT_URI}", then the prefixes'
+        yield Finding(("@context",), "@context is empty", fix, tolerated=True)
     contexts = as_array(data.get("@context")) or [data.get("@context")]
     prefixes = {prefix: uri for each in contexts for prefix, uri in as_object(each).items()}
     for prefix, uri in ((LMOS_PREFIX, LMOS_CONTEXT_URI), (EXTENSIONS_PREFIX, EXTENSIONS_URI)):

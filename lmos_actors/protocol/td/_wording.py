@@ -30,15 +30,17 @@ _KINDS: Final = {
     "string": "a text", "object": "an object", "array": "an array", "boolean": "true or false",
     "number": "a number", "integer": "a whole number", "null": "null",
 }  # fmt: skip
+_MAPS: Final = ("properties", "actions", "events", "securityDefinitions", "schemaDefinitions")
+_WITH_HREF: Final = (["forms"], ["links"])
+_OPS: Final = {"properties": "readproperty", "actions": "invokeaction", "events": "subscribeevent"}
 _SUBJECTS: Final = {"properties": "a property", "actions": "an action", "events": "an event"}
 _SAMPLES: Final = {
     "@context": f'"@context": ["{TD_CONTEXT_URI}", {{"lmos": "{LMOS_CONTEXT_URI}"}}]',
     "title": '"title": "..."',
     "security": '"security": "nosec_sc", the name of one of the securityDefinitions',
     "securityDefinitions": '"securityDefinitions": {"nosec_sc": {"scheme": "nosec"}}',
-    "forms": '"forms": [{"href": "..."}]',
+    "forms": '"forms": [{"href": "https://..."}]',
     "href": '"href": "...", the address',
-    "op": '"op": "readallproperties", or another operation on the whole thing',
     "scheme": '"scheme": "nosec", or another scheme',
     "instance": '"instance": "1.0.0"',
     "contentType": '"contentType": "application/json"',
@@ -153,10 +155,40 @@ def finding_of(fault: Fault) -> Finding:
     """Say a fault as a person would."""
     if fault.place == ("@context",) or fault.detail.get("property") == "@context":
         return _context(fault)
-    if fault.word == "type" and fault.value is None:
-        return Finding(fault.place, f"{_name(fault)} is null", "leave it out", tolerated=True)
+    if fault.value is None and fault.word in ("type", "alternatives", "enum"):
+        return _null(fault)
     message, fix = _SAYINGS.get(fault.word, _other)(fault)
     return Finding(fault.place, message, fix, tolerated=_is_tolerated(fault))
+
+
+def _null(fault: Fault) -> Finding:
+    """A member that is null counts as absent, but where nothing can be read without it."""
+    fix = f"write {_sample(fault.place)}" if _is_required(fault.place) else "leave it out"
+    is_entry = isinstance(fault.place[-1], int) or (len(fault.place) == 2 and fault.place[0] in _MAPS)
+    tolerated = not is_entry and fault.place[-1] not in ("href", "scheme")
+    return Finding(fault.place, f"{_name(fault)} is null", fix, tolerated=tolerated)
+
+
+def _is_required(place: Place) -> bool:
+    """Whether TD 1.1 demands the member at a place, so that leaving it out is no way to mend it."""
+    *above, last = place
+    if last in ("title", "security", "securityDefinitions"):
+        return not above
+    if last in ("forms", "scheme"):
+        return len(above) == 2 and above[0] in _MAPS
+    if last == "op":
+        return above[:1] == ["forms"]
+    return above == ["version"] if last == "instance" else last == "href" and above[-2:-1] in _WITH_HREF
+
+
+def _sample(place: Place) -> str:
+    """Give what could stand at a place."""
+    last = str(place[-1])
+    if last == "op":
+        return f'"op": "{_OPS.get(str(place[0]), "readallproperties")}", or another operation'
+    if place == ("forms",):
+        return '"forms": [{"href": "https://...", "op": "readallproperties"}]'
+    return _SAMPLES.get(last, "an entry")
 
 
 def _is_tolerated(fault: Fault) -> bool:
@@ -183,6 +215,12 @@ def _context(fault: Fault) -> Finding:
 
 def _missing(fault: Fault) -> tuple[str, str]:
     name = fault.detail["property"]
+    if name == "security" and is_object(fault.value):
+        defined = fault.value.get("securityDefinitions")
+        first = next(iter(defined), "nosec_sc") if is_object(defined) else "nosec_sc"
+        return "security is missing", f'add "security": {shown(first)}, a name out of securityDefinitions'
+    if name == "op":
+        return "op is missing", f"add {_sample((*fault.place, name))}"
     if name == "oneOf" and "securityDefinitions" in fault.place:
         return "a combo scheme combines nothing", 'add "oneOf" or "allOf" with two names or more'
     return f"{name} is missing", f"add {_SAMPLES.get(name, f'a member {name!r}')}"
@@ -226,8 +264,11 @@ def _subject(place: Place) -> str:
 
 
 def _too_few(fault: Fault) -> tuple[str, str]:
-    sample = _SAMPLES.get(str(fault.place[-1]), "an entry")
-    return f"{_name(fault)} is empty", f"write {sample}, or leave it out" if fault.place else f"add {sample}"
+    if fault.value:
+        few = f"{_name(fault)} has only {len(fault.value)}, it needs {fault.detail['limit']} or more"
+        return few, "add what is missing"
+    more = "" if _is_required(fault.place) else ", or leave it out"
+    return f"{_name(fault)} is empty", f"write {_sample(fault.place)}{more}"
 
 
 def _bound(fault: Fault) -> tuple[str, str]:

@@ -25,12 +25,19 @@ class Talk:
         memory: AnswerMemory | None = None,
         ids: str = "s",
     ) -> None:
-        numbers = count(1)
+        numbers, self.woken = count(1), 0
         self.kotlin = habits == "kotlin-wot"
         self.session = ThingSession(
-            offered=not self.kotlin, new_id=lambda: f"{ids}{next(numbers)}", options=options, memory=memory
+            offered=not self.kotlin,
+            new_id=lambda: f"{ids}{next(numbers)}",
+            options=options,
+            memory=memory,
+            wake=self._wake,
         )
         self.now = 0.0
+
+    def _wake(self) -> None:
+        self.woken += 1
 
     def say(self, kind: str, number: object = 1, **members: Any) -> tuple[Any, ...]:
         """Send a message with the id `m<number>`; give the session's demands."""

@@ -66,6 +66,25 @@ def test_a_request_that_had_not_begun_is_carried_out_when_it_comes_again(
     assert len(invoke(first)) == 1
 
 
+@pytest.mark.parametrize("by", ["answer", "cancel", "progress"])
+def test_each_connection_is_woken_when_it_has_something_to_send(memory: AnswerMemory, by: str) -> None:
+    first, second = Talk(memory=memory), Talk(memory=memory)
+    (asked,) = invoke(first)
+    assert invoke(second) == ()
+    assert (first.woken, second.woken) == (0, 0)
+    if by == "answer":
+        first.session.complete(asked, 7)
+    elif by == "progress":
+        first.session.progress(asked, 1)
+        first.session.progress(asked, 2)
+        first.session.complete(asked, 7)
+    else:
+        second.say("cancelAction", 2, action="go", correlation="m1")
+    assert (first.woken, second.woken) == (1, 1)
+    assert len(first.heard()) == len(second.heard()) > 0
+    assert first.session.frames() == []
+
+
 WRITES: list[tuple[str, dict[str, Any]]] = [
     ("writeProperty", {"name": "x", "data": 1}),
     ("writeMultipleProperties", {"data": {"x": 1}}),

@@ -114,6 +114,22 @@ def test_what_waits_can_be_dropped_unsent(outbox: Outbox) -> None:
     assert (len(outbox), outbox.bytes, outbox.take()) == (0, 0, [])
 
 
+def test_it_wakes_when_something_waits_where_nothing_did() -> None:
+    woken: list[int] = []
+    outbox = Outbox(encode, wake=lambda: woken.append(len(outbox)))
+    outbox.put_latest("k", read("a"))
+    outbox.put_latest("k", read("b"))
+    outbox.put(read("c"))
+    outbox.put_latest("l", read("d"))
+    assert woken == [1]
+    outbox.take()
+    outbox.put(read("e"))
+    assert woken == [1, 1]
+    outbox.clear()
+    outbox.put_frame(b"f")
+    assert woken == [1, 1, 1]
+
+
 def test_keys_are_told_when_their_frames_are_taken() -> None:
     told: list[Hashable] = []
     outbox = Outbox(encode, taken=told.append)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -107,6 +109,39 @@ def test_a_reading_says_when_and_everything_of_the_envelope() -> None:
             "timestamp": TIME,
         }
     ]
+
+
+def say_a_time(talk: Talk, what: str, at: datetime) -> None:
+    if what in ("readProperty", "readAllProperties"):
+        talk.session.answer(talk.ask(what, name="x"), {}, at)
+    elif what == "observeProperty":
+        talk.session.accept(talk.ask(what, name="x"), 1, at)
+    elif what == "propertyReading":
+        listening = talk.session.accept(talk.ask("observeProperty", name="x"), 1, AT)
+        talk.session.reading(listening, 2, at)
+    else:
+        talk.session.event(talk.session.accept(talk.ask("subscribeEvent", event="e")), "e", 1, at)
+
+
+TIMED = ["readProperty", "readAllProperties", "observeProperty", "propertyReading", "event"]
+
+
+@pytest.mark.parametrize("what", TIMED)
+def test_times_are_written_in_utc(what: str) -> None:
+    talk = Talk()
+    say_a_time(talk, what, AT.astimezone(timezone(timedelta(hours=2))))
+    assert talk.heard()[-1]["timestamp"] == TIME
+
+
+NEVER = [AT.replace(tzinfo=None), datetime.min.replace(tzinfo=timezone(timedelta(hours=1)))]
+
+
+@pytest.mark.parametrize("what", TIMED)
+@pytest.mark.parametrize("at", NEVER)
+def test_a_time_that_is_no_instant_is_a_mistake_of_the_host(what: str, at: datetime) -> None:
+    talk = Talk()
+    with pytest.raises(LocalProtocolError, match=re.escape(str(at))):
+        say_a_time(talk, what, at)
 
 
 def test_trap_a_a_final_status_has_an_output() -> None:

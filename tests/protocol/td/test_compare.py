@@ -117,8 +117,24 @@ SCHEMAS: list[tuple[str, Any, Any, list[tuple[str, str, str]]]] = [
     # alternatives
     ("alternative gone", STRING, {"oneOf": [STRING, NUMBER]}, [("/oneOf", "breaks", "differs")]),
     ("alternative added", {"oneOf": [STRING, NUMBER]}, STRING, [("/oneOf", "differs", "breaks")]),
-    ("alternatives in another order", {"oneOf": [STRING, NUMBER]}, {"oneOf": [NUMBER, STRING]},
+    ("alternatives in another order", {"oneOf": [STRING, NUMBER]}, {"oneOf": [NUMBER, STRING]}, []),
+    ("alternatives in other words",
+     {"oneOf": [{**STRING, "title": "b"}, left(properties={"a": {**STRING, "title": "b"}, "b": INTEGER})]},
+     {"oneOf": [LEFT, STRING]}, [("/oneOf", "wording", "wording")]),
+    ("a member called title is no title",
+     {"oneOf": [NUMBER, {"type": "object", "properties": {"title": STRING}}]},
+     {"oneOf": [NUMBER, {"type": "object", "properties": {"title": {**STRING, "default": ""}}}]},
      [("/oneOf", "differs", "differs")]),
+    ("a narrower alternative that is sent", {"oneOf": [STRING, INTEGER]}, {"oneOf": [STRING, NUMBER]},
+     [("/oneOf", "breaks", "differs")]),
+    ("default beside alternatives", {"oneOf": [STRING, NUMBER], "default": 1},
+     {"oneOf": [STRING, NUMBER], "default": 2}, [("/default", "differs", "differs")]),
+    ("text beside alternatives", {"oneOf": [STRING, NUMBER], "description": "b"},
+     {"oneOf": [STRING, NUMBER]}, [("/description", "wording", "wording")]),
+    ("unit beside alternatives", {"oneOf": [INTEGER, NUMBER], "unit": "K"},
+     {"oneOf": [INTEGER, NUMBER], "unit": "C"}, [("/unit", "breaks", "breaks")]),
+    ("unit of the only alternative", {"oneOf": [{**NUMBER, "unit": "K"}]}, {**NUMBER, "unit": "C"},
+     [("/oneOf", "breaks", "breaks"), ("/unit", "differs", "differs")]),
     ("required without a schema", {"type": "object", "required": ["k"]}, {"type": "object"},
      [("/properties/k", "breaks", "differs")]),
     ("type beside alternatives", {"type": "string", "oneOf": [{}, {"minLength": 3}]},
@@ -132,11 +148,11 @@ SCHEMAS: list[tuple[str, Any, Any, list[tuple[str, str, str]]]] = [
     ("name", "offered", "expected", "wanted"), SCHEMAS, ids=[each[0] for each in SCHEMAS]
 )
 def test_schemas(name: str, offered: Any, expected: Any, wanted: list[tuple[str, str, str]]) -> None:
-    """The same two schemas as an input, as an event's data, and as a property that is read and written."""
-    sent = told(*(thing(actions={"a": {"input": each}}) for each in (offered, expected)))
+    """The same two schemas as what is subscribed with, as an event's data, and as a property that is read and written."""
+    sent = told(*(thing(events={"e": {"subscription": each}}) for each in (offered, expected)))
     received = told(*(thing(events={"e": {"data": each}}) for each in (offered, expected)))
     both = told(*(thing(properties={"p": each}) for each in (offered, expected)))
-    prefixes = ("/actions/a/input", "/events/e/data")
+    prefixes = ("/events/e/subscription", "/events/e/data")
     assert (sent, received) == tuple(
         [(f"{prefix}{where}", weights[n]) for where, *weights in wanted] for n, prefix in enumerate(prefixes)
     )
@@ -145,6 +161,44 @@ def test_schemas(name: str, offered: Any, expected: Any, wanted: list[tuple[str,
         for where, *weights in wanted
     ]
     assert list(dict.fromkeys(both)) == expected_both
+
+
+PARAMETERS: list[tuple[str, Any, Any, list[tuple[str, str]]]] = [
+    # what it is | offered | expected | where and what it means
+    ("optional gone", left(properties={"a": STRING}), LEFT, [("/properties/b", "breaks")]),
+    (
+        "optional added",
+        left(properties={**LEFT["properties"], "c": STRING}),
+        LEFT,
+        [("/properties/c", "differs")],
+    ),
+    ("all optional, none taken", None, left(required=[]), [("", "breaks")]),
+    ("none, nor taken", None, {"type": "object"}, [("", "differs")]),
+    ("not said", {"type": "object"}, left(required=[]), [("/properties", "differs")]),
+    (
+        "optional gone further in",
+        left(properties={**LEFT["properties"], "b": {"type": "object", "properties": {}}}),
+        left(properties={**LEFT["properties"], "b": {"type": "object", "properties": {"c": STRING}}}),
+        [("/properties/b/properties", "differs")],
+    ),
+    (
+        "one of two gone further in",
+        left(properties={"a": STRING, "b": {"type": "object", "properties": {"d": {}}}}),
+        left(properties={"a": STRING, "b": {"type": "object", "properties": {"c": STRING, "d": {}}}}),
+        [("/properties/b/properties/c", "differs")],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "offered", "expected", "wanted"), PARAMETERS, ids=[each[0] for each in PARAMETERS]
+)
+def test_a_parameter_that_is_gone_is_refused(
+    name: str, offered: Any, expected: Any, wanted: list[tuple[str, str]]
+) -> None:
+    """Agents of ours answer one that they do not have with InvalidInput."""
+    found = told(*(thing(actions={"a": {"input": each}}) for each in (offered, expected)))
+    assert found == [(f"/actions/a/input{where}", weight) for where, weight in wanted]
 
 
 # --- affordances
@@ -197,7 +251,7 @@ AFFORDANCES: list[tuple[str, dict[str, Any], dict[str, Any], list[tuple[str, str
     ("input gone", {"actions": {"a": {}}}, {"actions": {"a": {"input": NEEDED}}},
      [("/actions/a/input", "breaks")]),
     ("input gone that need not be given", {"actions": {"a": {}}}, {"actions": {"a": {"input": OBJECT}}},
-     [("/actions/a/input", "differs")]),
+     [("/actions/a/input", "breaks")]),
     ("output gone", {"actions": {"a": {}}}, {"actions": {"a": {"output": STRING}}},
      [("/actions/a/output", "breaks")]),
     ("output more", {"actions": {"a": {"output": STRING}}}, {"actions": {"a": {}}},
