@@ -89,7 +89,7 @@ FILES: dict[str, tuple[str, ...]] = {
         "_consumer_asked",
         "_consumer_said",
         "_consumer_wire",
-        "_consumer_calls",
+        "_consumer_requests",
         "_consumer_feeds",
         "_consumer_runs",
         "_consumer_receiver",

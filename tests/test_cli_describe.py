@@ -73,8 +73,8 @@ class Newer(Clerk):
 class Laxer(Clerk):
     """Keeps a count für alle."""
 
-    @action(safe=True)
-    def add(self, amount: int) -> int:
+    @action
+    def add(self, amount: int) -> float:
         """Add to it."""
         return amount
 
@@ -326,8 +326,8 @@ def test_a_description_against_its_own_class(
 @pytest.mark.parametrize(
     ("target", "code", "strict", "said"),
     [
-        ("clerks:Newer", 1, 1, "breaks: /actions/add/input/properties/note"),
-        ("clerks:Laxer", 0, 1, "differs: /actions/add/safe"),
+        ("clerks:Newer", 0, 1, "differs: /actions/add/input/properties/note"),
+        ("clerks:Laxer", 0, 1, "differs: /actions/add/output/type"),
         ("clerks:Older", 1, 1, "breaks: /actions/add/input"),
     ],
 )
@@ -345,6 +345,17 @@ def test_a_description_against_another_class(
     assert (ran.code, ran.err) == (code, "")
     assert said in ran.out
     assert call(file, "--against", target, "--strict").code == strict
+
+
+def test_what_cannot_be_read_is_not_said_to_be_the_same(
+    project: Project, call: Callable[..., Ran], served: dict[str, Any]
+) -> None:
+    served["title"] = 5
+    file = written(project, served)
+    ran = call(file, "--against", "clerks:Clerk")
+    assert ran.code == 1
+    assert ran.out.endswith("1 error; against clerks:Clerk: not compared\n")
+    assert json.loads(call(file, "--against", "clerks:Clerk", "--json").out)["differences"] is None
 
 
 def test_what_breaks_nobody_counts_when_strict(

@@ -209,7 +209,7 @@ BETWEEN_FILES = {
     "Asked": {"desk", "size", "out", "gathered", "told", "slot", "also", "remembered"},
     "Codec": {"learn", "chatty", "refused"},
     "Dialect": {"learn"},
-    "Invocation": {"asides"},
+    "Call": {"asides"},
     "Listening": {"desk", "size", "slot"},
     "Pending": {"whole"},
 }

@@ -13,7 +13,7 @@ import attrs
 
 from lmos_actors._errors import ConfigError
 from lmos_actors.actors import describe
-from lmos_actors.files import FileError, inside, mapped, read
+from lmos_actors.files import FileError, listed, mapped, read
 from lmos_actors.protocol.td import (
     DescriptionError,
     check,
@@ -154,8 +154,16 @@ class _Subject:
             return None
         value: Any = self.data
         for part in remark.place:
-            value = dict(inside(value)).get(part)
-        return self.document.mistake(remark.place, said, key=bool(inside(value)))
+            value = _part(value, part)
+        return self.document.mistake(remark.place, said, key=bool(mapped(value) or listed(value)))
+
+
+def _part(value: Any, key: str | int) -> Any:
+    """Give what stands at a key or an index, None where nothing does."""
+    if isinstance(key, str):
+        return mapped(value).get(key)
+    items = listed(value)
+    return items[key] if key < len(items) else None
 
 
 def _report(subject: _Subject, asked: Asked) -> int:
@@ -165,7 +173,7 @@ def _report(subject: _Subject, asked: Asked) -> int:
         return expected
     findings = check(subject.data, strict=asked.strict)
     differing = _differences(subject, expected) if expected is not None else ()
-    code = FAILED if _fails(findings) or any(_counts(each, asked) for each in differing) else 0
+    code = FAILED if _fails(findings) or any(_counts(each, asked) for each in differing or ()) else 0
     if asked.json:
         _write(_as_data(subject, findings, differing, code))
     else:
@@ -173,11 +181,12 @@ def _report(subject: _Subject, asked: Asked) -> int:
     return code
 
 
-def _differences(subject: _Subject, expected: type[Agent]) -> tuple[Difference, ...]:
+def _differences(subject: _Subject, expected: type[Agent]) -> tuple[Difference, ...] | None:
+    """Compare, most serious first; None where there is nothing to compare: the check has said why."""
     try:
         offered = load(subject.data)
-    except DescriptionError:  # the check has said what is wrong with it
-        return ()
+    except DescriptionError:
+        return None
     weights = list(_WEIGHTS)
     return tuple(
         sorted(differences(offered, _described(expected)), key=lambda each: weights.index(each.weight))
@@ -193,12 +202,13 @@ def _counts(difference: Difference, asked: Asked) -> bool:
 
 
 def _as_data(
-    subject: _Subject, findings: Sequence[Finding], differing: Sequence[Difference], code: int
+    subject: _Subject, findings: Sequence[Finding], differing: Sequence[Difference] | None, code: int
 ) -> dict[str, Any]:
     return {
         "subject": subject.name,
         "findings": [subject.as_data(each, severity=each.severity, fix=each.fix) for each in findings],
-        "differences": [
+        "differences": differing
+        and [
             subject.as_data(each, weight=each.weight, offered=each.offered, expected=each.expected)
             for each in differing
         ],
@@ -207,16 +217,16 @@ def _as_data(
 
 
 def _print(
-    subject: _Subject, findings: Sequence[Finding], differing: Sequence[Difference], asked: Asked
+    subject: _Subject, findings: Sequence[Finding], differing: Sequence[Difference] | None, asked: Asked
 ) -> None:
     for finding in findings:
         print(subject.line(finding.severity, finding))
-    for difference in differing:
+    for difference in differing or ():
         print(subject.line(difference.weight, difference))
     said = [_counted([each.severity for each in findings], _SEVERITIES) or "ok"]
     if asked.against is not None:
-        found = _counted([each.weight for each in differing], _WEIGHTS) or "nothing differs"
-        said.append(f"against {asked.against}: {found}")
+        found = _counted([each.weight for each in differing or ()], _WEIGHTS) or "nothing differs"
+        said.append(f"against {asked.against}: {'not compared' if differing is None else found}")
     print(f"{subject.name}: {_head(subject.data)}: {'; '.join(said)}")
 
 

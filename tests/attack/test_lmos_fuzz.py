@@ -11,6 +11,7 @@ from hypothesis import given, strategies as st
 from lmos_actors.protocol import lmos
 from tests.long.fuzz_lmos import MACHINES, STEPS, Bytes, run_one
 from tests.wire.machines import ConsumerUnderFire, Peer, ThingUnderFire
+from tests.wire.twice import TwoConnections
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +25,14 @@ def test_a_session_survives_its_peer(machine: Callable[[Random], ThingUnderFire]
     under_fire = machine(Random(seed))
     for _ in range(STEPS):
         under_fire.step()
+
+
+@given(seed=SEEDS)
+def test_a_request_has_one_final_answer_over_every_connection_it_came_by(seed: int) -> None:
+    connections = TwoConnections(Random(seed))
+    for _ in range(STEPS):
+        connections.step()
+    connections.finish()
 
 
 @given(seed=SEEDS)

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from tests.wire.descriptions import DescriptionUnderFire
 
-STEPS = 5
+STEPS = 12
 
 
 @given(seed=st.integers(0, 2**64 - 1))

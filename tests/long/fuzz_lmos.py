@@ -20,7 +20,7 @@ from random import Random
 from typing import Any
 
 STEPS = 60
-MACHINES = ("thing", "consumer", "codec", "description")
+MACHINES = ("thing", "consumer", "connections", "codec", "description")
 
 
 def run_one(which: str, random: Random) -> int:
@@ -28,6 +28,7 @@ def run_one(which: str, random: Random) -> int:
     from lmos_actors.protocol import lmos
     from tests.wire.descriptions import DescriptionUnderFire
     from tests.wire.machines import ConsumerUnderFire, Peer, ThingUnderFire
+    from tests.wire.twice import TwoConnections
 
     if which == "codec":
         peer, codec = Peer(random), lmos.Codec(lmos.Dialect.of_thing(offered=False))
@@ -37,11 +38,14 @@ def run_one(which: str, random: Random) -> int:
     machines: dict[str, Any] = {
         "thing": ThingUnderFire,
         "consumer": ConsumerUnderFire,
+        "connections": TwoConnections,
         "description": DescriptionUnderFire,
     }
     machine = machines[which](random)
     for _ in range(STEPS):
         machine.step()
+    if isinstance(machine, TwoConnections):
+        machine.finish()
     return STEPS
 
 

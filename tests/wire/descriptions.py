@@ -83,7 +83,8 @@ class DescriptionUnderFire:
 
     def put(self, around: Any, value: Any) -> None:
         if isinstance(around, dict):
-            around[self.choice((*around, *WORDS))] = value
+            known = list(around) if self.random.random() < 0.6 else []
+            around[self.choice(known or WORDS)] = value
         else:
             around.insert(self.random.randrange(len(around) + 1), value)
 

@@ -296,7 +296,7 @@ class ConsumerUnderFire:
             offers=lmos.OFFERS if random.random() < 0.5 else (),
         )
         self.reader = lmos.Codec(lmos.Dialect.of_thing(offered=True))
-        self.runs: list[lmos.Invocation] = []
+        self.runs: list[lmos.Call] = []
         self.pendings: list[lmos.Pending] = []
         self.feeds: list[lmos.Feed] = []
         self.ended: dict[int, Any] = {}
@@ -317,7 +317,21 @@ class ConsumerUnderFire:
         if self.random.random() < 0.3 or self.session.full:
             for message in drained(self.session, self.reader):
                 self.peer.known.append(message.message_id)
+                if isinstance(message, lmos.InvokeAction):
+                    self._grant(message)
         self._check()
+
+    def _grant(self, message: lmos.InvokeAction) -> None:
+        for offer in (message.streams or {}).values():
+            credit = lmos.StreamCredit(
+                thing_id=message.thing_id,
+                message_id=self.peer.new_id(),
+                correlation_id=message.message_id,
+                stream=offer.stream,
+                items=self.random.randrange(4),
+                bytes=1000,
+            )
+            self._take(self.session.receive(self.peer.codec.encode(credit)))
 
     def _take(self, happenings: tuple[Any, ...]) -> None:
         for happening in happenings:
@@ -331,7 +345,7 @@ class ConsumerUnderFire:
     def _ask(self) -> None:
         random, session = self.random, self.session
         thing, name = random.choice(THINGS), random.choice(NAMES)
-        match random.randrange(13):
+        match random.randrange(17):
             case 0:
                 self.pendings.append(session.read(thing, name))
             case 1:
@@ -355,11 +369,26 @@ class ConsumerUnderFire:
             case 11 if self.runs:
                 run = random.choice(self.runs)
                 self.pendings.append(random.choice((session.query, session.cancel))(run))
+            case 12:
+                self.pendings.append(session.read_all(thing))
+            case 13 | 14 if self.runs:
+                self._stream(random.choice(self.runs))
+            case 15:
+                session.write_many(thing, {"units": 1, "asked": object()})
+                raise AssertionError("that cannot be written")
             case _ if self.pendings or self.runs:
                 session.forget(random.choice(self.pendings + self.runs))
             case _:
                 pass
         del self.runs[:-16], self.pendings[:-16], self.feeds[:-16]
+
+    def _stream(self, run: Any) -> None:
+        for stream in run.inputs.values():
+            if self.session.room(stream):
+                self.session.send(stream, b"sound")
+            elif self.random.random() < 0.2:
+                self.session.finish(stream, self.random.choice((None, "broken")))
+        self.session.consumed(run)
 
     def _check(self) -> None:
         counts = self.session.statistics()
@@ -368,4 +397,4 @@ class ConsumerUnderFire:
         # a run has room of its own for a cancel and 16 queries (DECISIONS B1)
         assert counts.open <= OPTIONS.max_open * 18
         assert counts.listening <= OPTIONS.max_listening
-        assert counts.remembered <= 4 * OPTIONS.max_open
+        assert counts.remembered <= 2 * OPTIONS.max_open + 256  # and ids of former feeds

@@ -18,8 +18,8 @@ from ._consumer import (
     Left as Left,
 )
 from ._consumer_asked import (
+    Call as Call,
     Feed as Feed,
-    Invocation as Invocation,
     Pending as Pending,
     Standing as Standing,
     Trace as Trace,

@@ -8,10 +8,10 @@ import attrs
 from msgspec import UNSET
 
 from ._codec import Codec
-from ._consumer_asked import Aside, Feed, Invocation, Pending, Several, Trace
-from ._consumer_calls import Calls
+from ._consumer_asked import Aside, Call, Feed, Pending, Several, Trace
 from ._consumer_feeds import Feeds
 from ._consumer_receiver import Receiver
+from ._consumer_requests import Requests
 from ._consumer_runs import Runs
 from ._consumer_streams import ConsumerStreams
 from ._consumer_wire import Wire
@@ -73,7 +73,8 @@ class ConsumerSession:
 
     `selected` says whether the server selected the subprotocol `lmosprotocol`, from which `auto` takes its
     habits (D3); `new_id` gives UUIDv4 texts; `offers` are the extensions that the peer's description
-    announces.
+    announces. `wake` is called, in the midst of a method, when frames wait where none did; it must not call
+    the session.
 
     The methods that ask put a message into the outbox, and give an object that is known by its identity. What
     becomes of it is told by `receive`; where it ends at once, the object says so when the method returns.
@@ -82,7 +83,7 @@ class ConsumerSession:
     has no form for; and MailboxFull where the options allow no more open ones, or the outbox is full.
     """
 
-    __slots__ = ("_calls", "_feeds", "_receiver", "_runs", "_streams", "_wire")
+    __slots__ = ("_feeds", "_receiver", "_requests", "_runs", "_streams", "_wire")
 
     def __init__(
         self,
@@ -92,17 +93,17 @@ class ConsumerSession:
         habits: Literal["auto", "spec", "kotlin-wot"] = "auto",
         options: SessionOptions | None = None,
         offers: tuple[str, ...] = (),
+        wake: Callable[[], object] | None = None,
     ) -> None:
         options = SessionOptions() if options is None else options
         limits = Limits(max_bytes=options.max_bytes, strict=options.strict)
-        self._wire = Wire(Codec(Dialect.of_consumer(selected, habits), limits), new_id, options, offers)
-        self._calls = Calls(self._wire)
+        codec = Codec(Dialect.of_consumer(selected, habits), limits)
+        self._wire = Wire(codec, new_id, options, offers, wake)
+        self._requests = Requests(self._wire)
         self._feeds = Feeds(self._wire)
-        self._streams = ConsumerStreams(
-            encode=self._wire.codec.encode, new_id=new_id, window=options.credit, max_open=options.max_open
-        )
-        self._runs = Runs(self._wire, self._calls, self._streams)
-        self._receiver = Receiver(self._wire, self._calls, self._feeds, self._runs, self._streams)
+        self._streams = ConsumerStreams(encode=codec.encode, new_id=new_id, max_open=options.max_open)
+        self._runs = Runs(self._wire, self._requests, self._streams)
+        self._receiver = Receiver(self._wire, self._requests, self._feeds, self._runs, self._streams)
 
     # -- properties
 
@@ -110,7 +111,7 @@ class ConsumerSession:
         """Ask for the value of a property."""
         new_id = self._wire.new_id()
         request = ReadProperty(thing_id=thing, message_id=new_id, correlation_id=new_id, name=name, **trace)
-        return self._calls.ask(Pending(request))
+        return self._requests.ask(Pending(request))
 
     def read_many(self, thing: str, names: Iterable[str], **trace: Unpack[Trace]) -> Pending:
         """Ask for several properties, one message each: all values by name are the answer, or an error."""
@@ -120,7 +121,7 @@ class ConsumerSession:
         for name in known:
             one = new_id()
             reads.append(ReadProperty(thing_id=thing, message_id=one, correlation_id=one, name=name, **trace))
-        return self._calls.ask_several(Several(request), reads)
+        return self._requests.ask_several(Several(request), reads)
 
     def read_all(self, thing: str, **trace: Unpack[Trace]) -> Pending:
         """Ask for the values of all properties.
@@ -130,7 +131,7 @@ class ConsumerSession:
         """
         new_id = self._wire.new_id()
         request = ReadAllProperties(thing_id=thing, message_id=new_id, correlation_id=new_id, **trace)
-        return self._calls.ask(Pending(request))
+        return self._requests.ask(Pending(request))
 
     def write(self, thing: str, name: str, value: Any, **trace: Unpack[Trace]) -> Pending:
         """Set a property; the answer is the value that the thing has taken."""
@@ -138,7 +139,7 @@ class ConsumerSession:
         request = WriteProperty(
             thing_id=thing, message_id=new_id, correlation_id=new_id, name=name, data=value, **trace
         )
-        return self._calls.ask(Pending(request))
+        return self._requests.ask(Pending(request))
 
     def write_many(self, thing: str, values: Mapping[str, Any], **trace: Unpack[Trace]) -> Pending:
         """Set several properties: in one message or, by kotlin-wot's habits, in one each (D19)."""
@@ -147,7 +148,7 @@ class ConsumerSession:
             thing_id=thing, message_id=new_id, correlation_id=new_id, data=dict(values), **trace
         )
         if not self._wire.kotlin:
-            return self._calls.ask(Pending(request))
+            return self._requests.ask(Pending(request))
         writes: list[Request] = []
         for name, value in request.data.items():
             one = self._wire.new_id()
@@ -156,7 +157,7 @@ class ConsumerSession:
                     thing_id=thing, message_id=one, correlation_id=one, name=name, data=value, **trace
                 )
             )
-        return self._calls.ask_several(Several(request), writes)
+        return self._requests.ask_several(Several(request), writes)
 
     # -- actions
 
@@ -173,7 +174,7 @@ class ConsumerSession:
         streams: Mapping[str, str] | None = None,
         binary: bool = False,
         **trace: Unpack[Trace],
-    ) -> Invocation:
+    ) -> Call:
         """Ask for a run of an action; `input` is absent by default, which is not null.
 
         `remaining` seconds until the caller gives up, and `attempt` from 1, are sent to peers that offer
@@ -195,12 +196,12 @@ class ConsumerSession:
             attempt=attempt if "retries" in known else None,
             **trace,
         )
-        run = Invocation(request)
+        run = Call(request)
         if credit is None and not streams and not binary:
-            return self._calls.ask(run)
+            return self._requests.ask(run)
         return self._runs.ask_streaming(run, credit, streams or {}, binary=binary)
 
-    def query(self, pending: Invocation) -> Pending:
+    def query(self, pending: Call) -> Pending:
         """Ask where a run stands; the answer is a `Standing`.
 
         A peer of kotlin-wot's habits knows no such question, and of a run that has ended everything is known:
@@ -208,11 +209,12 @@ class ConsumerSession:
         """
         return self._runs.query(pending)
 
-    def cancel(self, pending: Invocation, reason: str | None = None) -> Pending:
+    def cancel(self, pending: Call, reason: str | None = None) -> Pending:
         """Ask to end a run; the answer is a `Standing`. While one is open, this gives the same again.
 
         A run that is still in the outbox is taken out of it, and one that a peer of kotlin-wot's habits has
         is given up here: both have failed with ActionCancelled when this returns, and no `Failed` follows.
+        Raises MailboxFull: of queries and cancels 17 times `max_open` are open, unanswered.
         """
         return self._runs.cancel(pending, reason)
 
@@ -223,8 +225,8 @@ class ConsumerSession:
         """
         if pending.done or pending.forgotten:
             return
-        self._calls.forget(pending)
-        if isinstance(pending, Invocation):
+        self._requests.forget(pending)
+        if isinstance(pending, Call):
             self._runs.forget(pending)
         elif isinstance(pending, Aside) and pending in pending.run.asides:
             pending.run.asides.remove(pending)
@@ -253,7 +255,7 @@ class ConsumerSession:
         if frame is not None:
             self._wire.outbox.put_frame(frame)
 
-    def consumed(self, pending: Invocation) -> None:
+    def consumed(self, pending: Call) -> None:
         """Say that the oldest item that a run gave is used up, so that its thing may send more."""
         frame = None if pending.answer is None else self._streams.consumed(pending.answer)
         if frame is not None:
@@ -325,7 +327,7 @@ class ConsumerSession:
         Forgotten requests are there only if they were not sent, feeds that were being stopped are not.
         """
         self._wire.closed = True
-        pendings = tuple((pending, pending.sent and not drained) for pending in self._calls.close())
+        pendings = tuple((pending, pending.sent and not drained) for pending in self._requests.close())
         feeds = tuple(self._feeds.close())
         self._streams.close()
         self._wire.outbox.clear()
@@ -333,16 +335,16 @@ class ConsumerSession:
 
     def statistics(self) -> ConsumerStatistics:
         """Count."""
-        calls, feeds = self._calls, self._feeds
+        requests, feeds = self._requests, self._feeds
         return ConsumerStatistics(
-            asked=calls.asked,
-            answered=calls.answered,
-            failed=calls.failed,
-            forgotten=calls.forgotten,
-            unanswered=calls.unanswered,
-            open=len(calls),
+            asked=requests.asked,
+            answered=requests.answered,
+            failed=requests.failed,
+            forgotten=requests.forgotten,
+            unanswered=requests.unanswered,
+            open=len(requests),
             listening=len(feeds),
-            remembered=calls.remembered + feeds.remembered,
+            remembered=requests.remembered + feeds.remembered,
             waiting=len(self._wire.outbox),
             strays=self._wire.strays,
             late=self._wire.late + self._streams.ignored,

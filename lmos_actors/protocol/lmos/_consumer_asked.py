@@ -104,8 +104,8 @@ class Several(Pending):
         self.values: dict[str, Any] = {}
 
 
-class Invocation(Pending):
-    """A run of an action.
+class Call(Pending):
+    """A call of an action: its run, as the consumer holds it.
 
     `status`, `progress`, `output`, `cancelled` and `reason` are the latest known of it. `inputs` are its
     input streams by parameter; `answer` is the stream of items it gives, None where none was asked for.
@@ -136,7 +136,7 @@ class Aside(Pending):
     __slots__ = ("run",)
     request: QueryAction | CancelAction
 
-    def __init__(self, request: QueryAction | CancelAction, run: Invocation) -> None:
+    def __init__(self, request: QueryAction | CancelAction, run: Call) -> None:
         super().__init__(request)
         self.run = run
 

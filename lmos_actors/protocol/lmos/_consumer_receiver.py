@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lmos_actors._errors import RemoteProtocolError
 
 from ._codec import Unreadable
-from ._consumer_asked import Aside, Invocation
+from ._consumer_asked import Aside, Call
 from ._frames import BadFrame
 from ._messages import (
     Acknowledgement,
@@ -26,8 +26,8 @@ from ._peer import TOO_BIG, UNREADABLE_DATA, Close
 from ._windows import wire_size
 
 if TYPE_CHECKING:
-    from ._consumer_calls import Calls
     from ._consumer_feeds import Feeds
+    from ._consumer_requests import Requests
     from ._consumer_runs import Runs
     from ._consumer_said import Happening, Happenings
     from ._consumer_streams import ConsumerStreams
@@ -38,11 +38,13 @@ if TYPE_CHECKING:
 class Receiver:
     """The way in of one connection."""
 
-    __slots__ = ("_calls", "_closing", "_feeds", "_runs", "_streams", "_wire", "unreadable")
+    __slots__ = ("_closing", "_feeds", "_requests", "_runs", "_streams", "_wire", "unreadable")
 
-    def __init__(self, wire: Wire, calls: Calls, feeds: Feeds, runs: Runs, streams: ConsumerStreams) -> None:
+    def __init__(
+        self, wire: Wire, requests: Requests, feeds: Feeds, runs: Runs, streams: ConsumerStreams
+    ) -> None:
         self._wire = wire
-        self._calls = calls
+        self._requests = requests
         self._feeds = feeds
         self._runs = runs
         self._streams = streams
@@ -60,7 +62,7 @@ class Receiver:
         message = self._wire.codec.decode(text)
         if isinstance(message, PropertyReading):
             found = self._feeds.take_reading(message)
-            return self._calls.take_reading(message) if found is None else found
+            return self._requests.take_reading(message) if found is None else found
         if isinstance(message, ActionStatus):
             return self._runs.take_status(message, wire_size(text))
         if isinstance(message, Unreadable):
@@ -72,7 +74,7 @@ class Receiver:
             case Event():
                 return self._feeds.take_event(message)
             case PropertyReadings():
-                return self._calls.take_reading(message)
+                return self._requests.take_reading(message)
             case Error():
                 return self._take_error(message)
             case Acknowledgement():
@@ -91,21 +93,21 @@ class Receiver:
                 return self._wire.stray(message, "a request, where only answers are expected")
 
     def _take_error(self, message: Error) -> Happenings:
-        calls = self._calls
-        aside = calls.find_aside(message.in_reply_to)
+        requests = self._requests
+        aside = requests.find_aside(message.in_reply_to)
         if aside is not None:
             return self._runs.take_aside_error(aside, message)
         correlation = message.in_reply_to or message.correlation_id
-        pending = calls.find(correlation)
-        if isinstance(pending, Invocation):
+        pending = requests.find(correlation)
+        if isinstance(pending, Call):
             return self._runs.take_error(pending, message)
         if isinstance(pending, Aside):
             return self._runs.take_aside_error(pending, message)
         if pending is not None:
-            return calls.take_error(pending, message)
-        forgotten = calls.find_forgotten(correlation)
+            return requests.take_error(pending, message)
+        forgotten = requests.find_forgotten(correlation)
         if forgotten is not None:
-            return calls.take_late_error(forgotten, message)
+            return requests.take_late_error(forgotten, message)
         return self._feeds.take_error(message)
 
     def _take_unreadable(self, unreadable: Unreadable) -> Happenings:
@@ -114,13 +116,13 @@ class Receiver:
         if unreadable.oversize:
             return self._close(TOO_BIG, unreadable.problem.detail)
         error = RemoteProtocolError(unreadable.problem)
-        pending = self._calls.find(unreadable.correlation_id)
-        if isinstance(pending, Invocation):
+        pending = self._requests.find(unreadable.correlation_id)
+        if isinstance(pending, Call):
             return self._runs.fail(pending, error)
         if isinstance(pending, Aside):
             return self._runs.fail_aside(pending, error)
         if pending is not None:
-            return self._calls.fail(pending, error)
+            return self._requests.fail(pending, error)
         refused = self._feeds.refuse(unreadable.correlation_id, error) if unreadable.type == "error" else None
         return self._wire.stray(unreadable, unreadable.problem.detail) if refused is None else refused
 

@@ -11,7 +11,7 @@ What a status is for, by the members it carries (`aside`: an open query or cance
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import UNSET
@@ -25,7 +25,8 @@ from lmos_actors._errors import (
     RemoteProtocolError,
 )
 
-from ._consumer_asked import Aside, Invocation, Standing
+from ._consumer_asked import Aside, Call, Standing
+from ._consumer_requests import MAX_QUERIES
 from ._consumer_said import Item, Moved
 from ._consumer_streams import offers
 from ._dialects import FINAL, canonical_status
@@ -39,53 +40,51 @@ if TYPE_CHECKING:
     from lmos_actors._errors import LmosActorsError
 
     from ._consumer_asked import Pending
-    from ._consumer_calls import Calls
+    from ._consumer_requests import Requests
     from ._consumer_said import Happenings
     from ._consumer_streams import ConsumerStreams
     from ._consumer_wire import Wire
     from ._messages import ActionStatus, Credit, Error
     from ._streams import Finished
 
-MAX_QUERIES: Final = 16  # open ones of one run
-
 
 class Runs:
     """The invocations of one connection, their queries and cancels."""
 
-    __slots__ = ("_calls", "_streams", "_wire")
+    __slots__ = ("_requests", "_streams", "_wire")
 
-    def __init__(self, wire: Wire, calls: Calls, streams: ConsumerStreams) -> None:
+    def __init__(self, wire: Wire, requests: Requests, streams: ConsumerStreams) -> None:
         self._wire = wire
-        self._calls = calls
+        self._requests = requests
         self._streams = streams
 
     # -- asking
 
     def ask_streaming(
-        self, run: Invocation, credit: Credit | None, kinds: Mapping[str, str], *, binary: bool
-    ) -> Invocation:
+        self, run: Call, credit: Credit | None, kinds: Mapping[str, str], *, binary: bool
+    ) -> Call:
         """Ask for a run with streams, as far as the peer knows any; NotAllowed if it takes no inputs."""
         if "streams" not in self._wire.known:
             if kinds:
                 raise NotAllowed("this peer takes no input streams")
-            return self._calls.ask(run)
-        self._calls.check_room(run)
+            return self._requests.ask(run)
+        self._requests.check_room(run)
         run.inputs = self._streams.offer(run, kinds)
         run.answer = self._streams.expect(run, credit)
         streams = offers(run.inputs) or None
         run.request = msgspec.structs.replace(run.request, credit=credit, streams=streams, binary=binary)
         try:
-            return self._calls.ask(run)
+            return self._requests.ask(run)
         except LocalProtocolError:
             self._streams.drop(run)
             raise
 
-    def query(self, run: Invocation) -> Aside:
+    def query(self, run: Call) -> Aside:
         """Ask where a run stands: the peer, or what is known here if there is nobody to ask.
 
         Raises MailboxFull: too many queries of this run are open.
         """
-        self._wire.check_open()
+        self._check(run)
         aside = Aside(QueryAction(**self._about(run)), run)
         if not self._can_ask(run):
             return self._known(aside)
@@ -93,21 +92,27 @@ class Runs:
             raise MailboxFull(run.thing_id, MAX_QUERIES)
         return self._send(aside)
 
-    def cancel(self, run: Invocation, reason: str | None) -> Aside:
+    def cancel(self, run: Call, reason: str | None) -> Aside:
         """Ask to end a run. One that nobody can be asked about ends here and now, as does an unsent one."""
-        self._wire.check_open()
+        self._check(run)
         merged = next((other for other in run.asides if other.verb == "cancelAction"), None)
         if merged is not None:
             return merged
         aside = Aside(CancelAction(**self._about(run), reason=reason), run)
-        unsent = not run.done and self._calls.drop(run)
+        unsent = not run.done and self._requests.drop(run)
         if not unsent and self._can_ask(run):
             return self._send(aside)
         if not run.done:
             self._end_here(run, reason, unsent=unsent)
         return self._known(aside)
 
-    def _about(self, run: Invocation) -> dict[str, str]:
+    def _check(self, run: Call) -> None:
+        """Raise LocalProtocolError if the session is closed, or the run is one of another."""
+        self._wire.check_open()
+        if not run.done and not run.forgotten and self._requests.find(run.message_id) is not run:
+            raise LocalProtocolError("this run belongs to another connection")
+
+    def _about(self, run: Call) -> dict[str, str]:
         """The members that a query and a cancel have in common (W1)."""
         return {
             "thing_id": run.thing_id,
@@ -116,12 +121,12 @@ class Runs:
             "action": run.request.action,
         }
 
-    def _can_ask(self, run: Invocation) -> bool:
+    def _can_ask(self, run: Call) -> bool:
         """A peer of kotlin-wot's habits closes the connection at a type that it does not know (D19)."""
         return not self._wire.kotlin and not run.done
 
     def _send(self, aside: Aside) -> Aside:
-        self._calls.ask_aside(aside)
+        self._requests.ask_aside(aside)
         aside.run.asides.append(aside)
         return aside
 
@@ -129,17 +134,17 @@ class Runs:
         aside.done, aside.value = True, aside.run.standing()
         return aside
 
-    def _end_here(self, run: Invocation, reason: str | None, *, unsent: bool) -> None:
+    def _end_here(self, run: Call, reason: str | None, *, unsent: bool) -> None:
         run.status, run.cancelled, run.reason = "failed", True, reason
         self._streams.drop(run)
         if run.forgotten:
             run.done = True
             return
-        self._calls.fail(run, ActionCancelled(reason))
+        self._requests.fail(run, ActionCancelled(reason))
         if not unsent:
-            self._calls.expect_late(run)
+            self._requests.expect_late(run)
 
-    def forget(self, run: Invocation) -> None:
+    def forget(self, run: Call) -> None:
         """Nobody waits for this run any more: its items are not taken either."""
         self._streams.drop(run)
         run.asides.clear()
@@ -150,8 +155,8 @@ class Runs:
         """Take a status of a run; `size` are the bytes of the message (`wire_size`)."""
         if message.in_reply_to is not None:
             return self._take_reply(message)
-        found = self._calls.find(message.correlation_id) or self._guess_of(message)
-        if isinstance(found, Invocation):
+        found = self._requests.find(message.correlation_id) or self._guess_of(message)
+        if isinstance(found, Call):
             return self._moved(found, message, size)
         if isinstance(found, Aside):
             return self._told(found, message)
@@ -160,7 +165,7 @@ class Runs:
         return self._of_forgotten(message.correlation_id, message)
 
     def _take_reply(self, message: ActionStatus) -> Happenings:
-        aside = self._calls.find_aside(message.in_reply_to)
+        aside = self._requests.find_aside(message.in_reply_to)
         if aside is not None and (aside.verb == "queryAction" or not is_final(message)):
             return self._told(aside, message)
         over = self._over(message) if is_final(message) else None
@@ -170,33 +175,32 @@ class Runs:
 
     def _over(self, message: ActionStatus) -> Happenings | None:
         """End the run of this correlation; None if there is none."""
-        run = self._calls.find(message.correlation_id)
-        if isinstance(run, Invocation):
+        run = self._requests.find(message.correlation_id)
+        if isinstance(run, Call):
             return self._ended(run, message)
-        if self._calls.find_forgotten(message.correlation_id) is None:
+        if self._requests.find_forgotten(message.correlation_id) is None:
             return None
         return self._of_forgotten(message.correlation_id, message)
 
     def _of_forgotten(self, correlation: str | None, message: ActionStatus) -> Happenings:
-        forgotten = self._calls.find_forgotten(correlation)
+        forgotten = self._requests.find_forgotten(correlation)
         if forgotten is None:
             return self._wire.stray(message, "no run of this correlation is open")
         if not is_final(message):
             return self._wire.come_late()
-        return self._calls.come_for_forgotten(forgotten, None)
+        return self._requests.come_for_forgotten(forgotten, None)
 
     def _guess_of(self, message: ActionStatus) -> Pending | None:
         if message.correlation_id is not None:
             return None
         thing, action = message.thing_id, message.action
-        return self._calls.guess(
+        return self._requests.guess(
             lambda pending: (
-                isinstance(pending, Invocation)
-                and (pending.thing_id, pending.request.action) == (thing, action)
+                isinstance(pending, Call) and (pending.thing_id, pending.request.action) == (thing, action)
             )
         )
 
-    def _moved(self, run: Invocation, message: ActionStatus, size: int) -> Happenings:
+    def _moved(self, run: Call, message: ActionStatus, size: int) -> Happenings:
         """The run itself has a status; a peer that knows no `inReplyTo` answers by it what was asked, too."""
         final = is_final(message)
         asides = run.asides[: None if final else 1] if run.asides and not self._wire.ours else ()
@@ -204,7 +208,7 @@ class Runs:
         told = [said for aside in asides for said in self._told(aside, message)]
         return (*found, *told) if told else found
 
-    def _went_on(self, run: Invocation, message: ActionStatus, size: int) -> Happenings:
+    def _went_on(self, run: Call, message: ActionStatus, size: int) -> Happenings:
         status, progress = canonical_status(message.status), message.progress
         found: Happenings = ()
         if status != run.status or progress is not UNSET:
@@ -217,24 +221,24 @@ class Runs:
             return (*found, Item(run, message.output))
         return (*found, *self.said(self._streams.take_output(run.answer, message.output, size)))
 
-    def _ended(self, run: Invocation, message: ActionStatus) -> Happenings:
+    def _ended(self, run: Call, message: ActionStatus) -> Happenings:
         standing = standing_in(message)
         run.status, run.cancelled, run.reason = standing.status, standing.cancelled, standing.reason
         run.output = message.output
         self._streams.drop(run)
         if standing.status == "completed":
-            return self._calls.answer(run, message.output)
+            return self._requests.answer(run, message.output)
         if standing.cancelled:
-            return self._calls.fail(run, ActionCancelled(standing.reason))
+            return self._requests.fail(run, ActionCancelled(standing.reason))
         output = None if message.output is UNSET else message.output
-        return self._calls.fail(run, ActionFailed(output))
+        return self._requests.fail(run, ActionFailed(output))
 
     def _told(self, aside: Aside, message: ActionStatus) -> Happenings:
         """A query or cancel is answered; one that says the run was ended is the end of the run as well."""
         standing = standing_in(message)
         run = aside.run
         self._leave(aside)
-        found = self._calls.answer(aside, standing)
+        found = self._requests.answer(aside, standing)
         over = aside.verb == "cancelAction" and standing.status in ("failed", "cancelled")
         if over and not run.done and not run.forgotten:
             return (*self._ended(run, message), *found)
@@ -246,7 +250,7 @@ class Runs:
 
     # -- errors
 
-    def take_error(self, run: Invocation, message: Error) -> Happenings:
+    def take_error(self, run: Call, message: Error) -> Happenings:
         """Take an error about a run; from a peer that knows no `inReplyTo` it may be about an aside."""
         asides = [] if self._wire.ours else list(run.asides)
         if asides and message.type == UNSUPPORTED:
@@ -257,10 +261,10 @@ class Runs:
         """Take an error as the answer to a query or a cancel."""
         return self.fail_aside(aside, error_of(message, aside.request))
 
-    def fail(self, run: Invocation, error: LmosActorsError) -> Happenings:
+    def fail(self, run: Call, error: LmosActorsError) -> Happenings:
         """End a run with an error; and what was asked about it, where the peer answers that by it, too."""
         self._streams.drop(run)
-        found = self._calls.fail(run, error)
+        found = self._requests.fail(run, error)
         for aside in () if self._wire.ours else tuple(run.asides):
             found = (*found, *self.fail_aside(aside, error))
         return found
@@ -268,7 +272,7 @@ class Runs:
     def fail_aside(self, aside: Aside, error: LmosActorsError) -> Happenings:
         """End a query or a cancel with an error."""
         self._leave(aside)
-        return self._calls.fail(aside, error)
+        return self._requests.fail(aside, error)
 
     # -- streams
 
@@ -276,18 +280,18 @@ class Runs:
         """Say in the words of this session what the streams have found."""
         if isinstance(news, Violation):
             return self._broken(news)
-        if isinstance(news, Arrived) and isinstance(news.run, Invocation):
+        if isinstance(news, Arrived) and isinstance(news.run, Call):
             return (Item(news.run, news.item),)
         return (news,) if isinstance(news, Credited | Stopped) else ()
 
     def _broken(self, news: Violation) -> Happenings:
         """The peer broke the rules of a stream: the run has failed here, and is to end there."""
         run = news.run
-        if not isinstance(run, Invocation) or run.done:
+        if not isinstance(run, Call) or run.done:
             return ()
         error = RemoteProtocolError(invalid(news.detail))
-        found = self._calls.fail(run, error)
-        self._calls.expect_late(run)
+        found = self._requests.fail(run, error)
+        self._requests.expect_late(run)
         self._wire.outbox.put(CancelAction(**self._about(run), reason=news.detail))
         return found
 

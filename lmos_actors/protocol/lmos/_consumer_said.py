@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lmos_actors._errors import LmosActorsError
 
     from ._codec import Unreadable
-    from ._consumer_asked import Feed, Invocation, Pending
+    from ._consumer_asked import Call, Feed, Pending
     from ._messages import Base
 
 
@@ -40,7 +40,7 @@ class Failed(Struct, frozen=True):
 class Moved(Struct, frozen=True):
     """A run has another status, or new progress (UNSET if none was told)."""
 
-    pending: Invocation
+    pending: Call
     status: str
     progress: Any = UNSET
 
@@ -48,7 +48,7 @@ class Moved(Struct, frozen=True):
 class Item(Struct, frozen=True):
     """A run has given one item; the host says `consumed` when it has taken it."""
 
-    pending: Invocation
+    pending: Call
     output: Any
 
 

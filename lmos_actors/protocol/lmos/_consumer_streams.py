@@ -12,26 +12,18 @@ from lmos_actors._errors import NotAllowed
 from ._frames import MAX_STREAM
 from ._messages import Credit, StreamOffer
 from ._streams import JSON, Arrived, Incoming, Outgoing, Run, StreamTable, Violation
-from ._windows import DEFAULT_CREDIT, ReceiveWindow, SendWindow
+from ._windows import ReceiveWindow, SendWindow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from ._messages import Message, StreamOpen
+    from ._messages import StreamOpen
 
 
 class ConsumerStreams(StreamTable):
     """Inputs by their odd numbers, answers by their run."""
 
-    def __init__(
-        self,
-        *,
-        encode: Callable[[Message], bytes],
-        new_id: Callable[[], str],
-        window: Credit = DEFAULT_CREDIT,
-        max_open: int = 1024,
-    ) -> None:
-        super().__init__(first=1, encode=encode, new_id=new_id, window=window, max_open=max_open)
+    FIRST = 1
 
     def offer(self, run: Run, kinds: Mapping[str, str]) -> dict[str, Outgoing]:
         """Open input streams, by parameter with their content types; they have no credit yet.

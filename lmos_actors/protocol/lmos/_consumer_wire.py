@@ -39,7 +39,12 @@ class Wire:
     )
 
     def __init__(
-        self, codec: Codec, new_id: Callable[[], str], options: SessionOptions, offers: tuple[str, ...]
+        self,
+        codec: Codec,
+        new_id: Callable[[], str],
+        options: SessionOptions,
+        offers: tuple[str, ...],
+        wake: Callable[[], object] | None,
     ) -> None:
         self.codec = codec
         self.new_id = new_id
@@ -48,7 +53,11 @@ class Wire:
         self.ours = bool(offers) and not self.kotlin
         self.known = tuple(word for word in options.offers if word in offers and self.ours)
         self.outbox = Outbox(
-            codec.encode, taken=_mark, max_waiting=options.max_waiting, max_bytes=options.max_waiting_bytes
+            codec.encode,
+            taken=_mark,
+            wake=wake,
+            max_waiting=options.max_waiting,
+            max_bytes=options.max_waiting_bytes,
         )
         self.closed = False
         self.strays = 0

@@ -27,10 +27,10 @@ class SessionOptions:
 
     `max_bytes` of one text frame, or binary one; `max_open` requests without an answer and `max_listening`
     observations and subscriptions per connection, which a thing takes until their frames have
-    `max_open_bytes`; `max_waiting` frames, or `max_waiting_bytes`, in the outbox
-    before the session is `full`; `remembered_runs` finished runs that can still be queried; `credit` that an
-    item's sender is given at first; `acks` to acknowledge subscriptions in `spec` habits unasked, too;
-    `strict` to refuse ids that are not by the letter; `offers` of our extension, out of `OFFERS`.
+    `max_open_bytes`; `max_waiting` frames, or `max_waiting_bytes`, in the outbox before the session is
+    `full`; `remembered_runs` finished runs that can still be queried; `credit` that a thing gives the sender
+    of an input stream at first; `acks` to acknowledge subscriptions in `spec` habits unasked, too; `strict`
+    to refuse ids that are not by the letter; `offers` of our extension, out of `OFFERS`.
     """
 
     max_bytes: int = 4 << 20

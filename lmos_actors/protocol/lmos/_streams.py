@@ -8,7 +8,7 @@ until then, and late afterwards. What is late, or belongs to no stream, is count
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias
 
 import attrs
 
@@ -139,15 +139,16 @@ class Violation:
 class StreamTable:
     """What the tables of both sides share.
 
-    `first` is the first number of our own streams, `window` the credit that streams are given here. `encode`
+    `FIRST` is the first number of our own streams, `window` the credit that input streams are given here. `encode`
     makes the text of a message, so that its size is known; what is given as a frame is to be sent at once, in
     that order. Nothing a peer sends raises.
     """
 
+    FIRST: ClassVar[int]
+
     def __init__(
         self,
         *,
-        first: int,
         encode: Callable[[Message], bytes],
         new_id: Callable[[], str],
         window: Credit = DEFAULT_CREDIT,
@@ -158,7 +159,7 @@ class StreamTable:
         self._new_id = new_id
         self._window = window
         self._max_open = max_open
-        self._next: int = first  # of our numbers
+        self._next: int = self.FIRST  # of our numbers
         self._highest = 0  # of their numbers so far
         self._count = 0
         self._numbered: dict[int, Stream] = {}
@@ -261,7 +262,7 @@ class StreamTable:
         Raises:
             LocalProtocolError: there is no room, or the item of a stream of bytes is none.
         """
-        if not stream.open:
+        if not self._goes_on(stream):
             return None
         if not stream.window.room:
             raise LocalProtocolError(f"stream {stream.number} has no credit left")
@@ -289,17 +290,25 @@ class StreamTable:
 
     def finish(self, stream: Outgoing, reason: str | None = None) -> bytes | None:
         """Give the frame that ends a stream, or breaks it off for a reason; None if it is not open."""
-        if not stream.open:
+        if not self._goes_on(stream):
             return None
+        frame = self._encode(self._end(stream, reason))
         stream.open = False
-        return self._encode(self._end(stream, reason))
+        return frame
 
     def stop(self, stream: Incoming, reason: str) -> bytes | None:
         """Give the frame that says that no more items of an input are wanted; None if it is not open."""
-        if not stream.open:
+        if not self._goes_on(stream):
             return None
+        frame = self._encode(self._end(stream, reason))
         stream.open, stream.stopped = False, True
-        return self._encode(self._end(stream, reason))
+        return frame
+
+    def _goes_on(self, stream: Stream) -> bool:
+        """Whether a stream is open; LocalProtocolError if it is one of another connection."""
+        if stream.open and stream.run not in self._runs:
+            raise LocalProtocolError("this stream belongs to another connection")
+        return stream.open
 
     def _end(self, stream: Stream, reason: str | None) -> StreamEnd:
         return StreamEnd(
@@ -313,14 +322,14 @@ class StreamTable:
 
     def ready(self, stream: Incoming) -> bytes | None:
         """Give the frame with the first credit, once the host can take items; None if it was given."""
-        return self._credit(stream, stream.window.due())
+        return self._credit(stream, stream.window.due()) if self._goes_on(stream) else None
 
     def consumed(self, stream: Incoming) -> bytes | None:
         """Count the oldest item that the host holds as used up; the frame with new credit, if it is time."""
-        return self._credit(stream, stream.window.consume())
+        return self._credit(stream, stream.window.consume()) if self._goes_on(stream) else None
 
     def _credit(self, stream: Incoming, credit: Credit | None) -> bytes | None:
-        if credit is None or not stream.open:
+        if credit is None:
             return None
         message = StreamCredit(
             thing_id=stream.run.thing_id,

@@ -58,8 +58,8 @@ class ThingSession:
         memory: AnswerMemory | None = None,
         wake: Callable[[], object] | None = None,
     ) -> None:
-        """Begin. `offered` says whether the peer offered `lmosprotocol`; `new_id` gives a new UUID as text (it
-        must not raise); `memory` is that of the peer, shared by its connections, None for no repeats.
+        """Begin. `offered` says whether the peer offered `lmosprotocol`; `new_id` gives a new UUID as text,
+        and never raises; `memory` is that of the peer, shared by its connections, None for no repeats.
 
         `wake` is called, in the midst of a method, when frames wait where none did: maybe by an answer that
         was given on another connection of the peer. It must not call the session.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
-from lmos_actors._errors import MailboxFull
+from lmos_actors._errors import ActionCancelled, ActionFailed, MailboxFull
 
 from ._asked import VERBS, Asked, Listening, State
 from ._codec import Codec
@@ -92,7 +92,7 @@ class Desk:
         return True
 
     def _repeat(self, known: Remembered, message: Base) -> None:
-        final = self.retold(known.final, correlation_of(message))
+        final = self._ending(known.final, correlation_of(message))
         size = self.outbox.put(final)
         self.counts.answered += 1
         if isinstance(message, InvokeAction):
@@ -178,6 +178,13 @@ class Desk:
             changed["in_reply_to"] = in_reply_to
         return replace(final, **changed)
 
+    def _ending(self, final: Any, correlation: str, in_reply_to: str | None = None) -> Any:
+        """Make a final answer anew, by the habits here: kotlin-wot takes any status for a success (D15)."""
+        if not self.kotlin or not isinstance(final, ActionStatus) or final.status != "failed":
+            return self.retold(final, correlation, in_reply_to)
+        error = ActionCancelled(final.reason) if final.cancelled else ActionFailed(final.output)
+        return self.error(final.thing_id, error, correlation)
+
     def settle(
         self,
         asked: Asked,
@@ -229,7 +236,7 @@ class Desk:
         in_reply_to = reply[1] if reply is not None and reply[0] is self else None
         told: Message = final
         if not frame or in_reply_to is not None:
-            told = self.retold(final, correlation, in_reply_to)
+            told = self._ending(final, correlation, in_reply_to)
             frame = self.encode(told)
         self.outbox.put_frame(frame)
         if isinstance(asked.message, InvokeAction):

@@ -15,12 +15,12 @@ from ._codec import UNWRITTEN
 from ._frames import MAX_STREAM, Frame, pack_frame
 from ._messages import ActionStatus, StreamOpen
 from ._streams import BYTES, JSON, Incoming, Outgoing, Run, StreamTable
-from ._windows import DEFAULT_CREDIT, ReceiveWindow, SendWindow
+from ._windows import ReceiveWindow, SendWindow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from ._messages import Credit, Message, StreamOffer
+    from ._messages import Credit, StreamOffer
 
 MAX_INPUTS: Final = 16  # streams that one invocation may open
 MAX_GATHERED: Final = 1024  # items
@@ -29,15 +29,7 @@ MAX_GATHERED: Final = 1024  # items
 class ThingStreams(StreamTable):
     """Inputs by their odd numbers, answers by their run."""
 
-    def __init__(
-        self,
-        *,
-        encode: Callable[[Message], bytes],
-        new_id: Callable[[], str],
-        window: Credit = DEFAULT_CREDIT,
-        max_open: int = 1024,
-    ) -> None:
-        super().__init__(first=2, encode=encode, new_id=new_id, window=window, max_open=max_open)
+    FIRST = 2
 
     def accept(self, run: Run, offers: Mapping[str, StreamOffer]) -> dict[str, Incoming] | AgentError:
         """Open the input streams of an invocation, without credit yet (`ready`); or say why it is refused."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Key: TypeAlias = tuple[str, str, str]
 
 
-class Ended(Struct, frozen=True, eq=False):
+class EndedRun(Struct, frozen=True, eq=False):
     """A run that has its final answer, and what that was."""
 
     correlation: str
@@ -44,7 +44,7 @@ class Runs:
         self._max_bytes = max_bytes
         self._bytes = 0
         self._live: dict[Key, Asked] = {}
-        self._ended: OrderedDict[Key, Ended] = OrderedDict()
+        self._ended: OrderedDict[Key, EndedRun] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._ended)
@@ -68,7 +68,7 @@ class Runs:
             final, size = _without_payload(final), sum(map(len, key)) + len(correlation)
         if key in self._ended:
             self._forget(key)
-        self._ended[key] = Ended(correlation, final, size)
+        self._ended[key] = EndedRun(correlation, final, size)
         self._bytes += size
         while len(self._ended) > self._limit or self._bytes > self._max_bytes:
             self._forget(next(iter(self._ended)))
@@ -76,7 +76,7 @@ class Runs:
     def _forget(self, key: Key) -> None:
         self._bytes -= self._ended.pop(key).size
 
-    def find(self, message: QueryAction | CancelAction, going: Iterable[Asked]) -> Asked | Ended | None:
+    def find(self, message: QueryAction | CancelAction, going: Iterable[Asked]) -> Asked | EndedRun | None:
         """Give the run that is meant: by the correlation, else the newest unfinished, else the newest.
 
         `going` are the open requests of the connection, newest first.
@@ -91,7 +91,7 @@ class Runs:
 
     def _newest_ended(
         self, message: QueryAction | CancelAction, correlation: str | None = None
-    ) -> Ended | None:
+    ) -> EndedRun | None:
         about = message.thing_id, message.action
         for key, ended in reversed(self._ended.items()):
             if key[1:] == about and correlation in (None, ended.correlation):

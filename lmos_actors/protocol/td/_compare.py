@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-import attrs
-
 from ._fitting import RECEIVED, SENT, Difference, Flow, schema_differences, texts_differ
 from ._model import (
     ActionAffordance,
@@ -121,7 +119,7 @@ def _action(theirs: ActionAffordance, ours: ActionAffordance, place: Place) -> I
     )
     if None not in (theirs.synchronous, ours.synchronous):
         yield from _flag("synchronous", bool(theirs.synchronous), bool(ours.synchronous), False, place)
-    yield from _input(theirs.input, ours.input, (*place, "input"))
+    yield from _optional(theirs.input, ours.input, (*place, "input"), SENT)
     yield from _optional(theirs.output, ours.output, (*place, "output"), RECEIVED)
     if theirs.progress is not None and ours.progress is not None:
         yield from schema_differences(theirs.progress, ours.progress, (*place, "lmosx:progress"), RECEIVED)
@@ -130,14 +128,6 @@ def _action(theirs: ActionAffordance, ours: ActionAffordance, place: Place) -> I
             (*place, "lmosx:progress"), _only(ours.progress, "progress"), theirs.progress, ours.progress
         )
     yield from _streams(theirs.streams or Streams(), ours.streams or Streams(), (*place, "lmosx:streams"))
-
-
-def _input(theirs: Schema | None, ours: Schema | None, place: Place) -> Iterator[Difference]:
-    """Compare parameters. One that an agent does not have is refused, unlike a member further in."""
-    takes_none = theirs is None and bool((ours or {}).get("properties"))
-    for each in _optional(theirs, ours, place, SENT):
-        is_gone = each.offered is None and each.place[:-1] == (*place, "properties")
-        yield attrs.evolve(each, weight="breaks") if is_gone or takes_none else each
 
 
 def _event(theirs: EventAffordance, ours: EventAffordance, place: Place) -> Iterator[Difference]:

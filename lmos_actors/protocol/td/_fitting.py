@@ -40,8 +40,8 @@ _NARROWING: Final = (
     "pattern", "format", "contentEncoding", "contentMediaType", "multipleOf", "uniqueItems", "propertyNames",
 )  # fmt: skip
 _LIMITS: Final = (
-    *_LEAST, *_MOST, *_NARROWING, *_LOWER, *_UPPER, "type", "enum", "const", "properties", "required", "items",
-    "additionalProperties", "unit",
+    *_LEAST, *_MOST, *_NARROWING, *_LOWER, *_UPPER, "type", "enum", "const", "unit", "properties", "required",
+    "items", "additionalProperties",
 )  # fmt: skip
 _ELSEWHERE: Final = (*WORDING, *_LIMITS, "oneOf")
 
@@ -192,10 +192,8 @@ def _same_set(some: list[Any], others: list[Any]) -> bool:
 
 def _wordless(value: Any) -> Any:
     """Give a schema, or several, without titles and descriptions."""
-    if is_array(value):
-        return [_wordless(each) for each in value]
     if not is_object(value):
-        return value
+        return [_wordless(each) for each in value] if is_array(value) else value
     found = {word: each for word, each in value.items() if word not in WORDING}
     for word in ("oneOf", "items", "additionalProperties"):
         if word in found:

@@ -325,9 +325,10 @@ def _field(field: types.Field) -> Schema:
 
 def _is_json(value: Any) -> bool:
     """Whether plain data can be written as JSON, which has neither infinity nor NaN."""
-    if isinstance(value, dict | list | tuple):
-        inner = cast("Any", value)
-        return all(_is_json(part) for part in (inner.values() if type(inner) is dict else inner))
+    if isinstance(value, dict):
+        return all(_is_json(part) for part in cast("dict[str, Any]", value).values())
+    if isinstance(value, list | tuple):
+        return all(_is_json(part) for part in cast("list[Any]", value))
     return not isinstance(value, float) or math.isfinite(value)
 
 

@@ -132,7 +132,7 @@ class Sessions(RuleBasedStateMachine):
 
     @property
     def room(self) -> int:
-        return MAX_OPEN - len(self.consumer._calls._open)
+        return MAX_OPEN - len(self.consumer._requests._open)
 
     @precondition(lambda self: self.room >= 2)
     @rule(thing=things, name=names, verb=st.sampled_from(["read", "write", "many", "all", "write_many"]))
@@ -159,8 +159,8 @@ class Sessions(RuleBasedStateMachine):
             self.consumer.forget(run)
 
     @property
-    def runs(self) -> list[lmos.Invocation]:
-        return [pending for pending in self.asks if isinstance(pending, lmos.Invocation)]
+    def runs(self) -> list[lmos.Call]:
+        return [pending for pending in self.asks if isinstance(pending, lmos.Call)]
 
     @precondition(lambda self: self.runs)
     @rule(pick=picks, verb=st.sampled_from(["query", "cancel", "forget"]))

@@ -39,14 +39,14 @@ class Streams(RuleBasedStateMachine):
         )
         self.to_thing: deque[Any] = deque()
         self.to_client: deque[Any] = deque()
-        self.runs: list[lmos.Invocation] = []
+        self.runs: list[lmos.Call] = []
         self.finals: dict[lmos.Pending, int] = defaultdict(int)
         self.asked: list[lmos.Asked] = []
         # by the run and the parameter, "" for the answer
         self.sent: dict[tuple[str, str], list[Any]] = defaultdict(list)
         self.came: dict[tuple[str, str], list[Any]] = defaultdict(list)
         self.finished: dict[tuple[str, str], int] = defaultdict(int)
-        self.unused: list[lmos.Invocation] = []
+        self.unused: list[lmos.Call] = []
         self.unread: list[lmos.Incoming] = []
 
     def item(self, binary: bool) -> Any:

@@ -391,6 +391,19 @@ def test_frames_are_taken_by_size_in_order() -> None:
     assert len(hand.session.frames()) == 2
 
 
+def test_it_wakes_when_there_is_something_to_send_where_nothing_was() -> None:
+    woken: list[str] = []
+    session = ConsumerSession(
+        selected=True, new_id=iter("abcd").__next__, offers=OURS, wake=lambda: woken.append("up")
+    )
+    session.invoke(THING, "go")
+    session.observe(THING, "unit")
+    assert woken == ["up"]
+    assert len(session.frames()) == 2
+    session.read(THING, "unit")
+    assert woken == ["up", "up"]
+
+
 # ---- forgotten
 
 

@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from lmos_actors._errors import ActionCancelled, ActionFailed, LocalProtocolError, MailboxFull, NotAllowed
 from lmos_actors.protocol import lmos
-from lmos_actors.protocol.lmos import Invocation, SessionOptions, Standing
+from lmos_actors.protocol.lmos import Call, SessionOptions, Standing
 from lmos_actors.protocol.lmos._frames import Binary, Frame, pack_frame
 from tests.protocol.lmos.by_hand import OURS, PROBLEM, THING, Hand, told
 
@@ -17,7 +17,7 @@ CREDIT = SessionOptions().credit
 UNSUPPORTED = "https://eclipse.dev/lmos/protocol/v1/errors#unsupported-message-type"
 
 
-def running(*, offers: tuple[str, ...] = (), **members: Any) -> tuple[Hand, Invocation]:
+def running(*, offers: tuple[str, ...] = (), **members: Any) -> tuple[Hand, Call]:
     """A session with one run, c1, that was sent."""
     hand = Hand(offers=offers)
     run = hand.session.invoke(THING, "go", **members)

@@ -66,6 +66,25 @@ def test_a_request_that_had_not_begun_is_carried_out_when_it_comes_again(
     assert len(invoke(first)) == 1
 
 
+@pytest.mark.parametrize("when", ["while it runs", "afterwards", "cancelled"])
+def test_a_failure_is_told_to_each_connection_by_its_habits(memory: AnswerMemory, when: str) -> None:
+    spec, kotlin = Talk(memory=memory), Talk("kotlin-wot", memory=memory)
+    (asked,) = invoke(spec)
+    if when != "afterwards":
+        assert invoke(kotlin) == ()
+    if when == "cancelled":
+        spec.say("cancelAction", 2, action="go", correlation="m1")
+    else:
+        spec.session.fail(asked, ActionFailed("no"))
+    if when == "afterwards":
+        assert invoke(kotlin) == ()
+    (status,), (error,) = spec.heard(), kotlin.heard()
+    assert (status["messageType"], status["status"]) == ("actionStatus", "failed")
+    assert (error["messageType"], error["status"], error["correlationId"]) == ("error", "500", "m1")
+    kind = "action-cancelled" if when == "cancelled" else "internal-server-error"
+    assert error["type"].endswith(f"#{kind}")
+
+
 @pytest.mark.parametrize("by", ["answer", "cancel", "progress"])
 def test_each_connection_is_woken_when_it_has_something_to_send(memory: AnswerMemory, by: str) -> None:
     first, second = Talk(memory=memory), Talk(memory=memory)

@@ -325,6 +325,11 @@ def test_one_that_was_made_and_not_read_is_checked_as_well(made: td.Description)
     assert (found.severity, found.fix) == ("error", "mend this first: the rest cannot be read")
 
 
+@pytest.mark.parametrize("base", [5, "clerk"])
+def test_a_base_that_is_none_is_one_mistake_and_not_one_for_each_href(base: Any) -> None:
+    assert [each.path for each in td.check(spoil("base", base))] == ["/base"]
+
+
 def test_errors_come_first_and_places_in_order() -> None:
     data = spoil("title", 5)
     data["id"] = "x"

@@ -361,6 +361,19 @@ def test_a_type_has_a_short_name(tp: Any, name: str) -> None:
     assert type_name(tp) == name
 
 
+class Endless(msgspec.Struct, frozen=True):
+    least: float = -float("inf")
+    no: float = float("nan")
+    both: tuple[float, float] = (0.0, float("inf"))
+    all: tuple[float, float] = (0.0, 1.0)
+
+
+def test_a_default_that_json_has_no_word_for_is_not_told() -> None:
+    members = schema_of(Endless)["properties"]
+    assert [name for name, schema in members.items() if "default" in schema] == ["all"]
+    json.dumps(schema_of(Endless), allow_nan=False)
+
+
 PROGRAM = """
 import json
 from typing import Literal

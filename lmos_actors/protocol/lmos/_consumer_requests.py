@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec import UNSET
 
-from lmos_actors._errors import LocalProtocolError
+from lmos_actors._errors import LocalProtocolError, MailboxFull
 
 from ._consumer_asked import Aside, Pending, Several
 from ._consumer_said import Answered, Failed, Lost
@@ -35,9 +35,11 @@ if TYPE_CHECKING:
 P = TypeVar("P", bound=Pending)
 
 GUESSABLE: Final = 64
+MAX_QUERIES: Final = 16  # open ones of one run
+ASIDES: Final = MAX_QUERIES + 1  # and a cancel
 
 
-class Calls:
+class Requests:
     """The requests of one connection, by `messageID`, from the asking to the end.
 
     `asked = answered + failed + forgotten + unanswered + len(self)`, counted by messages. Of those that the
@@ -88,7 +90,7 @@ class Calls:
     def check_room(self, pending: Pending, more: int = 1) -> None:
         """Raise what `ask` would raise for want of room, or for an id that is taken."""
         self._wire.admit(pending.thing_id, len(self._open), self._wire.options.max_open, more)
-        if pending.message_id in self._open:
+        if self.find(pending.message_id) is not None:
             raise LocalProtocolError(f"the request {pending.message_id!r} is still open")
 
     def ask_several(self, whole: Several, requests: list[Request]) -> Several:
@@ -106,7 +108,14 @@ class Calls:
         return whole
 
     def ask_aside(self, aside: Aside) -> None:
-        """Send a query or a cancel: there is always room for it, as a run has only so many."""
+        """Send a query or a cancel: there is room for `ASIDES` of every run that may be open.
+
+        Raises:
+            MailboxFull: more are open, as those of ended runs are that a peer does not answer.
+        """
+        limit = ASIDES * self._wire.options.max_open
+        if len(self._asides) >= limit:
+            raise MailboxFull(aside.thing_id, limit)
         self._send(aside)
         self._asides[aside.message_id] = aside
 
