@@ -11,7 +11,7 @@ import sys
 import traceback
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lmos_actors._errors import ConfigError, nearest, text_of
 from lmos_actors.files import did_you_mean
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 Accepts: TypeAlias = "Callable[[type], str | None]"
 """Looks at a class; gives the reason why it cannot be an agent, or None."""
+
+_PACKAGE: Final = Path(__file__).resolve().parents[1]
 
 
 def project_root(file: Path) -> Path:
@@ -135,16 +137,22 @@ def _broken(name: str, root: Path, error: BaseException) -> ConfigError:
     if isinstance(error, SyntaxError) and error.filename:
         place = f"{_relative(error.filename, root)}:{error.lineno}"
     else:
-        ours = [
-            frame
-            for frame in traceback.extract_tb(error.__traceback__)
-            if Path(frame.filename).resolve().is_relative_to(root.resolve())
-            and "site-packages" not in frame.filename
-        ]
-        place = f"{_relative(ours[-1].filename, root)}:{ours[-1].lineno}" if ours else ""
+        theirs = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_theirs(frame, root)]
+        place = f"{_relative(theirs[-1].filename, root)}:{theirs[-1].lineno}" if theirs else ""
     said = error.msg if isinstance(error, SyntaxError) else text_of(error)
     what = f"{type(error).__name__}: {said}" if said else type(error).__name__
     return ConfigError(f'importing "{name}" failed{f" at {place}" if place else ""}: {what}')
+
+
+def _is_theirs(frame: traceback.FrameSummary, root: Path) -> bool:
+    """Whether a frame is of a file of the project: not installed, not of this package, not generated."""
+    file = Path(frame.filename)
+    return (
+        file.is_file()
+        and file.resolve().is_relative_to(root.resolve())
+        and not file.resolve().is_relative_to(_PACKAGE)
+        and "site-packages" not in frame.filename
+    )
 
 
 def _relative(filename: str, root: Path) -> str:

@@ -123,6 +123,11 @@ def test_an_error_inside_names_the_line(text: str, said: str, target: str, root:
     assert import_target(target, root).__name__ == "Cat"
 
 
+def test_the_line_is_theirs_also_where_generated_code_or_this_package_raises(root: Path) -> None:
+    write(root, "zoo/cats.py", "from lmos_actors import About\n\nAbout(vendor='Acme')\n")
+    assert "failed at zoo/cats.py:3: TypeError: About: vendor" in refusal("zoo/cats.py:Cat", root)
+
+
 def test_an_error_inside_a_file_that_is_no_module(root: Path) -> None:
     write(root, "big-cat.py", "\nraise ValueError('no')\n")
     assert refusal("big-cat.py:Cat", root) == 'importing "big-cat.py" failed at big-cat.py:2: ValueError: no'

@@ -139,9 +139,9 @@ class Violation:
 class StreamTable:
     """What the tables of both sides share.
 
-    `FIRST` is the first number of our own streams, `window` the credit that input streams are given here. `encode`
-    makes the text of a message, so that its size is known; what is given as a frame is to be sent at once, in
-    that order. Nothing a peer sends raises.
+    `FIRST` is the first number of our own streams, `window` the credit that input streams are given here.
+    `encode` makes the text of a message, so that its size is known; what is given as a frame is to be sent at
+    once, in that order. Nothing a peer sends raises.
     """
 
     FIRST: ClassVar[int]

@@ -27,7 +27,7 @@ from ._messages import (
 )
 from ._outbox import Outbox
 from ._peer import correlation_of
-from ._problems import Problem, error_message, problem_of
+from ._problems import INTERNAL, Problem, error_message, problem_of
 from ._thing_streams import ThingStreams
 from ._thing_tables import Counts, Listenings, Runs, ThingStatistics
 
@@ -125,11 +125,11 @@ class Desk:
 
     def refuse(self, message: Base, error: LmosActorsError | Problem) -> None:
         """Turn a message away without asking the host."""
-        self.counts.refused += 1
         about_run = isinstance(message, _ABOUT_RUNS)
         correlation = message.message_id if about_run and self.kotlin else correlation_of(message)
         in_reply_to = message.message_id if about_run else None
         self.outbox.put(self.error(message.thing_id, error, correlation, in_reply_to))
+        self.counts.refused += 1
 
     def error(
         self,
@@ -199,14 +199,16 @@ class Desk:
         `completed` lets its streams end as they should; `reply` names a connection and its cancel, of which
         this is the answer as well.
         """
-        frame = b"" if final is None else self.encode(final)  # what cannot be encoded raises before all else
+        # what cannot be made or encoded raises before all else
+        told, frame = self._answer(asked, final, reply)
+        others = [(desk, *desk._answer(asked, final, reply)) for desk in asked.also] if asked.also else ()
         asked.state = state
         self._end_streams(asked, completed)
         if asked.remembered and self.memory is not None and final is not None:
             self.memory.settle(asked, final, asked.size + len(frame))
-        self._hand_over(asked, final, frame, reply)
-        for desk in asked.also:
-            desk._hand_over(asked, final, b"", reply)
+        self._hand_over(asked, told, frame)
+        for desk, *answer in others:
+            desk._hand_over(asked, *answer)
         asked.also = ()
 
     def _end_streams(self, asked: Asked, completed: bool) -> None:
@@ -223,21 +225,35 @@ class Desk:
         if not self.over:
             self.outbox.put_frame(frame)
 
-    def _hand_over(
-        self, asked: Asked, final: Message | None, frame: bytes, reply: tuple[Desk, str] | None
-    ) -> None:
+    def _answer(
+        self, asked: Asked, final: Message | None, reply: tuple[Desk, str] | None
+    ) -> tuple[Message | None, bytes]:
+        """Make a final answer as it is told on this connection, and its text."""
+        if final is None:
+            return None, b""
+        in_reply_to = reply[1] if reply is not None and reply[0] is self else None
+        told: Message = final
+        if asked.desk is not self or in_reply_to is not None:
+            told = self._ending(final, self.open.get(asked, asked.correlation), in_reply_to)
+        frame = self.encode(told)
+        if len(frame) > self.options.max_bytes:
+            # the peer would close the connection over it, and every other request would be lost
+            told = self.error(asked.thing_id, self._too_long(len(frame)), told.correlation_id, in_reply_to)
+            frame = self.encode(told)
+        return told, frame
+
+    def _too_long(self, size: int) -> Problem:
+        detail = f"the answer has {size} bytes, {self.options.max_bytes} is the most"
+        return Problem(type=INTERNAL, title="Internal Server Error", status=500, detail=detail, started=True)
+
+    def _hand_over(self, asked: Asked, told: Message | None, frame: bytes) -> None:
         correlation = self.open.pop(asked, None)
         if correlation is None:
             return  # this connection is over
         self.open_bytes -= asked.size
         self.counts.answered += 1
-        if final is None:
+        if told is None:
             return
-        in_reply_to = reply[1] if reply is not None and reply[0] is self else None
-        told: Message = final
-        if not frame or in_reply_to is not None:
-            told = self._ending(final, correlation, in_reply_to)
-            frame = self.encode(told)
         self.outbox.put_frame(frame)
         if isinstance(asked.message, InvokeAction):
             self.runs.end(asked, correlation, told, len(frame))

@@ -55,9 +55,10 @@ class Intake:
         if self.closing:
             return ()
         desk = self._desk
-        desk.counts.received += 1
         message = desk.codec.decode(text)
-        return _HANDLERS[type(message)](self, message, text, now)
+        demands = _HANDLERS[type(message)](self, message, text, now)
+        desk.counts.received += 1
+        return demands
 
     def take_binary(self, data: bytes) -> Demands:
         """Take a binary frame."""
@@ -134,10 +135,10 @@ class Intake:
     def take_leave(self, message: Any, _text: object, _now: float) -> Demands:
         """Unobserve or unsubscribe: a success at once, whether there was anything to leave or not (D11)."""
         desk = self._desk
+        answer = desk.acknowledge(message, correlation_of(message))
         left = desk.listenings.left(message)
         for listening in left:
             desk.forget(listening)
-        answer = desk.acknowledge(message, correlation_of(message))
         if answer is not None:
             desk.outbox.put(answer)
         desk.counts.answered += 1
@@ -180,10 +181,10 @@ class Intake:
     def take_foreign(self, message: Any, _text: object, _now: float) -> Demands:
         """Refuse what only a thing sends."""
         desk = self._desk
-        desk.counts.strays += 1
         if not isinstance(message, _NEVER_ANSWERED):
             problem = unsupported(message_type(message), None)
             desk.outbox.put(desk.error(message.thing_id, problem, correlation_of(message)))
+        desk.counts.strays += 1
         return ()
 
     def _unsupported(self, message: Any) -> Demands:
@@ -195,13 +196,12 @@ class Intake:
         desk = self._desk
         if found.oversize:
             return self._close(TOO_BIG, found.problem.detail)
+        if found.type not in ("error", "acknowledgement"):
+            about_run = found.type in ("queryAction", "cancelAction")
+            correlation = found.correlation_id or found.message_id
+            reply = found.message_id if about_run else None
+            desk.outbox.put(desk.error(found.thing_id or NO_THING, found.problem, correlation, reply))
         desk.counts.unreadable += 1
-        if found.type in ("error", "acknowledgement"):
-            return ()
-        about_run = found.type in ("queryAction", "cancelAction")
-        correlation = found.correlation_id or found.message_id
-        reply = found.message_id if about_run else None
-        desk.outbox.put(desk.error(found.thing_id or NO_THING, found.problem, correlation, reply))
         return ()
 
 

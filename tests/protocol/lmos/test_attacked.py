@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,6 +23,7 @@ from lmos_actors.protocol.lmos import (
     Failed,
     SessionOptions,
     Stray,
+    ThingSession,
     _memory,
 )
 from tests.protocol.lmos.by_hand import Hand
@@ -33,7 +35,9 @@ if TYPE_CHECKING:
 DIGITS = "9" * 400  # no float is that large
 RING: list[Any] = []
 RING.append(RING)
-UNWRITABLE = pytest.mark.parametrize("value", [object(), "\ud800", {(1, 2): 3}, RING], ids=str)
+UNWRITABLE = pytest.mark.parametrize(
+    "value", [object(), "\ud800", {(1, 2): 3}, RING], ids=["object", "half a pair", "a tuple as key", "ring"]
+)
 
 
 # ---- hostile things
@@ -288,3 +292,42 @@ def test_the_id_of_an_open_query_is_taken() -> None:
     with pytest.raises(LocalProtocolError, match="still open"):
         hand.session.invoke(THING, "go", message_id=query.message_id)
     assert hand.adds_up()
+
+
+@pytest.mark.parametrize("habits", ["spec", "kotlin-wot"])
+@pytest.mark.parametrize("last", range(12))
+def test_a_host_that_is_out_of_ids_finds_everything_as_it_was(habits: str, last: int) -> None:
+    talk, name = Talk(habits), "property" if habits == "kotlin-wot" else "name"
+    numbers = iter([f"s{number}" for number in range(last)])  # then StopIteration is raised
+    talk.session = ThingSession(offered=habits == "spec", new_id=lambda: next(numbers))
+    read, observe = talk.ask("readProperty", 1, **{name: "x"}), talk.ask("observeProperty", 2, **{name: "x"})
+    first, second = talk.ask("invokeAction", 3, action="go"), talk.ask("invokeAction", 4, action="go")
+    for act in (
+        lambda: talk.session.answer(read, 1, AT),
+        lambda: talk.session.accept(observe, 1, AT),
+        lambda: talk.session.complete(first),
+        lambda: talk.say("queryAction", 5, action="go"),
+        lambda: talk.say("cancelAction", 6, action="go"),
+        lambda: talk.say("cancelAction", 7, action="stay"),
+        lambda: talk.say("unobserveProperty", 8, **{name: "x"}),
+        lambda: talk.say("nonsense", 9),
+        lambda: talk.say("event", 10, event="x", data=1),
+    ):
+        with suppress(StopIteration):
+            act()
+        assert talk.adds_up()
+    wanted = (read, observe, first, second)
+    assert talk.session.statistics().open == sum(asked.open for asked in wanted)
+
+
+@pytest.mark.parametrize("habits", ["spec", "kotlin-wot"])
+def test_an_answer_that_no_peer_would_take_fails_its_request_alone(habits: str) -> None:
+    talk = Talk(habits, options=SessionOptions(max_bytes=2000))
+    run, other = talk.ask("invokeAction", 1, action="go"), talk.ask("invokeAction", 2, action="stay")
+    talk.session.complete(run, "x" * 2000)
+    talk.session.complete(other, "x" * 1000)
+    error, status = talk.heard()
+    assert (error["messageType"], error["status"]) == ("error", "500")
+    assert "2000 is the most" in error["detail"]
+    assert (status["messageType"], status["output"]) == ("actionStatus", "x" * 1000)
+    assert not run.open
