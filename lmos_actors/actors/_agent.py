@@ -65,7 +65,7 @@ class Agent(Acting):
         tool: bool | None = None,
     ) -> None:
         super().__init_subclass__()
-        check_said(cls.__name__, about, tool)
+        check_said(cls.__name__, about, tool, vars(cls))
         base = vars(Agent)
         check_members(cls, _VERBS)
         fields = collect_fields(cls, _RESERVED)

@@ -105,8 +105,10 @@ class ClassOptions:
         return attrs.evolve(base, **said)
 
 
-def check_said(title: str, about: Any, tool: Any) -> None:
-    """Raise TypeError for what cannot stand in the head of a class."""
+def check_said(title: str, about: Any, tool: Any, body: Mapping[str, Any]) -> None:
+    """Raise TypeError for what cannot stand in the head of a class, and for an `About` in its body."""
+    if isinstance(body.get("about"), About):
+        raise TypeError(f"{title}.about: it belongs in the head, class {title}(Agent, about=About(...))")
     if about is not None and not isinstance(about, About):
         raise TypeError(f"{title}: about must be an About, not {about!r}")
     if tool is not None and not isinstance(tool, bool):

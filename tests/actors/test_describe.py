@@ -540,6 +540,7 @@ def test_agents_and_tools(cls: type[Agent], wanted: str) -> None:
         (lambda: About(more={"lmos:x": object()}), "About: .*not plain data"),
         (lambda: About(more={"lmos:x": float("nan")}), "About: .*finite"),
         (lambda: type("X", (Agent,), {}, about="Acme"), "X: about must be an About, not 'Acme'"),
+        (lambda: type("X", (Agent,), {"about": About()}), "X.about: it belongs in the head, class X"),
         (lambda: type("X", (Agent,), {}, tool="yes"), "X: tool must be True or False, not 'yes'"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +13,6 @@ from lmos_actors.scenario import import_target, project_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -123,9 +123,15 @@ def test_an_error_inside_names_the_line(text: str, said: str, target: str, root:
     assert import_target(target, root).__name__ == "Cat"
 
 
-def test_the_line_is_theirs_also_where_generated_code_or_this_package_raises(root: Path) -> None:
-    write(root, "zoo/cats.py", "from lmos_actors import About\n\nAbout(vendor='Acme')\n")
-    assert "failed at zoo/cats.py:3: TypeError: About: vendor" in refusal("zoo/cats.py:Cat", root)
+@pytest.mark.parametrize("around", ["the project", "the package too"])
+def test_the_line_is_theirs_where_generated_code_or_this_package_raises(
+    around: str, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(root)
+    write(root, "cats.py", "from lmos_actors import About\n\nAbout(vendor='Acme')\n")
+    top = root if around == "the project" else Path(root.anchor)
+    said = refusal(f"{(root / 'cats.py').relative_to(top).as_posix()}:Cat", top)
+    assert "cats.py:3: TypeError: About: vendor" in said
 
 
 def test_an_error_inside_a_file_that_is_no_module(root: Path) -> None:

@@ -104,7 +104,7 @@ class Asked:
     verb: Verb
     correlation: str
     size: int  # bytes of the request, or characters
-    desk: Any = attrs.field(repr=False)  # of the connection that asked
+    desk: Any  # of the connection that asked
     state: State = State.WAITING
     listening: Listening | None = None
     streams: dict[str, Incoming] | None = None
@@ -114,6 +114,9 @@ class Asked:
     slot: object = None  # the key of the progress that waits to be sent
     also: tuple[Any, ...] = ()  # other connections of the peer that asked for the same
     remembered: bool = False
+
+    def __repr__(self) -> str:
+        return f"<{self.verb.word} {self.name!r} of {self.thing_id} {self.state.value}>"
 
     @property
     def thing_id(self) -> str:
@@ -148,11 +151,15 @@ class Listening:
     message: Any
     kind: str
     correlation: str
-    desk: Any = attrs.field(repr=False)  # of the connection that listens
+    desk: Any  # of the connection that listens
     size: int = 0  # bytes of the request, or characters
     active: bool = False
     ended: bool = False
     slot: object = attrs.field(factory=object)  # the key of the reading that waits to be sent
+
+    def __repr__(self) -> str:
+        state = "ended" if self.ended else "active" if self.active else "asked for"
+        return f"<{self.kind} {self.name!r} of {self.thing_id} {state}>"
 
     @property
     def thing_id(self) -> str:

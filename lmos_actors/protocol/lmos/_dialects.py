@@ -78,9 +78,14 @@ class Dialect:
 
     @classmethod
     def of_consumer(cls, selected: bool, habits: Literal["auto", "spec", "kotlin-wot"] = "auto") -> Dialect:
-        """Make that of a client's side: `auto` is `spec` if the server selected `lmosprotocol`."""
+        """Make that of a client's side: `auto` is `spec` if the server selected `lmosprotocol`.
+
+        Raises ValueError for other habits.
+        """
         if habits == "auto":
             habits = "spec" if selected else "kotlin-wot"
+        if habits not in ("spec", "kotlin-wot"):
+            raise ValueError(f"habits must be 'auto', 'spec' or 'kotlin-wot', not {habits!r}")
         return cls(habits, decided=True, is_thing=False)
 
     @property

@@ -66,6 +66,9 @@ class Incoming:
     open: bool = True
     stopped: bool = False
 
+    def __repr__(self) -> str:
+        return _shown(self)
+
 
 @attrs.define(eq=False)
 class Outgoing:
@@ -83,6 +86,9 @@ class Outgoing:
     binary: bool
     open: bool = True
 
+    def __repr__(self) -> str:
+        return _shown(self)
+
     @property
     def room(self) -> bool:
         """Whether an item may be sent now."""
@@ -91,6 +97,13 @@ class Outgoing:
 
 Stream: TypeAlias = Incoming | Outgoing
 """Any stream."""
+
+
+def _shown(stream: Stream) -> str:
+    """Show a stream without its run, which has it too."""
+    what = "answer" if stream.name is None else f"input {stream.name!r}"
+    number = "" if stream.number is None else f" {stream.number}"
+    return f"<{what} of {stream.run.message_id}, stream{number} {'open' if stream.open else 'closed'}>"
 
 
 @attrs.frozen

@@ -69,6 +69,12 @@ READING = '{"messageType":"propertyReading","thingId":"urn:a","messageId":"m","p
 NO_IDS = '{"messageType":"invokeAction","action":"a"}'
 
 
+@pytest.mark.parametrize("habits", ["kotlin", "", "Spec"])
+def test_other_habits_are_refused(habits: Any) -> None:
+    with pytest.raises(ValueError, match="habits must be 'auto', 'spec' or 'kotlin-wot', not '"):
+        lmos.ConsumerSession(selected=True, new_id=str, habits=habits)
+
+
 @pytest.mark.parametrize("offered", [False, True])
 @pytest.mark.parametrize(
     ("frames", "expected"),

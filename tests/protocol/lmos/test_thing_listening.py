@@ -304,3 +304,24 @@ def test_readings_are_for_observations_and_events_for_subscriptions(
     with pytest.raises(LocalProtocolError, match="are for"):
         deliver_otherwise(*wrong)
     assert talk.heard() == []
+
+
+def test_what_a_host_holds_is_shown_in_short_without_the_input() -> None:
+    talk = Talk()
+    run = talk.ask("invokeAction", 1, action="go", input="1234", streams={"voice": {"stream": 1}})
+    listening = talk.session.accept(talk.ask("subscribeEvent", 2, event="rang"))
+    talk.session.ready(run.streams["voice"])
+    (arrived,) = talk.say("streamItem", 3, correlation="m1", stream=1, sequence=0, data="hello")
+    assert [repr(each) for each in (arrived.run, arrived.stream, listening)] == [
+        "<invoke 'go' of urn:thing waiting>",
+        "<input 'voice' of m1, stream 1 open>",
+        "<event 'rang' of urn:thing active>",
+    ]
+    assert repr(run.out) == "<answer of m1, stream open>"
+    talk.session.complete(run)
+    talk.session.end(listening, NotFound("event", "rang"))
+    assert [repr(run), repr(listening), repr(run.streams["voice"])] == [
+        "<invoke 'go' of urn:thing answered>",
+        "<event 'rang' of urn:thing ended>",
+        "<input 'voice' of m1, stream 1 closed>",
+    ]
