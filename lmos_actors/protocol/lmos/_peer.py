@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
+
+from lmos_actors._errors import nearest
 
 from ._windows import DEFAULT_CREDIT
 
@@ -21,6 +23,26 @@ UNREADABLE_DATA: Final = 1003  # RFC 6455 7.4.1: a type of data that cannot be a
 TOO_BIG: Final = 1009
 
 
+def _at_least(least: int) -> Any:
+    """A validator of whole numbers."""
+
+    def check(_: object, attribute: attrs.Attribute[int], value: object) -> None:
+        if type(value) is not int or value < least:
+            raise ValueError(f"{attribute.name} is a whole number of at least {least}, not {value!r}")
+
+    return check
+
+
+def _known_offers(_: object, attribute: attrs.Attribute[tuple[str, ...]], value: object) -> None:
+    if not isinstance(value, tuple):
+        raise ValueError(f"offers is a tuple of words, not {value!r}")
+    for word in cast("tuple[object, ...]", value):
+        if word not in OFFERS:
+            near = nearest(str(word), OFFERS)
+            hint = f", did you mean {near!r}?" if near else f"; known are {', '.join(OFFERS)}"
+            raise ValueError(f"a session has no extension {word!r}{hint}")
+
+
 @attrs.frozen(kw_only=True)
 class SessionOptions:
     """Limits and switches of one session.
@@ -31,19 +53,23 @@ class SessionOptions:
     `full`; `remembered_runs` finished runs that can still be queried; `credit` that a thing gives the sender
     of an input stream at first; `acks` to acknowledge subscriptions in `spec` habits unasked, too; `strict`
     to refuse ids that are not by the letter; `offers` of our extension, out of `OFFERS`.
+
+    Raises:
+        ValueError: a limit is no whole number, or below 1 (0 for `max_open`, `max_listening` and
+            `remembered_runs`); or an offer is not known.
     """
 
-    max_bytes: int = 4 << 20
-    max_open: int = 1024
-    max_listening: int = 1024
-    max_open_bytes: int = 64 << 20
-    max_waiting: int = 4096
-    max_waiting_bytes: int = 16 << 20
-    remembered_runs: int = 64
+    max_bytes: int = attrs.field(default=4 << 20, validator=_at_least(1))
+    max_open: int = attrs.field(default=1024, validator=_at_least(0))
+    max_listening: int = attrs.field(default=1024, validator=_at_least(0))
+    max_open_bytes: int = attrs.field(default=64 << 20, validator=_at_least(1))
+    max_waiting: int = attrs.field(default=4096, validator=_at_least(1))
+    max_waiting_bytes: int = attrs.field(default=16 << 20, validator=_at_least(1))
+    remembered_runs: int = attrs.field(default=64, validator=_at_least(0))
     credit: Credit = DEFAULT_CREDIT
     acks: bool = False
     strict: bool = False
-    offers: tuple[str, ...] = OFFERS
+    offers: tuple[str, ...] = attrs.field(default=OFFERS, validator=_known_offers)
 
 
 @attrs.frozen
