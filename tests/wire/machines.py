@@ -221,7 +221,7 @@ class ThingUnderFire:
             act = random.choice((tell, tell, session.gap, session.end))
             arguments: dict[Any, tuple[Any, ...]] = {
                 session.reading: (random.choice(VALUES), AT),
-                session.event: (random.choice(NAMES), random.choice(VALUES), AT),
+                session.event: (listening.name or random.choice(NAMES), random.choice(VALUES), AT),
                 session.gap: ("restarted", 3),
                 session.end: (random.choice(ERRORS),),
             }

@@ -8,7 +8,7 @@ message the same id are not confused by it.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import msgspec
@@ -18,6 +18,9 @@ from ._messages import Error, name_in
 if TYPE_CHECKING:
     from ._asked import Asked
     from ._messages import Base
+
+PAYLOADS: Final = ("input", "data")
+LONG: Final = 4096  # bytes of a request
 
 
 @attrs.define(eq=False)
@@ -83,7 +86,7 @@ class AnswerMemory:
         self.forget(asked)
         if size > self.max_bytes or (isinstance(final, Error) and final.started is False):
             return
-        kept = Remembered(asked.message, final, size)
+        kept = Remembered(_compact(asked.message, asked.size), final, size)
         self._answers[asked.message.message_id] = kept
         self._fresh.append(kept)
         self.bytes += size
@@ -124,21 +127,34 @@ def same_content(one: Base, other: Base) -> bool:
     )
 
 
+def _compact(message: Any, size: int) -> Any:
+    """Give a long request with its payload as text: as objects that may take twenty times as much."""
+    if size <= LONG:
+        return message
+    for member in PAYLOADS:
+        payload = getattr(message, member, msgspec.UNSET)
+        if payload is not msgspec.UNSET:
+            return msgspec.structs.replace(message, **{member: msgspec.Raw(_text(payload))})
+    return message
+
+
 def _payload(message: Any) -> Any:
-    for member in ("input", "data"):
+    for member in PAYLOADS:
         if hasattr(message, member):
             return getattr(message, member)
     return msgspec.UNSET
 
 
 def _same(one: object, other: object) -> bool:
-    """Whether two payloads are the same JSON.
+    """Whether two payloads are the same JSON; the first may be text.
 
     For Python 1, 1.0 and True are equal, so the text decides. It is made only of what Python finds equal, so
     that a short repeat of a long request costs little.
     """
     if one is msgspec.UNSET or other is msgspec.UNSET:
         return one is other
+    if isinstance(one, msgspec.Raw):
+        return bytes(one) == _text(other)
     return one == other and _text(one) == _text(other)
 
 

@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from lmos_actors._errors import LocalProtocolError
 
-from ._asked import PROPERTY, Asked, Listening, State
+from ._asked import EVENT, PROPERTY, Asked, Listening, State
 from ._messages import (
     Event,
     Gap,
@@ -191,6 +191,8 @@ class ThingSession:
         """Deliver an event."""
         if listening.kind == PROPERTY:
             raise LocalProtocolError("events are for subscriptions")
+        if listening.kind == EVENT and name != listening.name:
+            raise LocalProtocolError(f"event {name!r} goes to a subscription to {listening.name!r}")
         if not self._delivers(listening):
             return
         message = Event(

@@ -331,3 +331,16 @@ def test_an_answer_that_no_peer_would_take_fails_its_request_alone(habits: str) 
     assert "2000 is the most" in error["detail"]
     assert (status["messageType"], status["output"]) == ("actionStatus", "x" * 1000)
     assert not run.open
+
+
+def test_a_long_request_is_remembered_as_text() -> None:
+    memory = AnswerMemory()
+    talk = Talk(memory=memory)
+    for repeat, payload in enumerate(([[]] * 4000, [[]] * 4000, [[]] * 3999)):
+        asked = talk.say("invokeAction", 1, action="go", input=payload)
+        assert len(asked) == (repeat != 1)  # the second asks for the same again
+        for one in asked:
+            talk.session.complete(one, repeat)
+    assert [status["output"] for status in talk.heard()] == [0, 0, 2]
+    (kept,) = memory._answers.values()  # the collector does not see what a message refers to
+    assert bytes(kept.message.input) == b"[" + b",".join([b"[]"] * 3999) + b"]"

@@ -306,6 +306,16 @@ def test_readings_are_for_observations_and_events_for_subscriptions(
     assert talk.heard() == []
 
 
+def test_a_subscription_to_one_event_gets_no_other() -> None:
+    talk = Talk()
+    one = listen(talk, "subscribeEvent", 1, event="rang")
+    every = listen(talk, "subscribeAllEvents", 2)
+    with pytest.raises(LocalProtocolError, match="event 'hung' goes to a subscription to 'rang'"):
+        talk.session.event(one, "hung", 1, AT)
+    talk.session.event(every, "hung", 1, AT)
+    assert [message["event"] for message in talk.heard()] == ["hung"]
+
+
 def test_what_a_host_holds_is_shown_in_short_without_the_input() -> None:
     talk = Talk()
     run = talk.ask("invokeAction", 1, action="go", input="1234", streams={"voice": {"stream": 1}})
