@@ -71,7 +71,7 @@ def _session_cases() -> Iterator[Case]:
         for habits in ("spec", "kotlin-wot"):
             what = f"{verb} and its answer through both sessions, {habits}"
             bare = sessions.bare_pairs(request, answer)
-            yield Case(f"session-{verb}-{habits}", what, sessions.pairs(verb, habits), 20_000, 20, 0.07, bare)
+            yield Case(f"session-{verb}-{habits}", what, sessions.pairs(verb, habits), 20_000, 20, 0.05, bare)
 
 
 CASES = {
