@@ -72,6 +72,7 @@ FILES: dict[str, tuple[str, ...]] = {
         "_letter",
         "_limits",
         "_codec",
+        "_finite",
         "_frames",
         "_windows",
         "_streams",

@@ -101,7 +101,7 @@ class ConsumerSession:
         self._wire = Wire(codec, new_id, options, offers, wake)
         self._requests = Requests(self._wire)
         self._feeds = Feeds(self._wire)
-        self._streams = ConsumerStreams(encode=codec.encode, new_id=new_id, max_open=options.max_open)
+        self._streams = ConsumerStreams(encode=self._wire.encode, new_id=new_id, max_open=options.max_open)
         self._runs = Runs(self._wire, self._requests, self._streams)
         self._receiver = Receiver(self._wire, self._requests, self._feeds, self._runs, self._streams)
 

@@ -96,7 +96,7 @@ class Requests:
     def ask_several(self, whole: Several, requests: list[Request]) -> Several:
         """Send several requests as one of the host's: all, or none (no room, one that cannot be written)."""
         self.check_room(whole, len(requests))
-        frames = [self._wire.codec.encode(request) for request in requests]
+        frames = [self._wire.encode(request) for request in requests]
         for request, frame in zip(requests, frames, strict=True):
             part = Pending(request, whole)
             self._wire.outbox.put_frame(frame, part)

@@ -8,6 +8,7 @@ from lmos_actors._errors import LocalProtocolError, MailboxFull
 
 from ._consumer_asked import Feed, Pending
 from ._consumer_said import Stray
+from ._finite import finite_only
 from ._outbox import Outbox
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class Wire:
     __slots__ = (
         "closed",
         "codec",
+        "encode",
         "known",
         "kotlin",
         "late",
@@ -52,8 +54,9 @@ class Wire:
         self.kotlin = codec.dialect.habits == "kotlin-wot"
         self.ours = bool(offers) and not self.kotlin
         self.known = tuple(word for word in options.offers if word in offers and self.ours)
+        self.encode = finite_only(codec.encode)
         self.outbox = Outbox(
-            codec.encode,
+            self.encode,
             taken=_mark,
             wake=wake,
             max_waiting=options.max_waiting,

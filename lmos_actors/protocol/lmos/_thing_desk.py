@@ -15,6 +15,7 @@ from lmos_actors._errors import ActionCancelled, ActionFailed, MailboxFull
 from ._asked import VERBS, Asked, Listening, State
 from ._codec import Codec
 from ._dialects import Dialect
+from ._finite import finite_only
 from ._limits import Limits
 from ._memory import Remembered
 from ._messages import (
@@ -59,7 +60,7 @@ class Desk:
         self.memory = memory if "retries" in options.offers else None
         self.dialect = Dialect.of_thing(offered)
         self.codec = Codec(self.dialect, Limits(max_bytes=options.max_bytes, strict=options.strict))
-        self.encode = self.codec.encode
+        self.encode = finite_only(self.codec.encode)
         self.outbox = Outbox(
             self.encode, wake=wake, max_waiting=options.max_waiting, max_bytes=options.max_waiting_bytes
         )

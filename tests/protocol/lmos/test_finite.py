@@ -1,0 +1,84 @@
+"""A number that is not finite is refused by whoever is given it, and nothing has happened."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+
+from lmos_actors import InvalidInput, LocalProtocolError
+from tests.protocol.lmos.by_hand import Hand
+from tests.protocol.lmos.talk import AT, THING, Talk
+
+NAN, INF = float("nan"), float("inf")
+
+
+@attrs.frozen
+class Point:
+    x: float
+    y: float | None = None
+
+
+ODD = [NAN, -INF, [1, {"a": (None, NAN)}], {"a": [None, INF]}, Point(NAN)]
+FINE = [None, 1.5, [None], {"null": "null"}, "null", {"a": [None, 1e308]}, Point(1.0)]
+
+
+@pytest.mark.parametrize("value", ODD, ids=repr)
+@pytest.mark.parametrize("habits", ["spec", "kotlin-wot"])
+def test_a_thing_says_nothing_of_it_and_can_still_answer(habits: str, value: Any) -> None:
+    talk = Talk(habits)
+    run = talk.ask("invokeAction", 1, action="go")
+    with pytest.raises(LocalProtocolError, match=r"this actionStatus cannot be written .* not finite"):
+        talk.session.complete(run, value)
+    assert talk.heard() == []
+    talk.session.fail(run, InvalidInput("no number"))
+    assert [message["messageType"] for message in talk.heard()] == ["error"]
+
+
+@pytest.mark.parametrize("value", FINE, ids=repr)
+@pytest.mark.parametrize("habits", ["spec", "kotlin-wot"])
+def test_a_null_is_none_of_it(habits: str, value: Any) -> None:
+    talk = Talk(habits)
+    talk.session.complete(talk.ask("invokeAction", 1, action="go"), value)
+    assert [message["messageType"] for message in talk.heard()] == ["actionStatus"]
+
+
+def test_events_items_and_answers_are_looked_at() -> None:
+    talk = Talk()
+    every = talk.session.accept(talk.ask("subscribeAllEvents", 1))
+    run, name = talk.ask("invokeAction", 2, action="go"), talk.ask("readProperty", 3, name="unit")
+    several = talk.ask("readAllProperties", 4)
+    for give in (
+        lambda: talk.session.event(every, "rang", [NAN], AT),
+        lambda: talk.session.item(run, NAN),
+        lambda: talk.session.answer(name, NAN, AT),
+        lambda: talk.session.answer(several, {"unit": NAN}, AT),
+    ):
+        with pytest.raises(LocalProtocolError, match="not finite"):
+            give()
+    assert talk.heard() == []
+
+
+def test_progress_is_left_out_when_it_is_taken() -> None:
+    talk = Talk()
+    run = talk.ask("invokeAction", 1, action="go")
+    talk.session.progress(run, NAN)
+    with pytest.raises(LocalProtocolError, match="not finite"):
+        talk.session.frames()
+    talk.session.complete(run, 1)
+    assert [message["status"] for message in talk.heard()] == ["completed"]
+
+
+@pytest.mark.parametrize("value", ODD, ids=repr)
+def test_a_consumer_asks_nothing(value: Any) -> None:
+    hand = Hand()
+    for ask in (
+        lambda: hand.session.write(THING, "unit", value),
+        lambda: hand.session.write_many(THING, {"unit": value}),
+        lambda: hand.session.invoke(THING, "go", value),
+    ):
+        with pytest.raises(LocalProtocolError, match="not finite"):
+            ask()
+    assert hand.session.statistics().open == 0
+    assert hand.session.frames() == []
