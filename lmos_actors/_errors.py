@@ -32,6 +32,7 @@ def text_of(error: BaseException) -> str:
 
 
 NEAREST_OF = 1000  # known words looked at: comparing takes microseconds each
+LONGEST_WORD = 100  # characters: comparing takes the product of the lengths
 
 
 class LmosActorsError(Exception):
@@ -53,7 +54,10 @@ def _remade(cls: type[LmosActorsError], args: tuple[Any, ...]) -> LmosActorsErro
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """Give the known word most like `word`, or None when nothing is near."""
-    near = get_close_matches(word, islice(known, NEAREST_OF), n=1, cutoff=0.6)
+    if len(word) > LONGEST_WORD:
+        return None
+    words = [each for each in islice(known, NEAREST_OF) if len(each) <= LONGEST_WORD]
+    near = get_close_matches(word, words, n=1, cutoff=0.6)
     return near[0] if near else None
 
 

@@ -66,3 +66,10 @@ async def test_the_death_of_an_agent_travels_without_the_agent(virtual_clock) ->
         for found in (copy.copy(died), copy.deepcopy(died), pickle.loads(pickle.dumps(died))):
             assert (str(found), found.agent, found.reason) == (str(died), "frail", "ValueError: x")
             assert found.started
+
+
+def test_words_that_are_too_long_to_compare_are_near_to_nothing() -> None:
+    long = "a" * 101
+    assert nearest(long[:100], [long[:99]]) == long[:99]
+    assert nearest(long, [long[:100]]) is None
+    assert nearest(long[:100], [long, "b"]) is None

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 SHORT: Final = 512  # characters in which no nesting and no number can do harm: nothing is counted
 CHATTY: Final = 8  # messages refused by the strict decoder, until it is tried no more
-WORD: Final = 100  # characters of an unknown type that are compared with the known ones
 
 
 class Unreadable(Struct, kw_only=True, frozen=True):
@@ -294,8 +293,7 @@ def _of_no_type(data: object, codec: Codec) -> Unreadable:
     if not isinstance(kind, str):
         detail = "no messageType" if kind is None else "messageType is text"
         return _unreadable(raw, invalid(detail, "$.messageType"))
-    near = nearest(kind, MESSAGES) if len(kind) <= WORD else None
-    return _unreadable(raw, unsupported(kind, near))
+    return _unreadable(raw, unsupported(kind, nearest(kind, MESSAGES)))
 
 
 def _misfit(error: BaseException) -> Problem:

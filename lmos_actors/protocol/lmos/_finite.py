@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ._messages import Message
 
-PAYLOADS: Final = ("input", "data", "value", "output", "progress")
+PAYLOADS: Final = ("input", "data", "value", "output", "progress", "about")
 
 
 def finite_only(encode: Callable[[Message], bytes]) -> Callable[[Message], bytes]:

@@ -7,12 +7,13 @@ meant: the alternative of the right kind, with the fewest faults.
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias, cast
 
 import attrs
 import msgspec
+
+from lmos_actors._errors import nearest
 
 from ._model import LMOS_CONTEXT_URI, TD_CONTEXT_URI
 from ._reading import Place, is_array, is_object, kind_of, pointer
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 Severity: TypeAlias = Literal["error", "warning"]
 
-LONGEST: Final = 60  # characters of a value that are shown, and of a word that another is held against
+LONGEST: Final = 60  # characters of a value that are shown
 SOME: Final = 12  # words listed in one sentence
 NEAR_OF: Final = 100  # known words looked at: a description may be somebody's attack
 _OLD_CONTEXT_URI: Final = "https://www.w3.org/2019/wot/td/v1"
@@ -74,11 +75,8 @@ class Finding:
 
 def near(word: str, known: Iterable[str]) -> str:
     """Give ", did you mean ..." when a known word is very like this one, else nothing."""
-    if len(word) > LONGEST:
-        return ""
-    words = [each for each in islice(known, NEAR_OF) if len(each) <= LONGEST]
-    found = get_close_matches(word, words, n=1, cutoff=0.75)
-    return f", did you mean {found[0]!r}?" if found else ""
+    found = nearest(word, islice(known, NEAR_OF))
+    return f", did you mean {found!r}?" if found else ""
 
 
 def some_of(known: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import pytest
 
-from lmos_actors import InvalidInput, LocalProtocolError
+from lmos_actors import ActionFailed, InvalidInput, LocalProtocolError
 from tests.protocol.lmos.by_hand import Hand
 from tests.protocol.lmos.talk import AT, THING, Talk
 
@@ -82,3 +82,13 @@ def test_a_consumer_asks_nothing(value: Any) -> None:
             ask()
     assert hand.session.statistics().open == 0
     assert hand.session.frames() == []
+
+
+@pytest.mark.parametrize("habits", ["spec", "kotlin-wot"])
+def test_the_output_of_a_failure_is_looked_at(habits: str) -> None:
+    talk = Talk(habits)
+    run = talk.ask("invokeAction", 1, action="go")
+    with pytest.raises(LocalProtocolError, match="not finite"):
+        talk.session.fail(run, ActionFailed({"degrees": NAN}))
+    talk.session.fail(run, ActionFailed("no number"))
+    assert len(talk.heard()) == 1
