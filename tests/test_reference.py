@@ -33,8 +33,8 @@ from lmos_actors.cli import _main as cli
 from lmos_actors.protocol import lmos, td
 from lmos_actors.protocol.lmos import _problems
 from lmos_actors.protocol.lmos._asked import VERBS
+from lmos_actors.reports._results import PRECEDENCE
 from lmos_actors.scenario import _model as model
-from lmos_actors.scenario._results import PRECEDENCE
 from tests.source import ROOT
 
 REFERENCE = ROOT / "docs/reference"

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from lmos_actors._errors import ConfigError
 from lmos_actors.files import FileError
-from lmos_actors.scenario import REAL_LIMIT, Guard, load_scenario, staying, worst
+from lmos_actors.reports import worst
+from lmos_actors.scenario import REAL_LIMIT, Guard, load_scenario, staying
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -16,12 +16,8 @@ import attrs
 
 from lmos_actors._errors import ConfigError
 from lmos_actors.files import mapped
-from lmos_actors.scenario import (
-    FileResult,
-    SecondProcess,
-    run_cell,
-    worst,
-)
+from lmos_actors.reports import FileResult, worst
+from lmos_actors.scenario import SecondProcess, run_cell
 
 from ._load import load_files
 from ._show import Show
@@ -30,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from lmos_actors.scenario import Cell, Resolved, RunResult
+    from lmos_actors.reports import RunResult
+    from lmos_actors.scenario import Cell, Resolved
 
 MOST_WORDS = 100
 """How long `-k` may be."""

@@ -8,12 +8,12 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from lmos_actors.scenario import as_data, bar, failure_lines, head, repeated_lines, run_line, summary
+from lmos_actors.reports import as_data, bar, failure_lines, head, repeated_lines, run_line, summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from lmos_actors.scenario import FileResult, RunResult
+    from lmos_actors.reports import FileResult, RunResult
 
 REFRESH = 0.1
 """Seconds of real time between two looks of the live line."""

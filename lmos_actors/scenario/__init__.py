@@ -17,25 +17,10 @@ from ._expect import (
     waits_to_the_end as waits_to_the_end,
 )
 from ._guard import Guard as Guard, staying as staying
-from ._model import USER as USER, Scenario as Scenario, scenario_schema as scenario_schema
+from ._model import Scenario as Scenario, scenario_schema as scenario_schema
+from ._model_base import USER as USER
 from ._paths import pick as pick
-from ._report import (
-    bar as bar,
-    failure_lines as failure_lines,
-    head as head,
-    repeated_lines as repeated_lines,
-    run_line as run_line,
-    summary as summary,
-)
 from ._resolve import Cell as Cell, Resolved as Resolved, resolve as resolve
-from ._results import (
-    Failure as Failure,
-    FileResult as FileResult,
-    Repeated as Repeated,
-    RunResult as RunResult,
-    as_data as as_data,
-    worst as worst,
-)
 from ._runner import REAL_LIMIT as REAL_LIMIT, run_cell as run_cell
 from ._story import exception_class as exception_class
 from ._targets import import_target as import_target, project_root as project_root

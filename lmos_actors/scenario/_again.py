@@ -13,17 +13,17 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lmos_actors.reports import Repeated
 from lmos_actors.simulation import first_difference
 
 from ._classes import accepts
 from ._resolve import resolve
-from ._results import Repeated
 from ._runner import run_cell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ._results import RunResult
+    from lmos_actors.reports import RunResult
 
 # The path is that of this process as it began: neither what agents' modules stand in, nor what these have
 # put before it, may hide the modules that we need ourselves.

@@ -15,7 +15,7 @@ from lmos_actors.actors import MISSING, StreamAction
 from lmos_actors.files import FileError, did_you_mean, is_list, is_mapping
 
 from ._classes import accepts, by_state_name, fields_of_agent
-from ._model import Asking, Invoke, Observe, Parallel, Read, Repeat, Subscribe, Tell, Write
+from ._model_steps import Asking, Invoke, Observe, Parallel, Read, Repeat, Subscribe, Tell, Write
 from ._resolve import resolve
 
 if TYPE_CHECKING:

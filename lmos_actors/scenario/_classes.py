@@ -14,14 +14,14 @@ from lmos_actors.files import inside
 from lmos_actors.supervision import ChildSpec, SupervisorSpec
 
 from ._cells import fill_late
-from ._model import Supervisor
+from ._model_agents import Supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lmos_actors.actors import Shape
 
-    from ._model import AgentEntry, Root
+    from ._model_agents import AgentEntry, Root
     from ._resolve import Cell
 
 

@@ -17,11 +17,14 @@ from msgspec import UNSET, structs
 from lmos_actors.files import Duration, is_list, is_mapping
 
 from ._cells import fill_late
-from ._model import Below, Bounded, Condition, Expect, Expected, ExpectedError, Latency
+from ._model_base import Condition, Expected, ExpectedError
 from ._paths import select
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from ._model_checks import Below, Bounded, Latency
+    from ._model_steps import Expect
 
 FEWEST_SAMPLES: Final = 20
 """How many samples a percentile needs; with fewer it cannot be computed, and the check fails."""

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from lmos_actors.files import Kind, Mistake, decode, did_you_mean, mapped
 
-from ._model import USER, AgentEntry, Root, Supervisor, Tree
+from ._model_agents import AgentEntry, Root, Supervisor, Tree
+from ._model_base import USER
 
 if TYPE_CHECKING:
     from lmos_actors.files import DataPath, Document

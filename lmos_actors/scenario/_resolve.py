@@ -10,7 +10,8 @@ from lmos_actors._errors import ConfigError
 from lmos_actors.files import Document, FileError, Kind, Mistake, Note, decode, mapped, read
 
 from ._cells import LABEL, CellData, Cells
-from ._model import Root, Scenario, SeedRange
+from ._model import Scenario, SeedRange
+from ._model_agents import Root
 from ._names import Names
 from ._story import Story
 from ._targets import import_target, project_root
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from ._model import AgentEntry
+    from ._model_agents import AgentEntry
     from ._targets import Accepts
 
 

@@ -22,14 +22,14 @@ from lmos_actors._errors import (
 )
 from lmos_actors._node import open_node
 from lmos_actors.actors import Thing
+from lmos_actors.reports import Failure, RunResult
 from lmos_actors.simulation import TraceLog, simulate
 from lmos_actors.supervision import Pool, Supervisor, SupervisorSpec, children_of
 
 from ._classes import paths, supervisor_spec
 from ._expect import Verdict, judge_bounded, judge_latency
 from ._guard import RUNTIME, Guard, staying
-from ._model import Latency, Never, Restarts, Statistics
-from ._results import Failure, RunResult
+from ._model_checks import Latency, Never, Restarts, Statistics
 from ._steps import Story
 from ._watch import Watch
 
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
     from lmos_actors._node import Node
     from lmos_actors.files import Document
+    from lmos_actors.reports import Ended
     from lmos_actors.supervision import ChildSpec
 
     from ._resolve import Cell, Resolved
-    from ._results import Ended
 
 REAL_LIMIT = 60.0
 """Seconds of real time that one run may take, unless said otherwise."""

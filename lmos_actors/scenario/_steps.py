@@ -12,11 +12,12 @@ from msgspec import UNSET
 from lmos_actors._errors import AgentError
 from lmos_actors._instrument import plain
 from lmos_actors.actors import ExitReason, Thing, acting_as
+from lmos_actors.reports import Failure
 
 from ._cells import fill_late
 from ._expect import Verdict, filled, judge_error, judge_expect, waits_to_the_end
-from ._model import (
-    USER,
+from ._model_base import USER
+from ._model_steps import (
     Expect,
     Inject,
     Invoke,
@@ -30,7 +31,6 @@ from ._model import (
     Write,
 )
 from ._paths import pick
-from ._results import Failure
 from ._story import exception_class
 from ._wording import count_steps, describe
 

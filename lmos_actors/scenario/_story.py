@@ -16,22 +16,18 @@ import lmos_actors._errors as errors
 from lmos_actors.files import DataPath, did_you_mean, inside, is_mapping, listed, mapped, references
 
 from ._cells import split_step
-from ._model import (
+from ._model_base import Condition
+from ._model_checks import AnyCheck, Below, Bounded, Latency, Restarts
+from ._model_steps import (
     EXPECT_KEYS,
     STATUSES,
-    AnyCheck,
     AnyStep,
     Asking,
-    Below,
-    Bounded,
-    Condition,
     Expect,
     Inject,
     Invoke,
-    Latency,
     Observe,
     Read,
-    Restarts,
     Subscribe,
     Wait,
     Write,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ._model import USER, Asking, Expect, Inject, Parallel, Repeat, Wait
+from ._model_base import USER
+from ._model_steps import Asking, Expect, Inject, Parallel, Repeat, Wait
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -24,15 +24,9 @@ from lmos_actors.scenario import (
     waits_to_the_end,
 )
 from lmos_actors.scenario._expect import holds, same
-from lmos_actors.scenario._model import (
-    Below,
-    Condition,
-    Expect,
-    Expected,
-    ExpectedError,
-    Latency,
-    Restarts,
-)
+from lmos_actors.scenario._model_base import Condition, Expected, ExpectedError
+from lmos_actors.scenario._model_checks import Below, Latency, Restarts
+from lmos_actors.scenario._model_steps import Expect
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),

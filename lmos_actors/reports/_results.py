@@ -23,8 +23,56 @@ class Failure:
 
 
 @attrs.frozen(kw_only=True)
+class CheckResult:
+    """What came of one check. `at` is the virtual instant that decided it, None if that was the end."""
+
+    name: str
+    kind: str
+    ok: bool
+    expected: str
+    saw: str
+    place: str = ""
+    at: float | None = None
+
+
+@attrs.frozen(kw_only=True)
+class StepResult:
+    """One step, as it went; `ok` is None for one that was not reached or did not end. Times are virtual."""
+
+    place: str
+    what: str
+    ok: bool | None
+    begin: float | None = None
+    end: float | None = None
+
+
+@attrs.frozen(kw_only=True)
+class SeriesResult:
+    """A measured series: a value for each virtual instant, None where it could not be computed."""
+
+    name: str
+    agg: str
+    times: tuple[float, ...]
+    values: tuple[float | None, ...]
+
+
+@attrs.frozen(kw_only=True)
+class FaultResult:
+    """A fault, the paths of the agents it struck, and when it was in force; `end` None: until the end."""
+
+    id: str
+    kind: str
+    targets: tuple[str, ...]
+    begin: float
+    end: float | None
+
+
+@attrs.frozen(kw_only=True)
 class RunResult:
-    """One run of one cell. `virtual` and `real` are seconds; `digest` is that of the message log."""
+    """One run of one cell. `virtual` and `real` are seconds; `digest` is that of the message log.
+
+    `values` are those of matrix or sweep; `metrics` the numbers that `compare` checks may look at, by name.
+    """
 
     label: str
     values: dict[str, Any]
@@ -40,6 +88,11 @@ class RunResult:
     real: float
     digest: str
     tree: tuple[str, ...] = ()
+    told: tuple[StepResult, ...] = ()
+    judged: tuple[CheckResult, ...] = ()
+    series: tuple[SeriesResult, ...] = ()
+    faults: tuple[FaultResult, ...] = ()
+    metrics: dict[str, float | None] = attrs.Factory(dict[str, float | None])
     log: tuple[str, ...] = attrs.field(default=(), repr=False)
 
     @property
@@ -68,6 +121,8 @@ class FileResult:
     cells: int
     runs: list[RunResult] = attrs.Factory(list[RunResult])
     repeated: list[Repeated] = attrs.Factory(list[Repeated])
+    compared: list[CheckResult] = attrs.Factory(list[CheckResult])
+    """What came of the checks that look at several cells."""
 
     @property
     def passed(self) -> int:
@@ -77,6 +132,8 @@ class FileResult:
     def exit_code(self) -> int:
         """Give the exit code of this file alone."""
         codes = {self._verdict(label) for label in dict.fromkeys(run.label for run in self.runs)}
+        if not all(check.ok for check in self.compared):
+            codes.add(1)
         if any(again.problem for again in self.repeated):
             codes.add(3)
         if any(again.difference for again in self.repeated):

@@ -1,0 +1,104 @@
+"""What the structs of a file have in common: names, plain data, conditions on values, distributions."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeAlias
+
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+
+from lmos_actors.files import Duration
+
+Name: TypeAlias = Annotated[str, Meta(min_length=1)]
+Count: TypeAlias = Annotated[int, Meta(ge=0)]
+Data: TypeAlias = dict[str, Any]
+Scalar: TypeAlias = str | int | float | bool | None
+Expression: TypeAlias = Annotated[str, Meta(min_length=1)]
+"""A formula such as `state.questions <= 3`; its names are resolved when the file is read."""
+
+USER = "user"
+"""The scenario's own consumer; always there, never an agent's name."""
+
+EVERYBODY = "*"
+"""Stands for all agents where a population may be named."""
+
+
+class Closed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of every struct of a file: unknown keys are refused."""
+
+
+# --- what is said about a value
+
+
+class Condition(Closed, frozen=True, kw_only=True):
+    """What a value must fulfil; all that are given. `regex` is searched for, not anchored."""
+
+    eq: Any | UnsetType = UNSET
+    ne: Any | UnsetType = UNSET
+    ge: float | UnsetType = UNSET
+    gt: float | UnsetType = UNSET
+    le: float | UnsetType = UNSET
+    lt: float | UnsetType = UNSET
+    contains: Any | UnsetType = UNSET
+    regex: str | UnsetType = UNSET
+
+
+class Expected(Closed, frozen=True, kw_only=True):
+    """What the answer of a step, or a value, must be."""
+
+    equals: Any | UnsetType = UNSET
+    contains: Any | UnsetType = UNSET
+    match: dict[str, Condition | Scalar] = {}
+    ge: float | UnsetType = UNSET
+    le: float | UnsetType = UNSET
+
+
+class ExpectedError(Closed, frozen=True, kw_only=True):
+    """The error that a step must end in; `path` is where in the input, `contains` is in the message."""
+
+    is_: Name = field(name="is")
+    path: str | None = None
+    contains: str | None = None
+
+
+# --- numbers left to chance
+
+Amount: TypeAlias = Duration | float
+"""A duration, or a plain number where the value has no unit; all of one distribution are of one sort."""
+
+
+class Constant(Closed, frozen=True, kw_only=True, tag_field="dist", tag="constant"):
+    """Always the same."""
+
+    value: Amount
+
+
+class Uniform(Closed, frozen=True, kw_only=True, tag_field="dist", tag="uniform"):
+    """Anything between two values, all alike."""
+
+    min: Amount
+    max: Amount
+
+
+class Exponential(Closed, frozen=True, kw_only=True, tag_field="dist", tag="exponential"):
+    """Waiting times of what happens at random, `mean` on average."""
+
+    mean: Amount
+
+
+class Normal(Closed, frozen=True, kw_only=True, tag_field="dist", tag="normal"):
+    """The bell curve. A duration below zero counts as zero."""
+
+    mean: Amount
+    deviation: Amount
+
+
+class Lognormal(Closed, frozen=True, kw_only=True, tag_field="dist", tag="lognormal"):
+    """Mostly near `median`, now and then far above it: one in a hundred is over `p99`."""
+
+    median: Amount
+    p99: Amount
+
+
+Distribution: TypeAlias = Constant | Uniform | Exponential | Normal | Lognormal
+Delay: TypeAlias = Duration | Distribution
+"""A time, or a distribution of durations to draw it from."""
