@@ -22,8 +22,12 @@ Kind = Literal[
     "refused",
     "cancelled",
     "dead_letter",
+    "progress",
+    "item",
     "event",
+    "changed",
     "fault",
+    "healed",
 ]
 """What a record is about."""
 

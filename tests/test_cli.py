@@ -112,7 +112,7 @@ def test_a_log_has_the_messages_of_all_runs(project: Project, call: Callable[...
     lines = [json.loads(line) for line in (project.root / "messages.jsonl").read_text().splitlines()]
     assert [line["seed"] for line in lines if "seed" in line] == [1, 2]
     assert (project.root / "own.jsonl").read_text() == (project.root / "messages.jsonl").read_text()
-    assert call(*off("run", file, "--log", "no/such/folder/x")).code == 2
+    assert call(*off("run", file, "--log", "log.yaml/no/folder")).code == 2
 
 
 def test_fail_fast_stops_at_the_first(project: Project, call: Callable[..., Ran]) -> None:
@@ -158,7 +158,14 @@ def test_the_version_needs_nothing_heavy(call: Callable[..., Ran]) -> None:
     ("words", "said"),
     [
         (["rum"], 'no command "rum", did you mean "run"?'),
-        (["sim", "x.yaml"], '"sim" is not available yet'),
+        (["sim", "good.yaml", "--speed", "10x"], '"10x" is not available yet'),
+        (["sim", "good.yaml", "--speed", "9x"], '"9x" is not max'),
+        (["sim", "good.yaml", "--until", "0s"], "must be more than 0s"),
+        (["sim", "good.yaml", "--until", "1m"], "--until: good.yaml is no simulation"),
+        (["run", "good.yaml", "-j", "two"], '"two" is not a number up to 1000, nor auto'),
+        (["run", "good.yaml", "-j", "-1"], '"-1"'),
+        (["run", "good.yaml", "-l", "=x"], '"=x" is not NAME=VALUE'),
+        (["run", "good.yaml", "-l", "team=x"], "no file has team=x; there are no labels in these files"),
         (["up"], '"up" is not available yet'),
         (["frobnicate"], 'no command "frobnicate"'),
         (["run"], "FILES"),
@@ -169,7 +176,7 @@ def test_the_version_needs_nothing_heavy(call: Callable[..., Ran]) -> None:
         (["run", "good.yaml", "--trials", "0"], "at least 1"),
         (["run", "good.yaml", "--set", "word"], "is not NAME=VALUE"),
         (["run", "good.yaml", "--set", "word=1"], 'no variable or matrix key "word"'),
-        (["run", "good.yaml", "-k", "nothing"], 'no run has the words "nothing"'),
+        (["run", "good.yaml", "-k", "nothing"], 'no run has the words "nothing"; there are story seed=1'),
         (["run", "good.yaml", "-k", "(seed"], '")" is missing'),
         (["run", "good.yaml", "-k", "seed and"], "a word is missing at the end"),
         (["run", "good.yaml", "-k", "seed=1 )"], 'cannot be read at ")"'),
@@ -205,10 +212,10 @@ STEPS = "steps:\n  - {do: invoke, target: actor, action: note, input: {text: a}}
         (HEAD + STEPS + "checks: [{check: restarts, of: actor, equals: -1}]\n", "7:47", "0", 2),
         (HEAD + "steps: [\n", "6:1", "", 2),
         (HEAD + "\tsteps: []\n", "5:1", "", 2),
-        ("lmos: simulation/v1\nname: x\n", "1:7", "not available yet", 2),
+        ("lmos: deployment/v1\nname: x\n", "1:7", "not available yet", 2),
         ("- a\n", "1:1", "", 2),
         ("", "", "", 2),
-        (HEAD.replace("from: agent", "from: mock") + STEPS, "4:17", "not available yet", 2),
+        (HEAD.replace("from: agent", "from: remote") + STEPS, "4:17", "not available yet", 2),
         (HEAD.replace("cast.py:Actor", "cast.py:Acter") + STEPS, "4:29", 'did you mean "Actor"?', 2),
         (HEAD.replace("cast.py:Actor", "casd.py:Actor") + STEPS, "4:29", 'did you mean "cast.py"?', 2),
         (HEAD.replace("cast.py:Actor", "cast.py") + STEPS, "4:29", "package.module:Class", 2),

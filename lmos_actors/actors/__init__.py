@@ -11,7 +11,7 @@ from ._affordances import (
     Turn as Turn,
 )
 from ._agent import Agent as Agent, current_request as current_request
-from ._calls import LocalCall as LocalCall, LocalLink as LocalLink
+from ._calls import LocalCall as LocalCall, LocalLink as LocalLink, LocalStream as LocalStream
 from ._cell import OutputGate as OutputGate, StateStore as StateStore, Status as Status
 from ._declare import Unit as Unit, action as action, event as event, every as every, prop as prop
 from ._describe import describe as describe
@@ -21,6 +21,13 @@ from ._follow import Following as Following
 from ._gather import invoke_all as invoke_all
 from ._groups import Change as Change, Group as Group, Joined as Joined, Left as Left
 from ._hiding import conceal_all as conceal_all
+from ._holding import (
+    hold as hold,
+    keep_state as keep_state,
+    release as release,
+    service_time as service_time,
+    set_service_time as set_service_time,
+)
 from ._invocation import Progress as Progress, Runners as Runners
 from ._links import Monitor as Monitor
 from ._mailbox import (
@@ -38,6 +45,7 @@ from ._operation import (
     STREAM as STREAM,
     TURN as TURN,
     Operation as Operation,
+    Parameter as Parameter,
 )
 from ._options import About as About
 from ._outside import Outside as Outside

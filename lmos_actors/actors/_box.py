@@ -12,8 +12,7 @@ import trio
 
 from lmos_actors._errors import AgentDied, AgentUnavailable, InvalidInput, MailboxFull, NotAllowed, NotFound
 
-from ._aside import Aside
-from ._cell import BUSY, EMPTY, ENDING, GONE, HANDING, HELD, IDLE, NO_MAIL, QUIET, SERIAL, TOLD
+from ._cell import BUSY, EMPTY, ENDING, GONE, HANDING, HELD, IDLE, QUIET, SERIAL, TOLD
 from ._invocation import CURRENT, Run
 from ._mailbox import (
     ASIDE,
@@ -22,6 +21,7 @@ from ._mailbox import (
     PENDING,
     QUEUED,
     RUNNING,
+    WORKED_ON,
     Envelope,
     Firing,
     Line,
@@ -30,6 +30,7 @@ from ._mailbox import (
     Tell,
 )
 from ._operation import RUNS
+from ._paced import Paced
 from ._runtime import BATCH
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from ._operation import Operation
 
 
-class Box(Aside):
+class Box(Paced):
     """What happens to messages once they are sent."""
 
     __slots__ = ()
@@ -276,13 +277,16 @@ class Box(Aside):
         if phase == PARKED:
             if more.parked is not None:
                 more.parked.pop(envelope, None)
-            if self.gate == QUIET and not more.parked and self.size > 0:
+            if self.gate == QUIET and not more.parked and self.size > 0 and more.pace is None:
                 self.gate = IDLE  # no inline turn could overtake anybody now
             return True
         if phase == QUEUED:
             self.withdraw_queued()
         elif phase == ASIDE:
             del self.shelf().items[id(envelope)]
+        elif phase == WORKED_ON:
+            self.give_up_work()
+            envelope.phase = DONE
         else:
             more.pending[envelope.op].pop(envelope)
         self.begun += 1
@@ -346,16 +350,6 @@ class Box(Aside):
         if not out and self.gate == HELD:
             self.resume()
 
-    def resume(self) -> None:
-        """Go on taking turns."""
-        if self.queue:
-            self.gate = BUSY
-            self.rt.schedule(self)
-        else:
-            self.gate = QUIET if self.more is not None and self.more.parked else IDLE
-            self.queue = NO_MAIL
-            self.settled_down()
-
     # ---- filled in by Slot
 
     def inline_failed(self, exc: BaseException, op: Operation, args: tuple[Any, ...]) -> BaseException:
@@ -364,10 +358,6 @@ class Box(Aside):
 
     def after_turn(self) -> None:
         """Deal with an agent that was held back, stopped or ended by its own turn."""
-        raise NotImplementedError
-
-    def settled_down(self) -> None:
-        """Nothing waits any more: a stopping agent may end."""
         raise NotImplementedError
 
     def turn_crashed(self, exc: BaseException, reason: ExitReason) -> BaseException:

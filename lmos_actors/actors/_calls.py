@@ -21,7 +21,7 @@ from lmos_actors._errors import ActionCancelled, DeadlineExceeded
 
 from ._cell import GONE
 from ._invocation import CURRENT
-from ._mailbox import DONE, RUNNING, Envelope
+from ._mailbox import DONE, RUNNING, WORKED_ON, Envelope
 from ._observers import MONITORS, Feed
 from ._operation import named
 from ._parking import park_among
@@ -148,7 +148,7 @@ class LocalCall(Envelope):
     def _status(self) -> CallStatus:
         if self._done:
             return CallStatus("completed" if self._error is None else "failed", self.cancelled, self.reason)
-        return CallStatus("in progress" if self.phase == RUNNING else "pending")
+        return CallStatus("in progress" if self.phase in (RUNNING, WORKED_ON) else "pending")
 
 
 class LocalStream(LocalCall):

@@ -54,8 +54,11 @@ BUSY: Final = 1  # in the ready queue, or its turn runs
 HANDING: Final = 2  # a run was handed over and has not begun
 HELD: Final = 3  # a message of its turn waits for a seat elsewhere
 SERIAL: Final = 4  # `serial=True` and a run is open
-QUIET: Final = 5  # as idle, but no turn begins in an asker's step: it is stopping, or senders are parked
+QUIET: Final = 5  # as idle, but no turn begins in an asker's step: stopping, senders parked, turns take time
 CLOSED: Final = 6
+PAUSED: Final = 7  # held from outside
+WORKING: Final = 8  # its service time goes by for one message
+WORKED: Final = 9  # in the ready queue, for the turn of that message alone
 
 NO_MAIL: Final[Any] = ()
 SHUT: Final = -1  # as a size: nothing is accepted
@@ -94,12 +97,24 @@ class _Nothing(dict[Any, Any]):
 NOTHING_YET: Final = _Nothing()
 
 
+class Pace:
+    """What holds an agent back or makes its turns take time; of the slot, over all its incarnations."""
+
+    __slots__ = ("holds", "item", "seconds", "timer")
+
+    def __init__(self) -> None:
+        self.holds = 0
+        self.seconds = 0.0  # of service for each message
+        self.item: Any = None  # out of the queue: it is worked on, or its turn is due
+        self.timer: Timer | None = None  # until the work is done
+
+
 class More:
     """What an agent has once it has needed it."""
 
     __slots__ = (
         "active", "buried", "cancelled", "dead_lettered", "drain_timer", "dropped", "errors", "follows",
-        "groups", "handing", "holder", "household", "links", "log", "monitors", "out", "own",
+        "groups", "handing", "holder", "household", "kept", "links", "log", "monitors", "out", "own", "pace",
         "parked", "pending", "random", "reason", "refused", "runs", "shelf", "silent", "sinks", "timers",
         "waiters", "withdrawn",
     )  # fmt: skip
@@ -134,6 +149,8 @@ class More:
         self.waiters: list[trio.lowlevel.Task] | None = None
         self.random: RandomStream | None = None
         self.log: Any = None
+        self.pace: Pace | None = None
+        self.kept: dict[str, Any] | None = None  # what the next incarnation begins with
 
 
 class Cell:
@@ -219,6 +236,15 @@ class Cell:
             count += len(self.more.shelf.everything()) if self.more.shelf is not None else 0
         return count
 
+    def running(self) -> int:
+        """Count what has begun and has not ended."""
+        more = self.more
+        if more is None:
+            return 0
+        item = more.pace.item if more.pace is not None else None
+        worked_on = item is not None and not isinstance(item, Firing)
+        return worked_on + sum(not run.settled for run in more.runs)
+
     # ---- the queue: a list, as nearly all are short; of a long one either end is reached at once
 
     def take_batch(self) -> list[Any]:
@@ -267,7 +293,7 @@ class Cell:
             dropped=more.dropped if more else 0,
             dead_lettered=more.dead_lettered if more else 0,
             waiting=self.waiting(),
-            running=sum(not run.settled for run in more.runs) if more else 0,
+            running=self.running(),
             refused=more.refused if more else 0,
             restarts=max(0, self.incarnation - 1),
             incarnation=self.incarnation,

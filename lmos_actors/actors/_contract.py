@@ -206,17 +206,20 @@ class _Compiler:
         def refuse_write(agent: Any, value: Any) -> None:
             raise NotAllowed(f"property {wire!r} of {self.cls.__name__} is read-only")
 
-        def observe(agent: Any, feed: Any) -> None:
+        def observe(agent: Any, feed: Any) -> Any:
             if made.write_only or not made.observable:
                 raise NotAllowed(f"property {wire!r} of {self.cls.__name__} cannot be observed")
             agent._slot.sinks().add(property_key(wire), feed)
-            feed.push(read(agent))
+            value = read(agent)
+            feed.push(value)
+            return value  # for whoever records what is answered
 
         self._add(property_key(wire), "read", wire, refuse_read if made.write_only else read)
         self.contract.table[property_key(wire)].result_secrecy = shape.secrecy
         value = Parameter("value", "value", shape, MISSING, keyword_only=False)
         self._add(f"={wire}", "write", wire, refuse_write if made.read_only else write, (value,), whole=True)
         self._add(f"+{property_key(wire)}", "observe", wire, observe, (ANYTHING,))
+        self.contract.table[f"+{property_key(wire)}"].result_secrecy = shape.secrecy
 
     # ---- events
 

@@ -23,7 +23,7 @@ from trio.lowlevel import (
 
 from lmos_actors._errors import AgentDied, AgentError, InvalidInput
 
-from ._cell import BUSY, DRAINING, IDLE, NO_MAIL, QUIET
+from ._cell import BUSY, DRAINING, IDLE, NO_MAIL, QUIET, WORKED
 from ._crashes import crash_reason
 from ._invocation import declared_failure
 from ._mailbox import DONE, Envelope, Firing, Own, OwnTell, Stashed
@@ -65,7 +65,9 @@ async def dispatch(rt: Runtime) -> None:
         while ready and turns.budget > 0:
             slot = ready.popleft()
             if slot.gate == BUSY:
-                run_batch(rt, slot)
+                run_batch(rt, slot, slot.take_batch())
+            elif slot.gate == WORKED:
+                run_batch(rt, slot, slot.take_worked())
         if ready:
             endless.passes += 1
             if endless.passes < ENDLESS:
@@ -110,13 +112,12 @@ class _Endless:
             await wait_task_rescheduled(abort)
 
 
-def run_batch(rt: Runtime, slot: Box) -> None:
-    """Run up to a batch of an agent's turns.
+def run_batch(rt: Runtime, slot: Box, batch: list[Any]) -> None:
+    """Run a batch of an agent's turns.
 
     The hot path, and longer than a function here should be: parting it would cost a call a batch.
     """
     turns = rt.turns
-    batch = slot.take_batch()
     agent = slot.agent
     ctx = slot.ctx
     run = (slot.context() if ctx is None else ctx).run  # by `or` it would be asked for its length
@@ -173,11 +174,14 @@ def _leave(rt: Runtime, slot: Box, batch: list[Any], done: int) -> None:
         if slot.more.parked:
             slot.admit()
     if slot.gate == BUSY:
-        if slot.queue:
+        more = slot.more
+        if more is not None and more.pace is not None:
+            slot.resume()
+        elif slot.queue:
             rt.ready.append(slot)
         else:
             slot.queue = NO_MAIL
-            slot.gate = QUIET if slot.more is not None and slot.more.parked else IDLE
+            slot.gate = QUIET if more is not None and more.parked else IDLE
             if slot.state == DRAINING:
                 slot.settled_down()
     elif left:
@@ -292,6 +296,7 @@ def _failed(rt: Runtime, slot: Box, exc: BaseException, batch: list[Any], done: 
         slot.turn_crashed(exc, reason)
         return
     if envelope is not None:
-        rt.note("answered", envelope, error=f"{type(failure).__name__}: {failure}")
+        output = getattr(failure, "output", None)
+        rt.note("answered", envelope, error=f"{type(failure).__name__}: {failure}", output=output)
         envelope.fail(failure)
     _leave(rt, slot, batch, done)

@@ -121,6 +121,7 @@ class Mortal(Linked):
         self.state = ENDING
         self.gate = CLOSED
         self.size = SHUT
+        self.end_work()
         if self.turns.slot is self:
             self.turns.leave = True
         more = self.more

@@ -25,6 +25,7 @@ from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule,
 
 from lmos_actors._errors import ActionFailed, AgentError, group_of
 
+from ._hiding import conceal
 from ._mailbox import DONE, RUNNING, Envelope, Stashed
 from ._operation import STREAM
 
@@ -90,7 +91,12 @@ class Run:
                 value = shape.take(value)
             except AgentError as exc:
                 raise TypeError(f"{self.op.label} reported progress of another type: {exc}") from None
-        if self.progress_feed is not None and not self.settled:
+        if self.settled:
+            return
+        if self.envelope.trace is not None:
+            hidden = shape.secrecy if shape is not None else 0
+            self.slot.rt.note("progress", self.envelope, progress=conceal(value, hidden))
+        if self.progress_feed is not None:
             self.progress_feed.push(value)
 
     def cancel(self) -> None:
@@ -116,7 +122,8 @@ class Run:
             self.settled = True
             self.slot.run_settled(account)
             if self.envelope.trace is not None:
-                self.slot.rt.note("answered", self.envelope, error=f"{type(error).__name__}: {error}")
+                text, output = f"{type(error).__name__}: {error}", getattr(error, "output", None)
+                self.slot.rt.note("answered", self.envelope, error=text, output=output)
             self.envelope.phase = DONE
             self.envelope.fail(error)
 
@@ -181,6 +188,8 @@ class Run:
                 value = self.op.result(item)
                 if put is not None:
                     await put(value)
+                    if self.envelope.trace is not None:
+                        self.slot.rt.note("item", self.envelope, value=value)
         finally:
             await _close(items)
 

@@ -83,7 +83,11 @@ class Listened(Mail):
         """Tell the observers of a property."""
         more = self.more
         if more is not None and more.sinks is not None:
-            more.sinks.push(property_key(name), value)
+            key = property_key(name)
+            if self.rt.instrument is not None and key in more.sinks.by_key:
+                shown = conceal(value, self.table[key].result_secrecy)
+                self.rt.record("changed", self, property=name, value=shown)
+            more.sinks.push(key, value)
 
     def show_properties(self, sinks: Sinks) -> None:
         """Show a new incarnation's values to those who observe (W2)."""

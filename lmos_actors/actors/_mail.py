@@ -21,7 +21,7 @@ from trio.lowlevel import (
 from lmos_actors._errors import AgentUnavailable, InvalidInput, MailboxFull
 
 from ._box import Box
-from ._cell import BUSY, DRAINING, IDLE
+from ._cell import BUSY, DRAINING, IDLE, QUIET
 from ._invocation import CURRENT
 from ._mailbox import DONE, OUT_SEATS, OWN_SEATS, PARKED, Ask, Held, Own, Stashed, Tell
 from ._operation import ASKING, named
@@ -205,6 +205,8 @@ class Mail(Box):
         if not self.gate:
             self.gate = BUSY
             self.rt.schedule(self)
+        elif self.gate == QUIET:
+            self.resume()
 
     @named("ref.tell")
     @enable_ki_protection
@@ -271,6 +273,8 @@ class Mail(Box):
         if not self.gate:
             self.gate = BUSY
             self.rt.schedule(self)
+        elif self.gate == QUIET:
+            self.resume()
 
     def send_to_nobody(self, sender: Any, key: str, args: tuple[Any, ...]) -> None:
         """There is no such key, or no agent yet: the latter is a dead letter as after a crash."""

@@ -7,11 +7,11 @@ says what may be in it.
 
 Where an envelope is in its life:
 
-    NEW -> PARKED -> QUEUED -> PENDING -> RUNNING -> DONE
+    NEW -> PARKED -> QUEUED -> WORKED_ON -> PENDING -> RUNNING -> DONE
 
 PARKED: not accepted yet, its sender waits for a seat. QUEUED and PENDING (in line for its action's
-concurrency) hold a seat, as does ASIDE, postponed or stashed until it is QUEUED again. Any of them may go
-straight to DONE.
+concurrency) hold a seat, as does ASIDE, postponed or stashed until it is QUEUED again. WORKED_ON: its agent
+has a service time and works on it, see `_paced.py`. Any of them may go straight to DONE.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ OWN_SEATS: Final = 64  # reserved for messages of an agent to itself (B4)
 OUT_SEATS: Final = 1024  # messages of an agent's turns that wait for seats elsewhere (B4)
 MAX_SIZE: Final = 1 << 40
 
-NEW, PARKED, QUEUED, PENDING, RUNNING, DONE, ASIDE = range(7)
+NEW, PARKED, QUEUED, PENDING, RUNNING, DONE, ASIDE, WORKED_ON = range(8)
 
 
 @attrs.frozen

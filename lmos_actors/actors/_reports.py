@@ -155,6 +155,12 @@ class CrashReport:
         text = self.secrets.clean(text_of(error), LIMIT)
         return printable(f"{type(error).__name__}: {text}" if text else type(error).__name__)
 
+    @property
+    def trace(self) -> int | None:
+        """The number of the message that it all began with; None where no message raised, or nobody counts."""
+        trace = getattr(self._hand, "trace", None)
+        return trace[1] if trace else None
+
     # ---- what it is rendered from
 
     @property

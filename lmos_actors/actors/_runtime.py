@@ -390,7 +390,10 @@ class Runtime:
             if "value" in fields:
                 fields["value"] = conceal(fields["value"], envelope.op.result_secrecy)
             elif "error" in fields:
-                fields["error"] = without_secrets(envelope, str(fields["error"]))
+                text = str(fields["error"])
+                fields["error"] = shown = without_secrets(envelope, text)
+                if shown != text or fields.get("output") is None:
+                    fields.pop("output", None)
             members = {"id": number, "affordance": envelope.op.name, **fields}
             self.instrument.record(kind, envelope.slot.path, members)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+import attrs
 import trio
 
 from lmos_actors._errors import AgentDied, AgentError, StartFailed, WrongState
@@ -17,6 +18,7 @@ from ._cell import (
     ENDING,
     HELD,
     IDLE,
+    PAUSED,
     QUIET,
     RUNNING,
     SERIAL,
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from ._runtime import Household
 
 
-_AT_REST = (IDLE, SERIAL, HELD, QUIET)
+_AT_REST = (IDLE, SERIAL, HELD, QUIET, PAUSED)
 
 
 class Slot(Mortal):
@@ -67,8 +69,23 @@ class Slot(Mortal):
             reason = crash_reason(self, exc, FACTORY)
             self.rt.crashes.take(self, reason)
             raise self._start_failed(exc, reason) from exc
+        self._keep_on(agent)
         self.table = contract.table if staging is None else staging.table(self, agent)
         return agent
+
+    def keep_state(self) -> None:
+        """Have the next incarnation begin with the state that this one has now. Raises AgentUnavailable."""
+        agent = self.agent
+        if agent is None:
+            raise self.closed_error()
+        names = ("_behaviour", *(field.name for field in attrs.fields(agent.__class__)))
+        self.furnish().kept = {name: agent.__dict__[name] for name in names if name in agent.__dict__}
+
+    def _keep_on(self, agent: Any) -> None:
+        more = self.more
+        if more is not None and more.kept is not None:
+            kept, more.kept = more.kept, None
+            agent.__dict__.update(kept)
 
     def _start_failed(self, exc: BaseException, reason: ExitReason) -> StartFailed:
         """Make the error for a start that failed; what is no `Exception` ends the node too (T5)."""
@@ -167,7 +184,7 @@ class Slot(Mortal):
         if self.rt.instrument is not None:
             self.rt.record("started", self, incarnation=self.incarnation)
         if self.gate == BUSY:
-            if self.queue or self.state == DRAINING:
+            if self.queue or self.state == DRAINING or self.more is not None:
                 self.resume()
             else:
                 self.gate = IDLE
@@ -265,7 +282,7 @@ class Slot(Mortal):
         line = more.pending.get(op)
         if self.gate == SERIAL:
             self.gate = IDLE
-        if line and self.begin_next(line):
+        if line and not self.held and self.begin_next(line):
             self.admit()
         elif self.gate == IDLE:
             if more.out:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
     from contextlib import AbstractAsyncContextManager
 
-    from ._calls import LocalCall
+    from ._calls import LocalCall, LocalStream
     from ._observers import Feed
     from ._ref import Ref
 
@@ -51,6 +51,11 @@ class Thing:
         args, kwargs = self._input(name, data)
         return self.slot.begin(name, args, kwargs, None)
 
+    def streaming(self, name: str, data: Any = UNSET) -> AbstractAsyncContextManager[LocalStream]:
+        """Invoke an action with many outputs: `async with thing.streaming("count") as items`."""
+        args, kwargs = self._input(name, data, stream=True)
+        return self.slot.stream(name, args, kwargs, None)
+
     async def tell(self, name: str, data: Any = UNSET) -> None:
         """Send one way; see `Ref.tell`."""
         args, kwargs = self._input(name, data)
@@ -80,11 +85,14 @@ class Thing:
             return self.slot.closed_error()
         return NotFound(kind, name, where=self.slot.path, known=known)
 
-    def _input(self, name: str, data: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _input(
+        self, name: str, data: Any, *, stream: bool = False
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         op = self.slot.table.get(name)
-        if op is None or op.internal or op.kind == STREAM:
-            known = [op.name for op in self.slot.table.values() if not op.internal and op.kind != STREAM]
-            raise self._unknown("action", name, known)
+        if op is None or op.internal or (op.kind == STREAM) is not stream:
+            table = self.slot.table.values()
+            known = [op.name for op in table if not op.internal and (op.kind == STREAM) is stream]
+            raise self._unknown("stream action" if stream else "action", name, known)
         return self.slot.spread(op, None if data is UNSET else data)
 
 

@@ -238,6 +238,8 @@ def _open_envelopes(slot: Box) -> Iterator[Envelope]:
         yield from (run.envelope for run in more.runs)
         for line in more.pending.values():
             yield from line
+        if more.pace is not None and isinstance(more.pace.item, Envelope):
+            yield more.pace.item
     yield from (item for item in slot.queue if isinstance(item, Envelope))
     if more is not None:
         if more.shelf is not None:

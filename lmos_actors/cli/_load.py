@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from contextlib import redirect_stdout
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from lmos_actors._errors import ConfigError
 from lmos_actors.files import FileError
 from lmos_actors.reports import worst
 from lmos_actors.scenario import REAL_LIMIT, Guard, load_scenario, staying
+
+from ._show import mistakes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from lmos_actors.scenario import Resolved
 
 T = TypeVar("T")
+Wrong: TypeAlias = list[dict[str, Any]]
+"""Mistakes as plain data, for `--json`."""
 
 WRONG, COULD_NOT_RUN, TIME_LIMIT = 2, 3, 124
 
@@ -27,12 +31,17 @@ def load_files(
     settings: Mapping[str, str],
     seeds: Sequence[int] | None = None,
     real_limit: float = REAL_LIMIT,
+    wrong: Wrong | None = None,
 ) -> tuple[list[tuple[str, Resolved]], int]:
-    """Read all files, importing what they name; print mistakes and warnings. Gives the exit code too."""
+    """Read all files, importing what they name; print mistakes and warnings. Gives the exit code too.
+
+    Mistakes go into `wrong` too, where that is given.
+    """
     found: list[tuple[str, Resolved]] = []
     codes: set[int] = set()
     for file in files:
-        loaded = _load(file, settings, seeds, real_limit)
+        load = partial(load_scenario, file, settings=settings, seeds=seeds)
+        loaded = importing(file, load, real_limit, wrong)
         if isinstance(loaded, int):
             codes.add(loaded)
             continue
@@ -42,13 +51,9 @@ def load_files(
     return found, worst(codes)
 
 
-def _load(
-    file: str, settings: Mapping[str, str], seeds: Sequence[int] | None, real_limit: float
-) -> Resolved | int:
-    return importing(file, partial(load_scenario, file, settings=settings, seeds=seeds), real_limit)
-
-
-def importing(what: str, load: Callable[[], T], real_limit: float = REAL_LIMIT) -> T | int:
+def importing(
+    what: str, load: Callable[[], T], real_limit: float = REAL_LIMIT, wrong: Wrong | None = None
+) -> T | int:
     """Call what runs the code of a user's modules, which may hang as any other.
 
     Where it fails or takes longer than `real_limit` seconds, that is printed, and the exit code is given.
@@ -61,11 +66,14 @@ def importing(what: str, load: Callable[[], T], real_limit: float = REAL_LIMIT) 
             return loaded
         raise KeyboardInterrupt
     except ConfigError as error:
-        return complain(error)
+        return complain(error, wrong)
     except KeyboardInterrupt:
         if not guard.fired:
             raise
-    print(_hangs(what, "time limit", guard.where), file=sys.stderr)
+    said = _hangs(what, "time limit", guard.where)
+    print(said, file=sys.stderr)
+    if wrong is not None:
+        wrong += mistakes_of(ConfigError(said, what))
     return TIME_LIMIT
 
 
@@ -73,8 +81,10 @@ def _hangs(file: str, why: str, where: str) -> str:
     return f"{file}: {why}, importing its agents hangs at {where}"
 
 
-def complain(error: ConfigError) -> int:
+def complain(error: ConfigError, wrong: Wrong | None = None) -> int:
     """Print what is wrong with a file or a target, and give the exit code."""
+    if wrong is not None:
+        wrong += mistakes_of(error)
     mistakes = error.mistakes if isinstance(error, FileError) else ()
     for text in [str(mistake) for mistake in mistakes] or [str(error)]:
         print(text, file=sys.stderr)

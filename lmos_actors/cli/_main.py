@@ -18,12 +18,19 @@ from lmos_actors._errors import ConfigError, nearest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-VERBS: Final = ("run", "validate", "schema", "describe")
+    from cyclopts import App
+
+VERBS: Final = ("validate", "run", "sim", "describe", "schema")
 LATER: Final = (
-    "init", "fmt", "sim", "explore", "replay", "diff", "record", "up", "down", "ps", "logs", "restart",
+    "init", "fmt", "explore", "replay", "diff", "record", "up", "down", "ps", "logs", "restart",
     "scale", "drain", "status", "top", "tree", "inspect", "trace", "deadletters", "attach", "call", "read",
     "write", "observe", "listen", "chat", "relay", "serve", "conform", "export", "doctor",
 )  # fmt: skip
+
+_RESULTS: Final = ("run", "sim", "validate")
+"""The commands whose results have mistakes among them, as JSON."""
+
+PLAIN_WIDTH: Final = 1_000
 
 GONE: Final = 1
 USAGE: Final = 2
@@ -107,13 +114,33 @@ def _run(words: list[str]) -> int:
 
     from ._commands import app
 
+    if not sys.stdout.isatty():
+        _plain(app, words)
     try:
         code: Any = app(words, exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
-        return _wrong(" ".join(str(error).split()))
+        return _wrong_usage(words, ConfigError(" ".join(str(error).split())))
     except ConfigError as error:
-        return _wrong(str(error))
+        return _wrong_usage(words, error)
     return int(code or 0)
+
+
+def _wrong_usage(words: list[str], error: ConfigError) -> int:
+    """Say what is wrong; where JSON is wanted, there too."""
+    if "--json" in words and words[0] in _RESULTS:
+        from ._show import mistakes_of, print_wrong
+
+        print_wrong(mistakes_of(error), USAGE)
+    return _wrong(str(error))
+
+
+def _plain(app: App, words: list[str]) -> None:
+    """Have help as plain text, which nobody's window limits."""
+    app.help_formatter = "plain"
+    if not words or not {"--help", "-h"}.isdisjoint(words):
+        from rich.console import Console
+
+        app.console = Console(width=PLAIN_WIDTH, highlight=False, no_color=True)
 
 
 def _wrong(message: str) -> int:

@@ -1,79 +1,101 @@
-"""`run` and `validate`: files read and checked, cells run one after the other, progress shown."""
+"""`run` and `validate`: files read and checked, their cells run and told of, the results written."""
 
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import sys
-from contextlib import ExitStack, suppress
-from functools import partial
+from contextlib import ExitStack
 from json import dumps
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
-from lmos_actors._errors import ConfigError
 from lmos_actors.files import mapped
 from lmos_actors.reports import FileResult, worst
-from lmos_actors.scenario import SecondProcess, run_cell
+from lmos_actors.scenario import stopped_at
 
+from ._jobs import Asked, Jobs
 from ._load import load_files
-from ._show import Show
+from ._pool import Pool
+from ._select import Selection, selection
+from ._show import Show, print_wrong
+from ._written import Written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     from lmos_actors.reports import RunResult
-    from lmos_actors.scenario import Cell, Resolved
+    from lmos_actors.scenario import Cell, Going, Resolved
 
-MOST_WORDS = 100
-"""How long `-k` may be."""
-
-_WORD = re.compile(r"\s*(\(|\)|\band\b|\bor\b|\bnot\b|[^\s()]+)")
+    from ._load import Wrong
+    from ._written import Kind
 
 
 @attrs.frozen(kw_only=True)
 class Options:
-    """What `run` was given."""
+    """What `run` was given. `workers` 0 stands for as many as there are processors."""
 
     settings: dict[str, str]
-    seeds: Sequence[int] | None
-    trials: int | None
-    only: str | None
-    fail_fast: bool
-    determinism: Literal["all", "first", "off"]
-    log: Path | None
-    time_limit: float
-    json: bool
+    seeds: Sequence[int] | None = None
+    trials: int | None = None
+    only: str | None = None
+    labels: Sequence[str] = ()
+    workers: int = 1
+    fail_fast: bool = False
+    determinism: Literal["all", "first", "off"] = "first"
+    until: float | None = None
+    written: Mapping[Kind, str | None] = attrs.Factory(dict["Kind", "str | None"])
+    time_limit: float = 60.0
+    json: bool = False
+    verbose: bool = False
 
 
-def read_files(files: Sequence[str], settings: Mapping[str, str]) -> int:
+def read_files(files: Sequence[str], settings: Mapping[str, str], *, json: bool = False) -> int:
     """Check files and say so. Gives the exit code."""
-    found, code = load_files(files, settings)
+    wrong: Wrong = []
+    found, code = load_files(files, settings, wrong=wrong)
+    if json:
+        print_wrong(wrong, code, [_read(file, resolved) for file, resolved in found])
+        return code
     for file, resolved in found:
         runs = len(resolved.cells)
         print(f"{file}: {resolved.name}, {runs} run{'s' * (runs != 1)}, ok")
     return code
 
 
+def _read(file: str, resolved: Resolved) -> dict[str, Any]:
+    """Give a file that is right as plain data."""
+    notes = [{"line": note.line, "column": note.column, "message": note.message} for note in resolved.notes]
+    return {"file": file, "name": resolved.name, "runs": len(resolved.cells), "notes": notes}
+
+
 def run_files(files: Sequence[str], options: Options) -> int:
     """Run files, show how it goes, and give the exit code. Nothing runs while a file is wrong."""
-    chosen = selection(options.only)
-    show = Show(json=options.json)  # before agents' modules, which may hide what it imports
-    found, code = load_files(files, options.settings, options.seeds, options.time_limit)
+    chosen = selection(options.only, options.labels)
+    show = Show(
+        json=options.json, verbose=options.verbose
+    )  # before agents' modules, which may hide what it imports
+    wrong: Wrong = []
+    found, code = load_files(files, options.settings, options.seeds, options.time_limit, wrong)
     if code:
+        if options.json:
+            print_wrong(wrong, code)
         return code
-    if not any(chosen(cell.label) for _, resolved in found for cell in resolved.cells):
-        raise ConfigError(f'no run has the words "{options.only}"', "-k")
+    found = [(file, stopped_at(resolved, options.until)) for file, resolved in found]
+    chosen.check(found)
     with ExitStack() as stack:
         running = _Running(files, options, chosen, show, stack)
-        for file, resolved in found:
-            running.file(file, resolved)
-            if options.fail_fast and running.code():
-                break
+        running.open(found)
+        try:
+            for file, resolved in found:
+                running.file(file, resolved)
+                if options.fail_fast and running.code():
+                    break
+        except KeyboardInterrupt:
+            running.write()
+            raise
         running.end()
         return running.code()
 
@@ -85,188 +107,133 @@ class _Running:
         self,
         files: Sequence[str],
         options: Options,
-        chosen: Callable[[str], bool],
+        chosen: Selection,
         show: Show,
         stack: ExitStack,
     ) -> None:
         self.options = options
-        self._files = files
         self.chosen = chosen
         self.results: list[FileResult] = []
-        self._stack = stack
-        self._logs: dict[str, Any] = {}
         self._began = perf_counter()
         self._show = show
+        self._written = Written(options.written, files)
+        self._workers = options.workers or os.cpu_count() or 1
         stack.callback(show.close)
-        if options.log is not None:
-            self._log(str(options.log))
+        stack.callback(self._written.close)
+        self._pool = stack.enter_context(Pool())
 
     def code(self) -> int:
         return worst({result.exit_code() for result in self.results})
 
+    def open(self, found: Sequence[tuple[str, Resolved]]) -> None:
+        """Open what is to be written: what cannot be is to be known before anything runs."""
+        for file, resolved in found:
+            for cell in resolved.cells:
+                if self.chosen.fits(cell):
+                    self._written.open(file, cell.scenario)
+
     def file(self, file: str, resolved: Resolved) -> None:
-        scenario, options = resolved.cells[0].scenario, self.options
-        cells = [(n, cell) for n, cell in enumerate(resolved.cells) if self.chosen(cell.label)]
+        """Run the chosen cells of a file."""
+        cells = [number for number, cell in enumerate(resolved.cells) if self.chosen.fits(cell)]
         if not cells:
             return
-        for _, cell in cells:  # what cannot be written is to be known before anything runs
-            if cell.scenario.report.log is not None:
-                self._log(cell.scenario.report.log)
-        trials = options.trials or scenario.trials.count
-        result = FileResult(file, resolved.name, scenario.trials.pass_rate, trials, len(cells))
+        asked = self._asked(file, resolved, cells)
+        labels = [resolved.cells[number].label for number in cells]
+        seeds = dict.fromkeys(resolved.cells[number].seed for number in cells)
+        pass_rate = resolved.cells[0].scenario.trials.pass_rate
+        result = FileResult(file, resolved.name, pass_rate, asked.trials, len(cells), seeds=len(seeds))
         self.results.append(result)
-        self._show.begin(result, max(len(cell.label) for _, cell in cells))
-        twice = _to_repeat(cells, options.determinism)
-        with ExitStack() as stack:
-            second: SecondProcess | None = None
-            if twice:
-                second = SecondProcess(file, options.settings, options.seeds, twice, options.time_limit)
-                stack.enter_context(second)
-            for number, cell in cells:
-                first = self._trials(resolved, cell, result)
-                if second is not None and number in twice and first.ended in ("passed", "failed"):
-                    result.repeated.append(second.compare(number, first))
-                if options.fail_fast and result.exit_code():
-                    break
+        self._show.begin(result, max(map(len, labels)))
+        began = perf_counter()
+        jobs = Jobs(asked, self._pool, _Told(result, self.options, self._show, self._written))
+        try:
+            jobs.run()
+        finally:
+            result.repeated[:] = jobs.repeated
+            result.seconds = perf_counter() - began
         self._show.end_file(result)
 
-    def _trials(self, resolved: Resolved, cell: Cell, result: FileResult) -> RunResult:
-        first: RunResult | None = None
-        for trial in range(1, result.trials + 1):
-            run = run_cell(
-                resolved,
-                cell,
-                trial,
-                real_limit=self.options.time_limit,
-                progress=self._show.progress(cell.label, trial),
-                last_words=partial(_last_words, result.file, cell.label),
-            )
-            first = first or run
-            # the log of a run is long, and only that of the first is looked at again
-            result.runs.append(attrs.evolve(run, log=()))
-            for path in filter(None, (self.options.log, cell.scenario.report.log)):
-                self._write(str(path), run.log)
-            self._show.run(run, result, self._again(result.file, run))
-            if self.options.fail_fast and not run.ok:
-                break
-        assert first is not None
-        return first
+    def _asked(self, file: str, resolved: Resolved, cells: list[int]) -> Asked:
+        options = self.options
+        return Asked(
+            file=file,
+            resolved=resolved,
+            settings=options.settings,
+            seeds=list(options.seeds) if options.seeds is not None else None,
+            until=options.until,
+            cells=cells,
+            twice=_to_repeat(resolved, cells, options.determinism),
+            trials=options.trials or resolved.cells[0].scenario.trials.count,
+            time_limit=options.time_limit,
+            workers=self._workers,
+        )
 
-    def _again(self, file: str, run: RunResult) -> str:
-        words = ["lmos-actors", "run", file, "--seed", str(run.seed)]
-        for key, value in (self.options.settings | run.values).items():
+    def write(self) -> None:
+        """Write what there is to tell of what has run."""
+        self._written.finish()
+
+    def end(self) -> None:
+        """Write and show what has come of everything."""
+        self.write()
+        self._show.end(self.results, perf_counter() - self._began, self.code())
+
+
+class _Told:
+    """Shows and writes how the runs of one file go."""
+
+    def __init__(self, result: FileResult, options: Options, show: Show, written: Written) -> None:
+        self._result = result
+        self._options = options
+        self._show = show
+        self._written = written
+
+    @property
+    def draws(self) -> bool:
+        return self._show.draws
+
+    @property
+    def fail_fast(self) -> bool:
+        return self._options.fail_fast
+
+    def wants_log(self, cell: Cell) -> bool:
+        return self._written.wants_log(cell.scenario)
+
+    def progress(self, cell: Cell, trial: int) -> Callable[[float, float, str], None]:
+        return self._show.progress(cell.label, trial)
+
+    def going(self, cell: Cell, trial: int, going: Going) -> None:
+        self._show.going(cell.label, trial, going.done, going.total, going.text, going.tree)
+
+    def gone(self, cell: Cell, trial: int) -> None:
+        self._show.gone(cell.label, trial)
+
+    def last_words(self, cell: Cell, why: str, where: str) -> None:
+        """Say why the process ends: a run that nothing else can end."""
+        self._show.abandon()
+        said = f"{self._result.file} {cell.label}: {why}, and it cannot be ended: it hangs at {where}"
+        print(said, file=sys.stderr)
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+
+    def ended(self, cell: Cell, run: RunResult) -> None:
+        run = attrs.evolve(run, again=self._again(run))
+        kept = self._written.run(self._result, run, cell.scenario)
+        self._result.runs.append(kept)
+        self._show.run(kept, self._result)
+
+    def _again(self, run: RunResult) -> str:
+        words = ["lmos-actors", "run", self._result.file, "--seed", str(run.seed)]
+        if run.trial > 1:
+            words += ["--trials", str(run.trial)]
+        for key, value in (self._options.settings | run.values).items():
             shown = mapped(value).get("name", value)
             words += ["--set", f"{key}={shown if isinstance(shown, str) else dumps(shown)}"]
         return shlex.join(words)
 
-    def _log(self, path: str) -> Any:
-        if path not in self._logs:
-            if any(_same_file(path, file) for file in self._files):
-                raise ConfigError("is a scenario file, the log would be written over it", path)
-            try:
-                opened = open(path, "w", encoding="utf-8", errors="surrogatepass", opener=_opened)  # noqa: SIM115 - left with the stack
-            except (OSError, ValueError) as error:
-                raise _unwritten(path, error) from None
-            self._stack.callback(_closed, opened)
-            self._logs[path] = opened
-        return self._logs[path]
 
-    def _write(self, path: str, lines: Sequence[str]) -> None:
-        log = self._log(path)
-        try:
-            log.write("".join(line + "\n" for line in lines))
-            log.flush()
-        except OSError as error:
-            raise _unwritten(path, error) from None
-
-    def end(self) -> None:
-        self._show.end(self.results, perf_counter() - self._began, self.code())
-
-
-def _opened(path: str, flags: int) -> int:
-    # a pipe that nobody reads is an error, and nothing to wait for
-    descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o666)
-    os.set_blocking(descriptor, True)
-    return descriptor
-
-
-def _closed(opened: Any) -> None:
-    # what could not be written has been told
-    with suppress(OSError):
-        opened.close()
-
-
-def _unwritten(path: str, error: OSError | ValueError) -> ConfigError:
-    reason = error.strerror if isinstance(error, OSError) else error
-    return ConfigError(f"cannot be written: {reason}", ascii(path)[1:-1])
-
-
-def _same_file(one: str, other: str) -> bool:
-    try:
-        return os.path.samefile(one, other)
-    except (OSError, ValueError):
-        return False
-
-
-def _to_repeat(cells: list[tuple[int, Cell]], which: str) -> list[int]:
+def _to_repeat(resolved: Resolved, cells: list[int], which: str) -> list[int]:
     """Choose the cells to run twice: those of the first seed of each combination, all, or none."""
     if which == "off":
         return []
-    first = cells[0][1].seed
-    return [number for number, cell in cells if which == "all" or cell.seed == first]
-
-
-def _last_words(file: str, label: str, why: str, where: str) -> None:
-    """Say why the process ends: a run that nothing else can end."""
-    print(f"{file} {label}: {why}, and it cannot be ended: it hangs at {where}", file=sys.stderr)
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-
-
-# ---- -k
-
-
-def selection(expression: str | None) -> Callable[[str], bool]:
-    """Compile `-k`: words, `and`, `or`, `not`, parentheses. Raises ConfigError."""
-    if expression is None:
-        return lambda label: True
-    tokens = _WORD.findall(expression)
-    if len(tokens) > MOST_WORDS:
-        raise ConfigError(f"has more than {MOST_WORDS} words", "-k")
-    found, rest = _either(tokens)
-    if rest:
-        raise ConfigError(f'cannot be read at "{rest[0]}"', "-k")
-    return found
-
-
-def _either(tokens: list[str]) -> tuple[Callable[[str], bool], list[str]]:
-    left, rest = _both(tokens)
-    if rest[:1] != ["or"]:
-        return left, rest
-    right, rest = _either(rest[1:])
-    return lambda label: left(label) or right(label), rest
-
-
-def _both(tokens: list[str]) -> tuple[Callable[[str], bool], list[str]]:
-    left, rest = _single(tokens)
-    if rest[:1] != ["and"]:
-        return left, rest
-    right, rest = _both(rest[1:])
-    return lambda label: left(label) and right(label), rest
-
-
-def _single(tokens: list[str]) -> tuple[Callable[[str], bool], list[str]]:
-    word, rest = (tokens[0], tokens[1:]) if tokens else ("", [])
-    if word == "not":
-        inner, rest = _single(rest)
-        return lambda label: not inner(label), rest
-    if word == "(":
-        inner, rest = _either(rest)
-        if rest[:1] != [")"]:
-            raise ConfigError('")" is missing', "-k")
-        return inner, rest[1:]
-    if word in ("", "and", "or", ")"):
-        raise ConfigError(
-            f'a word is missing{f""" before "{word}" """.rstrip() if word else " at the end"}', "-k"
-        )
-    return lambda label: word in label, rest
+    first = resolved.cells[cells[0]].seed
+    return [number for number in cells if which == "all" or resolved.cells[number].seed == first]

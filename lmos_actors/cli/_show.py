@@ -5,20 +5,50 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from lmos_actors.reports import as_data, bar, failure_lines, head, repeated_lines, run_line, summary
+import attrs
+
+from lmos_actors.files import FileError
+from lmos_actors.reports import (
+    LAST,
+    SOME_MESSAGES,
+    RunResult,
+    as_data,
+    check_lines,
+    clean,
+    combination,
+    compared_lines,
+    count,
+    failure_lines,
+    file_line,
+    first_failure,
+    folded_line,
+    head,
+    printable,
+    repeated_lines,
+    run_line,
+    summary,
+    verdict,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from lmos_actors.reports import FileResult, RunResult
+    from lmos_actors._errors import ConfigError
+    from lmos_actors.reports import FileResult
 
-REFRESH = 0.1
-"""Seconds of real time between two looks of the live line."""
+    from ._live import Moving, Screen
 
-_STYLES = {"passed": "green", "failed": "bold red", "could not run": "bold red", "time limit": "bold red"}
+FOLDED = 20
+"""Of a file with more runs than this, those that pass share a line with the others of their combination."""
+
+TOLD_WHOLE = 5
+"""How many of the runs of a file that fail are told with everything."""
+
+TOLD = 50
+"""How many of the runs of a file that fail are told at all."""
 
 
 def takes_all(out: Any) -> bool:
@@ -26,80 +56,225 @@ def takes_all(out: Any) -> bool:
     return str(getattr(out, "encoding", "")).lower().replace("-", "") == "utf8"
 
 
-class Show:
-    """Prints how runs go."""
+@attrs.define
+class _Told:
+    """What has been told of one file."""
 
-    def __init__(self, *, json: bool) -> None:
+    result: FileResult
+    width: int
+    folds: bool
+    failed: int = 0
+    fold: list[RunResult] = attrs.Factory(list[RunResult])
+
+
+class Show:
+    """Prints how runs go. `verbose`: each run on a line of its own, with its checks."""
+
+    def __init__(self, *, json: bool, verbose: bool = False) -> None:
         self._json = json
-        self._width = 0
+        self._verbose = verbose
         # kept: while a run goes on, sys.stdout is where agents print to
         self._out = sys.stdout
-        self._console: Any = None
-        self._live: Any = None
+        self._told: _Told | None = None
+        self._moving: dict[tuple[str, int], Moving] = {}
+        self._screen: Screen | None = None
         if not json and self._out.isatty() and os.environ.get("TERM") != "dumb":
-            from rich.console import Console
+            from ._live import Screen
 
-            self._console = Console(file=self._out, highlight=False, soft_wrap=True)
+            self._screen = Screen(self._out)
 
-    def _print(self, text: str, style: str | None = None) -> None:
-        if self._json:
-            return
-        if self._console is not None:
-            self._console.print(text, style=style, markup=False)
-        else:
-            print(text, file=self._out, flush=True)
+    @property
+    def draws(self) -> bool:
+        """Whether trees are shown while runs go on."""
+        return self._screen is not None
+
+    # --- files and runs, in their order
 
     def begin(self, result: FileResult, width: int) -> None:
         """A file begins; `width` is that of its longest label."""
-        self._width = width
+        folds = not self._verbose and result.cells * result.trials > FOLDED
+        self._pass_on()
+        self._told = _Told(result, width, folds)
         self._print(head(result), "bold")
+        if self._screen is not None:
+            began = monotonic()
+            self._screen.begin(lambda now: _so_far(result, now - began), width)
 
-    def progress(self, label: str, trial: int) -> Callable[[int, int, str], None]:
-        """Give what is called after each step of a run."""
-        if self._console is None:
-            return lambda done, total, text: None
-        due = time.monotonic() + REFRESH  # a run that is over before shows nothing but its line
+    def progress(self, label: str, trial: int) -> Moving | _Nobody:
+        """Give what a run in this process is to call as it goes; `telling` takes what to look at."""
+        if self._screen is None:
+            return _Nobody()
+        self.gone(label, trial)
+        return self._moves(label, trial)
 
-        def show(done: int, total: int, text: str) -> None:
-            nonlocal due
-            if time.monotonic() >= due:
-                due = time.monotonic() + REFRESH
-                self._update(f" {label:{self._width}}  {bar(done, total)} {done}/{total} {text}")
+    def going(
+        self, label: str, trial: int, done: float, total: float, text: str, tree: tuple[str, ...] = ()
+    ) -> None:
+        """A run goes on in another process."""
+        if self._screen is not None:
+            moving = self._moves(label, trial)
+            moving(done, total, text)
+            moving.tree = tree or moving.tree
 
-        return show
+    def gone(self, label: str, trial: int) -> None:
+        """A run does not go on any more."""
+        moving = self._moving.pop((label, trial), None)
+        if moving is not None and self._screen is not None:
+            self._screen.remove(moving)
 
-    def _update(self, line: str) -> None:
-        from rich.live import Live
-        from rich.text import Text
+    def _moves(self, label: str, trial: int) -> Moving:
+        from ._live import Moving
 
-        if self._live is None:
-            self._live = Live(console=self._console, auto_refresh=False, transient=True)
-            self._live.start()
-        self._live.update(Text(line, no_wrap=True, overflow="ellipsis"), refresh=True)
+        assert self._screen is not None
+        if (label, trial) not in self._moving:
+            several = self._told is not None and self._told.result.trials > 1
+            self._moving[label, trial] = Moving(f"{label}  trial {trial}" if several else label)
+            self._screen.add(self._moving[label, trial])
+        return self._moving[label, trial]
 
-    def close(self) -> None:
-        """Take the live line away."""
-        live, self._live = self._live, None
-        if live is not None:
-            live.stop()
-
-    def run(self, run: RunResult, result: FileResult, again: str) -> None:
-        """A run has ended; `again` is the command that repeats it."""
-        self.close()
-        self._print(run_line(run, self._width, result.trials), _STYLES[run.ended])
+    def run(self, run: RunResult, result: FileResult) -> None:
+        """A run has ended; told in the file's order."""
+        self.gone(run.label, run.trial)
+        told = self._told
+        if told is None or told.result is not result:
+            told = self._told = _Told(result, len(run.label), folds=False)
+        if told.folds:
+            if told.fold and combination(told.fold[0]) != combination(run):
+                self._unfold(told)
+            told.fold.append(run)
+            if run.ok:
+                return
         if not run.ok:
-            for line in failure_lines(run, again):
+            told.failed += 1
+            if told.failed > TOLD and not self._verbose:
+                return
+        self._run(told, run)
+
+    def _run(self, told: _Told, run: RunResult) -> None:
+        self._print(run_line(run, told.width, told.result.trials), _style(run.ok), verdict(run))
+        if self._verbose:
+            for line in check_lines(run):
                 self._print(line)
+        if run.ok:
+            return
+        if told.failed > TOLD_WHOLE and not self._verbose:
+            self._print(f"   {first_failure(run)}")
+            self._print(f"   again:  {run.again}")
+            return
+        for line in failure_lines(run, LAST if self._verbose else SOME_MESSAGES):
+            self._print(line)
+
+    def _unfold(self, told: _Told) -> None:
+        runs, told.fold = told.fold, []
+        if runs:
+            ok = all(run.ok for run in runs)
+            self._print(folded_line(runs, told.width), _style(ok), "ok" if ok else "FAILED")
 
     def end_file(self, result: FileResult) -> None:
         """A file has ended."""
+        for moving in list(self._moving):
+            self.gone(*moving)
+        told = self._told
+        if told is not None:
+            self._unfold(told)
+            if told.failed > TOLD and not self._verbose:
+                self._print(f" {told.failed - TOLD} more failed; -v tells them all")
+        for check, line in zip(result.compared, compared_lines(result.compared), strict=True):
+            self._print(line, _style(check.ok), "ok" if check.ok else "FAILED")
         for line in repeated_lines(result.repeated):
             self._print(line)
+
+    def _pass_on(self) -> None:
+        """Sum up the file before, now that it turns out to be one of several."""
+        if self._told is not None and len(self._told.result.runs) > 1:
+            self._print(file_line(self._told.result))
 
     def end(self, results: Sequence[FileResult], seconds: float, code: int) -> None:
         """Everything has ended."""
         if self._json:
-            data = {"files": [as_data(result) for result in results], "seconds": seconds, "exit_code": code}
-            print(json.dumps(data, ensure_ascii=not takes_all(self._out)), file=self._out, flush=True)
+            _print_json({"files": [as_data(r) for r in results], "seconds": seconds}, [], code, self._out)
         else:
+            if len(results) > 1:
+                self._pass_on()
             self._print(summary(results, seconds), "green" if code == 0 else "bold red")
+
+    # --- how it is printed
+
+    def _print(self, text: str, style: str = "", part: str = "") -> None:
+        """Print a line; only the last `part` of it in style, where one is given."""
+        if self._json:
+            return
+        text = printable(text)
+        if self._screen is None:
+            print(text, file=self._out, flush=True)
+            return
+        from rich.text import Text
+
+        at = text.rfind(f"  {part}  ") + 2 if part else 0
+        end = at + len(part) if part else len(text)
+        shown = Text(text)
+        shown.stylize(style, at, end)
+        self._screen.print(shown)
+
+    def close(self) -> None:
+        """Take away what moves."""
+        if self._screen is not None:
+            self._screen.close()
+
+    def abandon(self) -> None:
+        """Leave the terminal in order, just before the process is ended."""
+        if self._screen is not None:
+            self._screen.abandon()
+
+
+class _Nobody:
+    """Where nobody watches."""
+
+    def __call__(self, done: float, total: float, text: str) -> None:
+        pass
+
+    def telling(self, watching: object) -> None:
+        pass
+
+
+def _style(ok: bool) -> str:
+    return "green" if ok else "bold red"
+
+
+def _so_far(result: FileResult, seconds: float) -> str:
+    runs, failed = result.cells * result.trials, len(result.runs) - result.passed
+    bad = f", {failed} failed" if failed else ""
+    return f" {result.name}  {len(result.runs)} of {count(runs, 'run')} done{bad}  {seconds:.1f} s"
+
+
+# --- what is wrong, as JSON
+
+
+def mistakes_of(error: ConfigError) -> list[dict[str, Any]]:
+    """Give what is wrong as plain data: file, line, column (None where no place is meant), message, kind."""
+    if isinstance(error, FileError):
+        return [
+            {
+                "file": clean(mistake.file),
+                "line": mistake.line or None,
+                "column": mistake.column or None,
+                "message": clean(mistake.message),
+                "kind": mistake.kind,
+            }
+            for mistake in error.mistakes
+        ]
+    kind = "import" if error.__cause__ is not None else "usage"
+    message = clean(error.message)
+    return [
+        {"file": clean(error.path) or None, "line": None, "column": None, "message": message, "kind": kind}
+    ]
+
+
+def print_wrong(mistakes: Sequence[dict[str, Any]], code: int, files: Sequence[dict[str, Any]] = ()) -> None:
+    """Print as JSON that nothing was run, since something is wrong; or of which `files` nothing is."""
+    _print_json({"files": list(files), "seconds": 0.0}, mistakes, code, sys.stdout)
+
+
+def _print_json(data: dict[str, Any], mistakes: Sequence[dict[str, Any]], code: int, out: Any) -> None:
+    whole = {**data, "mistakes": list(mistakes), "exit_code": code}
+    print(json.dumps(whole, ensure_ascii=not takes_all(out)), file=out, flush=True)

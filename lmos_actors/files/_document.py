@@ -48,6 +48,11 @@ class Document:
         self.mistakes: tuple[Mistake, ...] = tuple(tree.mistakes)
         self.notes: tuple[Note, ...] = tuple(tree.notes)
 
+    @property
+    def text(self) -> str:
+        """The text as it was read."""
+        return self._tree.source.text
+
     def span(self, path: DataPath, *, key: bool = False) -> tuple[int, int]:
         """Give start and end offset of a value, or of its key; of the nearest part around it if unknown."""
         for size in range(len(path), -1, -1):

@@ -1,5 +1,19 @@
 """What came of runs, as data and for people: text, JUnit, Mermaid, CSV, HTML."""
 
+from ._csv import csv_text as csv_text
+from ._html import html_page as html_page
+from ._junit import junit_xml as junit_xml
+from ._mermaid import MOST_MESSAGES as MOST_MESSAGES, mermaid as mermaid
+from ._messages import (
+    LAST as LAST,
+    Record as Record,
+    clean as clean,
+    last_messages as last_messages,
+    message_text as message_text,
+    printable as printable,
+    read_record as read_record,
+    records as records,
+)
 from ._results import (
     CheckResult as CheckResult,
     Ended as Ended,
@@ -14,10 +28,19 @@ from ._results import (
     worst as worst,
 )
 from ._text import (
+    SOME_MESSAGES as SOME_MESSAGES,
     bar as bar,
+    check_lines as check_lines,
+    combination as combination,
+    compared_lines as compared_lines,
+    count as count,
     failure_lines as failure_lines,
+    file_line as file_line,
+    first_failure as first_failure,
+    folded_line as folded_line,
     head as head,
     repeated_lines as repeated_lines,
     run_line as run_line,
     summary as summary,
+    verdict as verdict,
 )

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 
+from ._messages import clean, records
+
 if TYPE_CHECKING:
     from lmos_actors.simulation import Difference
 
@@ -72,6 +74,8 @@ class RunResult:
     """One run of one cell. `virtual` and `real` are seconds; `digest` is that of the message log.
 
     `values` are those of matrix or sweep; `metrics` the numbers that `compare` checks may look at, by name.
+    `last` are the last messages, as lines of the log; `log` may hold fewer lines than were `logged`. `again`
+    and `replay` are commands that show the run once more, "" where there is none.
     """
 
     label: str
@@ -93,7 +97,11 @@ class RunResult:
     series: tuple[SeriesResult, ...] = ()
     faults: tuple[FaultResult, ...] = ()
     metrics: dict[str, float | None] = attrs.Factory(dict[str, float | None])
+    last: tuple[str, ...] = attrs.field(default=(), repr=False)
     log: tuple[str, ...] = attrs.field(default=(), repr=False)
+    logged: int = 0
+    again: str = ""
+    replay: str = ""
 
     @property
     def ok(self) -> bool:
@@ -123,6 +131,10 @@ class FileResult:
     repeated: list[Repeated] = attrs.Factory(list[Repeated])
     compared: list[CheckResult] = attrs.Factory(list[CheckResult])
     """What came of the checks that look at several cells."""
+    seeds: int = 0
+    """How many different seeds there are, 0: not known."""
+    seconds: float = 0.0
+    """How long it took, in real time."""
 
     @property
     def passed(self) -> int:
@@ -164,14 +176,10 @@ def worst(codes: set[int]) -> int:
 
 
 def as_data(result: FileResult) -> dict[str, Any]:
-    """Give a file's result as plain data, for `--json`."""
-    runs = [
-        attrs.asdict(run, filter=lambda attribute, _: attribute.name not in ("log", "tree"))
-        for run in result.runs
-    ]
-    again = [
+    """Give a file's result as plain data, for `--json`. Every key is always there."""
+    again: list[dict[str, Any]] = [
         {
-            "label": again.label,
+            "label": clean(again.label),
             "equal": again.difference is None and again.problem is None,
             "difference": str(again.difference) if again.difference else None,
             "problem": again.problem,
@@ -179,10 +187,27 @@ def as_data(result: FileResult) -> dict[str, Any]:
         for again in result.repeated
     ]
     return {
-        "file": result.file,
-        "name": result.name,
+        "file": clean(result.file),
+        "name": clean(result.name),
+        "cells": result.cells,
+        "seeds": result.seeds,
+        "trials": result.trials,
+        "pass_rate": result.pass_rate,
         "passed": result.passed,
-        "runs": runs,
+        "seconds": result.seconds,
+        "runs": [run_data(run) for run in result.runs],
+        "compared": [clean(attrs.asdict(check)) for check in result.compared],
         "determinism": again,
         "exit_code": result.exit_code(),
     }
+
+
+def run_data(run: RunResult) -> dict[str, Any]:
+    """Give a run as plain data; of one that passed without its tree and last messages."""
+    data: dict[str, Any] = attrs.asdict(run, filter=lambda attribute, _: attribute.name not in _LINES)
+    data["tree"] = [] if run.ok else list(run.tree)
+    data["messages"] = [] if run.ok else [record.as_data() for record in records(run.last)]
+    return {name: clean(value) for name, value in data.items()}
+
+
+_LINES = ("log", "last", "tree")

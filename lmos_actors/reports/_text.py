@@ -4,47 +4,143 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from ._messages import message_text, printable, records, shorten
 
-    from ._results import FileResult, Repeated, RunResult
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ._results import CheckResult, FileResult, Repeated, RunResult
 
 BAR = 10
 """How many marks the bar of a run has."""
 
+SOME_MESSAGES = 8
+"""How many of the last messages are shown of a run that failed."""
+
+MOST_FAILURES = 10
+LONGEST = 2_000
+"""How many characters of what was expected, or seen, are told."""
+
+SEEDS_NAMED = 5
+
 _LABELS = {"passed": "ok", "failed": "FAILED", "could not run": "could not run", "time limit": "TIME LIMIT"}
 
 
-def bar(done: int, total: int) -> str:
+def bar(done: float, total: float) -> str:
     """Draw how far a run is: `#######...`."""
-    full = BAR if done >= total else done * BAR // total
+    full = BAR if done >= total else int(done * BAR / total)
     return "#" * full + "." * (BAR - full)
+
+
+def count(number: int, what: str) -> str:
+    """Count things: `1 run`, `2 runs`."""
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
+def combination(run: RunResult) -> str:
+    """Give the label of a run without its seed: `city=Berlin world=memory`."""
+    return run.label.removesuffix(f"seed={run.seed}").rstrip()
 
 
 def head(result: FileResult) -> str:
     """Give the line above a file's runs."""
     runs = result.cells * result.trials
-    return f"{result.name}  {result.file}  {runs} run{'s' * (runs != 1)}"
+    size = count(runs, "run")
+    if runs > 1 and result.seeds and result.cells % result.seeds == 0:
+        size = f"{count(result.cells // result.seeds, 'cell')} x {count(result.seeds, 'seed')}"
+        size += f" x {result.trials} trials" if result.trials > 1 else ""
+    return f"{result.name}  {result.file}  {size}"
 
 
 def run_line(run: RunResult, width: int, trials: int) -> str:
     """Give the line of one run; `width` is that of the widest label."""
     trial = f"  trial {run.trial}" if trials > 1 else ""
-    done = f"{bar(run.steps_done, run.steps)} {run.steps_done}/{run.steps} steps"
+    done = bar(run.steps_done, run.steps) + (f" {run.steps_done}/{run.steps} steps" if run.steps else "")
     checks = f"{run.checks_passed}/{run.checks} checks"
     times = f"{run.real:.2f} s (virtual {run.virtual:.6g} s)"
-    return f" {run.label:{width}}{trial}  {done}  {checks}  {_LABELS[run.ended]}  {times}"
+    return f" {run.label:{width}}{trial}  {done}  {checks}  {verdict(run)}  {times}"
 
 
-def failure_lines(run: RunResult, again: str) -> list[str]:
-    """Say what was not as it should be in one run, how things stood, and how to see it `again`."""
+def verdict(run: RunResult) -> str:
+    """Say how a run ended, as its line has it."""
+    return _LABELS[run.ended]
+
+
+def folded_line(runs: Sequence[RunResult], width: int) -> str:
+    """Give one line for the runs of one combination, all its seeds and trials."""
+    passed = sum(run.ok for run in runs)
+    verdict = "ok" if passed == len(runs) else f"{len(runs) - passed} FAILED"
+    seeds = seeds_text(dict.fromkeys(run.seed for run in runs))
+    label = f"{combination(runs[0])} {seeds}".strip()
+    real = sum(run.real for run in runs)
+    return f" {label:{width}}  {bar(passed, len(runs))} {passed}/{len(runs)} runs  {verdict}  {real:.2f} s"
+
+
+def seeds_text(seeds: Iterable[int]) -> str:
+    """Name seeds: `seed=7`, `seeds=1..500`, `seeds=1,7,42`."""
+    found = list(seeds)
+    if len(found) == 1:
+        return f"seed={found[0]}"
+    if found == list(range(found[0], found[0] + len(found))):
+        return f"seeds={found[0]}..{found[-1]}"
+    more = f" and {len(found) - SEEDS_NAMED} more" if len(found) > SEEDS_NAMED else ""
+    return f"seeds={','.join(map(str, found[:SEEDS_NAMED]))}{more}"
+
+
+def failure_lines(run: RunResult, messages: int = SOME_MESSAGES) -> list[str]:
+    """Say what was not as it should be in one run, how things stood, and how to see it again.
+
+    Of the last messages so many are told.
+    """
     lines: list[str] = []
-    for failure in run.failures:
-        lines.append(f"   {failure.place + ': ' if failure.place else ''}{failure.what}")
-        lines.append(f"     expected {failure.expected}")
-        lines.append(f"     saw      {failure.saw}")
-    lines += [f"   {row}" for row in run.tree]
-    return [*lines, f"   again:  {again}"]
+    for failure in run.failures[:MOST_FAILURES]:
+        lines += _under("   ", f"{failure.place + ': ' if failure.place else ''}{failure.what}")
+        lines += _under("     expected ", failure.expected)
+        lines += _under("     saw      ", failure.saw)
+    if len(run.failures) > MOST_FAILURES:
+        lines.append(f"   and {len(run.failures) - MOST_FAILURES} more")
+    lines += [f"   {printable(row)}" for row in run.tree]
+    told = [message_text(record) for record in records(run.last[-messages:])] if messages else []
+    lines += ["   last messages:", *(f"     {text}" for text in told)] if told else []
+    lines += [f"   again:  {run.again}"] if run.again else []
+    return [*lines, f"   replay: {run.replay}"] if run.replay else lines
+
+
+def _under(head: str, text: str) -> list[str]:
+    """Write a text behind a head; what has several lines, below each other."""
+    if len(text) > LONGEST:
+        text = f"{text[:LONGEST]}… and {len(text) - LONGEST} characters more"
+    first, *rest = text.splitlines() or [""]
+    return [head + printable(first), *(" " * len(head) + printable(line) for line in rest)]
+
+
+def first_failure(run: RunResult) -> str:
+    """Say in one line what was wrong first."""
+    if not run.failures:
+        return run.ended
+    first = run.failures[0]
+    what = f"{first.what}: expected {first.expected}, saw {first.saw}"
+    return shorten(f"{first.place}: {what}" if first.place else what)
+
+
+def check_lines(run: RunResult) -> list[str]:
+    """Say of each check what it expected and saw."""
+    return [f"   {_check(check)}" for check in run.judged]
+
+
+def _check(check: CheckResult) -> str:
+    at = f" at {check.at:.6g} s" if check.at is not None else ""
+    verdict = "ok    " if check.ok else "FAILED"
+    what = f"check {check.name}: expected {check.expected}, saw {check.saw}"
+    return f"{verdict} {shorten(what, LONGEST)}{at}"
+
+
+def compared_lines(compared: Sequence[CheckResult]) -> list[str]:
+    """Say what came of the checks that look at several cells."""
+    lines: list[str] = []
+    for check in compared:
+        lines.append(f" {check.place + ': ' if check.place and not check.ok else ''}{_check(check)}")
+    return lines
 
 
 def repeated_lines(repeated: Sequence[Repeated]) -> list[str]:
@@ -60,6 +156,13 @@ def repeated_lines(repeated: Sequence[Repeated]) -> list[str]:
     if equal:
         lines.append(f" same log in a second process: {equal} of {len(repeated)}")
     return lines
+
+
+def file_line(result: FileResult) -> str:
+    """Give the line below the runs of a file that has several."""
+    runs, left = len(result.runs), result.cells * result.trials - len(result.runs)
+    seconds = f"  {result.seconds:.1f} s" if result.seconds else ""
+    return f" {result.passed}/{runs} runs passed" + (f", {left} not run" if left else "") + seconds
 
 
 def summary(results: Sequence[FileResult], seconds: float) -> str:

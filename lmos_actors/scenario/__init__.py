@@ -1,6 +1,5 @@
 """Scenario files: stories that are run on agents and judged."""
 
-from ._again import SecondProcess as SecondProcess
 from ._cells import fill_late as fill_late
 from ._check import load_scenario as load_scenario
 from ._classes import accepts as accepts
@@ -24,3 +23,5 @@ from ._resolve import Cell as Cell, Resolved as Resolved, resolve as resolve
 from ._runner import REAL_LIMIT as REAL_LIMIT, run_cell as run_cell
 from ._story import exception_class as exception_class
 from ._targets import import_target as import_target, project_root as project_root
+from ._until import stopped_at as stopped_at
+from ._worker import Going as Going, Lost as Lost, Order as Order, Said as Said, Worker as Worker

@@ -32,7 +32,7 @@ from lmos_actors.files import (
     parse,
 )
 
-from ._model import Choices, Variable, World
+from ._model import Choices, SweepRange, Variable, World
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,10 +46,15 @@ _TYPES: Final[dict[str, Any]] = {
     "duration": Duration,
     "size": Size,
 }
-_LATER = ("secrets", "find", "sweep", "group")
+_LATER = ("secrets", "find", "group")
 _LATE_KEYS = frozenset({"input", "value", "of", "equals", "contains", "sequence"})
 _LATE_CONDITIONS = frozenset({"eq", "ne", "contains"})
-_FIXED = ("lmos", "vars", "matrix", "seeds")
+_FIXED = ("lmos", "vars", "matrix", "sweep", "seeds")
+_WHERE: Final = {
+    "saved": "a step's input, value and what it expects",
+    "agents": "an agent's args",
+    "population": "a population's args",
+}
 
 
 @attrs.frozen
@@ -63,7 +68,7 @@ class LateReference:
 
 @attrs.define
 class CellData:
-    """One combination of the matrix: its values, the file's data filled in, what is left for the run."""
+    """One combination of the matrix, or sweep: its values, the data filled in, what is left for the run."""
 
     values: dict[str, Any]
     data: dict[str, Any]
@@ -83,18 +88,20 @@ def split_step(path: DataPath) -> tuple[DataPath, DataPath]:
     return path[:cut], path[cut:]
 
 
-def is_late(path: DataPath) -> str | None:
-    """Give the namespace that the run fills in at this place, if any."""
+def is_late(path: DataPath) -> tuple[str, ...]:
+    """Give the namespaces that the run fills in at this place."""
     if path[:1] == ("agents",) and len(path) > 3 and path[2] == "args":
-        return "agents"
+        return ("agents",)
+    if path[:1] == ("population",) and len(path) > 3 and path[2] == "args":
+        return ("agents", "population")
     if path[:1] != ("steps",):
-        return None
+        return ()
     rest = split_step(path)[1]
     if rest and rest[0] in _LATE_KEYS:
-        return "saved"
+        return ("saved",)
     if rest[:1] == ("match",) and (len(rest) == 2 or (len(rest) > 2 and rest[2] in _LATE_CONDITIONS)):
-        return "saved"
-    return None
+        return ("saved",)
+    return ()
 
 
 class Cells:
@@ -106,6 +113,7 @@ class Cells:
         self.mistakes: list[Mistake] = []
         self.used: set[tuple[str, str]] = set()
         self.data: dict[str, Any] = mapped(document.data)
+        self.axes = "sweep" if self.data.get("lmos") == "simulation/v1" else "matrix"
         self.vars = self._part("vars", Variable)
         self.matrix = self._matrix()
 
@@ -119,24 +127,36 @@ class Cells:
         return {name: value for name, value in found.items() if value is not None}
 
     def _matrix(self) -> dict[str, list[tuple[DataPath, Any]]]:
-        raw = self._part("matrix", Choices)
-        found: dict[str, list[tuple[DataPath, Any]]] = {
-            key: [(("matrix", key, index), value) for index, value in enumerate(values)]
-            for key, values in raw.items()
-        }
+        raw = self._part(self.axes, Choices | SweepRange if self.axes == "sweep" else Choices)
+        found = {key: self._axis(key, values) for key, values in raw.items()}
         for key, text in self.settings.items():
             self._known_setting(key)
             if key in found or key == "world":
                 named = [place for place in found.get(key, []) if mapped(place[1]).get(LABEL) == text]
-                found[key] = named or [(("matrix", key), self._setting(key, text))]
+                found[key] = named or [((self.axes, key), self._setting(key, text))]
         for key, places in found.items():
             self._distinct(key, [value for _, value in places])
         return found
 
+    def _axis(self, key: str, values: tuple[Any, ...] | SweepRange) -> list[tuple[DataPath, Any]]:
+        if not isinstance(values, SweepRange):
+            return [((self.axes, key, index), value) for index, value in enumerate(values)]
+        if values.to < values.from_:
+            self.wrong((self.axes, key, "to"), "the range ends before it begins")
+            return []
+        steps = round((values.to - values.from_) / values.step, 9)
+        if steps >= MOST_COMBINATIONS:
+            self.wrong((self.axes, key), f"more than {MOST_COMBINATIONS} values", key=True)
+            return []
+        raw = self.data[self.axes][key]
+        whole = all(isinstance(raw[name], int) for name in ("from", "to", "step"))
+        numbers = [round(values.from_ + index * values.step, 9) for index in range(int(steps) + 1)]
+        return [((self.axes, key), int(number) if whole else number) for number in numbers]
+
     def _known_setting(self, key: str) -> None:
-        known = [*self.vars, *mapped(self.data.get("matrix")), "world"]
+        known = [*self.vars, *mapped(self.data.get(self.axes)), "world"]
         if key not in known:
-            raise ConfigError(f'no variable or matrix key "{key}"{did_you_mean(key, known)}', "--set")
+            raise ConfigError(f'no variable or {self.axes} key "{key}"{did_you_mean(key, known)}', "--set")
 
     def _setting(self, key: str, text: str) -> Any:
         """Read a value from outside: text for a variable of text, else as the file would be read."""
@@ -157,14 +177,14 @@ class Cells:
         shown = [str(mapped(value).get(LABEL, value)) for value in values]
         for index, text in enumerate(shown):
             if text in shown[:index]:
-                self.wrong(("matrix", key, index), f'"{text}" stands in the matrix twice')
+                self.wrong((self.axes, key, index), f'"{text}" stands in the {self.axes} twice')
 
     def all(self) -> list[CellData]:
         """Give the cells, in the order of the matrix, its last key running fastest."""
         self._check_head()
         size = prod(len(places) for places in self.matrix.values())
         if size > MOST_COMBINATIONS:
-            self.wrong(("matrix",), f"{size} combinations, more than {MOST_COMBINATIONS}", key=True)
+            self.wrong((self.axes,), f"{size} combinations, more than {MOST_COMBINATIONS}", key=True)
             return []
         combinations = product(*self.matrix.values())
         cells = [self._cell(dict(zip(self.matrix, chosen, strict=True))) for chosen in combinations]
@@ -173,7 +193,7 @@ class Cells:
 
     def _check_head(self) -> None:
         if "world" in self.data and "world" in self.matrix and "world" not in self.settings:
-            self.wrong(("world",), "world stands in the matrix too", key=True)
+            self.wrong(("world",), f"world stands in the {self.axes} too", key=True)
         for place, value in self.matrix.get("world", []):
             if place[2:]:
                 self._typed(place, World, value)
@@ -187,9 +207,11 @@ class Cells:
                 self._typed(("vars", name, "default"), declared, variable.default)
             elif name not in self.matrix:
                 self.wrong(
-                    ("vars", name), f'variable "{name}" has no value: no default, not in the matrix', key=True
+                    ("vars", name),
+                    f'variable "{name}" has no value: no default, not in the {self.axes}',
+                    key=True,
                 )
-        for key in ("vars", "matrix"):
+        for key in ("vars", self.axes):
             self._no_references(self.data.get(key), (key,))
         seeds = listed(self.data.get("seeds"))
         for index, seed in enumerate(seeds):
@@ -207,7 +229,7 @@ class Cells:
     def _cell(self, chosen: dict[str, tuple[DataPath, Any]]) -> CellData:
         values = {key: value for key, (_, value) in chosen.items()}
         known: dict[tuple[str, str], Any] = {
-            ("matrix", name): part for key, value in values.items() for name, part in _members(key, value)
+            (self.axes, name): part for key, value in values.items() for name, part in _members(key, value)
         }
         for name, variable in self.vars.items():
             default = UNKNOWN if "default" not in self.data["vars"][name] else variable.default
@@ -236,7 +258,7 @@ class Cells:
     def _text(
         self, text: str, path: DataPath, known: dict[tuple[str, str], Any], late: list[LateReference]
     ) -> Any:
-        namespace = is_late(path)
+        namespaces = is_late(path)
         lost = False
 
         def look(reference: Reference) -> Any:
@@ -246,7 +268,7 @@ class Cells:
                 self.used.add(name)
                 lost = lost or known[name] is UNKNOWN
                 return "" if known[name] is UNKNOWN else known[name]
-            if reference.namespace == namespace:
+            if reference.namespace in namespaces:
                 late.append(LateReference(path, reference, text == f"$({'.'.join(name)})"))
                 return KEEP
             lost = True
@@ -254,7 +276,7 @@ class Cells:
             return ""
 
         try:
-            found = fill(text, look, again=namespace is not None)
+            found = fill(text, look, again=bool(namespaces))
         except BadReference as error:
             part = text[error.start : error.end]
             self.mistakes.append(self.document.mistake_in(path, part, str(error), "name"))
@@ -267,40 +289,39 @@ class Cells:
         part = text[reference.start : reference.end]
         namespace, name = reference.namespace, reference.name
         kind: Any = "name"
-        if name in mapped(self.data.get(namespace)) and namespace in ("vars", "matrix"):
+        spaces = ("vars", self.axes, "agents", "population" if self.axes == "sweep" else "saved")
+        if name in mapped(self.data.get(namespace)) and namespace in ("vars", self.axes):
             return  # there, but wrong in itself
-        if namespace in ("vars", "matrix"):
+        if namespace in ("vars", self.axes):
             names = [inner for outer, inner in known if outer == namespace]
-            what = {"vars": "variable", "matrix": "matrix key"}[namespace]
+            what = "variable" if namespace == "vars" else f"{namespace} key"
             message = f'no {what} "{name}"{did_you_mean(name, names)}'
-        elif namespace in ("saved", "agents"):
-            where = "a step's input, value and what it expects" if namespace == "saved" else "an agent's args"
-            message = f"$({namespace}.…) stands only in {where}"
+        elif namespace in spaces:
+            message = f"$({namespace}.…) stands only in {_WHERE[namespace]}"
         elif namespace in _LATER:
             message, kind = f"$({namespace}…) is not available yet", "later"
         else:
-            spaces = ("vars", "matrix", "saved", "agents")
             message = f'unknown namespace "{namespace}"{did_you_mean(namespace, spaces)}'
         self.mistakes.append(self.document.mistake_in(path, part, message, kind))
 
     def _check_used(self) -> None:
         for key in self.matrix:
-            by_name = ("matrix", key) in self.used or key == "world"
+            by_name = (self.axes, key) in self.used or key == "world"
             by_name = by_name or any(
-                space == "matrix" and name.startswith(f"{key}.") for space, name in self.used
+                space == self.axes and name.startswith(f"{key}.") for space, name in self.used
             )
             if not by_name and not (key in self.vars and ("vars", key) in self.used):
-                why = f"$(vars.{key}) is not used" if key in self.vars else f"$(matrix.{key}) is not used"
-                self.wrong(("matrix", key), f'matrix key "{key}" does nothing: {why}', key=True)
+                why = f"$(vars.{key}) is not used" if key in self.vars else f"$({self.axes}.{key}) is not used"
+                self.wrong((self.axes, key), f'{self.axes} key "{key}" does nothing: {why}', key=True)
                 continue
-            if ("matrix", key) not in self.used and key not in self.vars:
+            if (self.axes, key) not in self.used and key not in self.vars:
                 self._check_members(key)
 
     def _check_members(self, key: str) -> None:
         for place, value in self.matrix[key]:
             for name in mapped(value):
-                if name != LABEL and ("matrix", f"{key}.{name}") not in self.used:
-                    self.wrong((*place, name), f"$(matrix.{key}.{name}) is not used", key=True)
+                if name != LABEL and (self.axes, f"{key}.{name}") not in self.used:
+                    self.wrong((*place, name), f"$({self.axes}.{key}.{name}) is not used", key=True)
 
     def unused_variables(self) -> list[str]:
         """Give the variables that nothing uses."""

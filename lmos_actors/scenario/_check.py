@@ -15,6 +15,8 @@ from lmos_actors.actors import MISSING, StreamAction
 from lmos_actors.files import FileError, did_you_mean, is_list, is_mapping
 
 from ._classes import accepts, by_state_name, fields_of_agent
+from ._model import Scenario
+from ._model_agents import AgentEntry
 from ._model_steps import Asking, Invoke, Observe, Parallel, Read, Repeat, Subscribe, Tell, Write
 from ._resolve import resolve
 
@@ -68,13 +70,17 @@ class _Check:
     def all(self) -> list[Mistake]:
         for name in self.cell.scenario.agents:
             self._agent(name)
-        self._steps(self.cell.scenario.steps, ("steps",))
+        if isinstance(self.cell.scenario, Scenario):
+            self._steps(self.cell.scenario.steps, ("steps",))
         return self.mistakes
 
     # ---- args and state
 
     def _agent(self, name: str) -> None:
-        entry, cls = self.cell.scenario.agents[name], self.cell.agent_class(name)
+        entry = self.cell.scenario.agents[name]
+        if not isinstance(entry, AgentEntry):
+            return
+        cls = self.cell.agent_class(name)
         fields = fields_of_agent(cls)
         states = by_state_name(fields)
         path: DataPath = ("agents", name)
@@ -207,9 +213,9 @@ class _Check:
         here = path if absent else (*path, "input")
         data: Any = {} if absent else given
         if op.whole:
-            if absent:
+            if absent and op.params[0].default is MISSING:
                 self.wrong(path, f'{op.label} needs an "input"')
-            else:
+            elif not absent:
                 self._value(data, op.params[0].shape, here)
             return
         if _is_whole_late(data):

@@ -14,14 +14,14 @@ from lmos_actors.files import inside
 from lmos_actors.supervision import ChildSpec, SupervisorSpec
 
 from ._cells import fill_late
-from ._model_agents import Supervisor
+from ._model_agents import AgentEntry, Replay, Supervised, Supervisor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from lmos_actors.actors import Shape
 
-    from ._model_agents import AgentEntry, Root
+    from ._model_agents import Root
     from ._resolve import Cell
 
 
@@ -45,9 +45,10 @@ class FieldOf:
     @property
     def points_to(self) -> Any:
         """Give the class of agent that a field of type `Ref` points to, None for any other field."""
-        if self.hint is Ref:
-            return Agent
-        return (get_args(self.hint) or (Agent,))[0] if get_origin(self.hint) is Ref else None
+        if self.hint is not Ref and get_origin(self.hint) is not Ref:
+            return None
+        cls = (get_args(self.hint) or (Any,))[0]
+        return Agent if cls is Any else cls
 
 
 def fields_of_agent(cls: type[Agent]) -> dict[str, FieldOf]:
@@ -110,16 +111,23 @@ def _has_ref(value: Any) -> bool:
     return any(_has_ref(part) for _, part in inside(value))
 
 
-def child_spec(name: str, entry: AgentEntry, cls: type[Agent], refs: Mapping[str, Any]) -> ChildSpec[Any]:
+def child_spec(
+    name: str, entry: AgentEntry | Replay, cls: type[Agent], refs: Mapping[str, Any]
+) -> ChildSpec[Any]:
     """Make the child spec of an agent of a file; `refs` are those that `$(agents.NAME)` stands for."""
     fields = fields_of_agent(cls)
     states = by_state_name(fields)
     given = {key: (fields[key], value) for key, value in fill_late(entry.args, "agents", refs).items()}
     given |= {states[key].name: (states[key], value) for key, value in entry.state.items()}
+    return spec_of(name, entry, _Maker(cls, **given))
+
+
+def spec_of(name: str, entry: Supervised, factory: Callable[[], Agent]) -> ChildSpec[Any]:
+    """Make the child spec of whatever a file has an agent made of."""
     mailbox = entry.mailbox
     return ChildSpec(
         name,
-        _Maker(cls, **given),
+        factory,
         restart=entry.restart,
         shutdown=entry.shutdown if isinstance(entry.shutdown, str) else float(entry.shutdown),
         significant=entry.significant,
@@ -127,15 +135,20 @@ def child_spec(name: str, entry: AgentEntry, cls: type[Agent], refs: Mapping[str
     )
 
 
-def supervisor_spec(above: Root, cell: Cell, refs: Mapping[str, Any]) -> SupervisorSpec:
-    """Make the spec of a supervisor of a file with all that is below it."""
+def supervisor_spec(
+    above: Root, cell: Cell, refs: Mapping[str, Any], doubles: Mapping[str, type[Agent]]
+) -> SupervisorSpec:
+    """Make the spec of a supervisor of a file with all that is below it.
+
+    `doubles` are the classes, made for this run, of its mocks and replays.
+    """
     own: dict[str, Any] = {}
     if isinstance(above, Supervisor):
         shutdown = above.shutdown if isinstance(above.shutdown, str) else float(above.shutdown)
         own = {"restart": above.restart, "shutdown": shutdown, "significant": above.significant}
     return SupervisorSpec(
         above.name if isinstance(above, Supervisor) else "root",
-        tuple(_child(child, cell, refs) for child in above.children),
+        tuple(_child(child, cell, refs, doubles) for child in above.children),
         strategy=above.strategy,
         max_restarts=above.max_restarts,
         max_seconds=float(above.max_seconds),
@@ -144,10 +157,16 @@ def supervisor_spec(above: Root, cell: Cell, refs: Mapping[str, Any]) -> Supervi
     )
 
 
-def _child(child: str | Supervisor, cell: Cell, refs: Mapping[str, Any]) -> Any:
+def _child(
+    child: str | Supervisor, cell: Cell, refs: Mapping[str, Any], doubles: Mapping[str, type[Agent]]
+) -> Any:
     if isinstance(child, Supervisor):
-        return supervisor_spec(child, cell, refs)
-    return child_spec(child, cell.scenario.agents[child], cell.agent_class(child), refs)
+        return supervisor_spec(child, cell, refs, doubles)
+    entry = cell.scenario.agents[child]
+    if child in doubles:
+        return spec_of(child, entry, doubles[child])
+    assert isinstance(entry, (AgentEntry, Replay))
+    return child_spec(child, entry, cell.agent_class(child), refs)
 
 
 def paths(above: Root, prefix: str = "") -> dict[str, str]:

@@ -6,7 +6,6 @@ matter. A JSON path must lead somewhere, and every value it leads to must fulfil
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from typing import TYPE_CHECKING, Any, Final
@@ -14,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 from msgspec import UNSET, structs
 
-from lmos_actors.files import Duration, is_list, is_mapping
+from lmos_actors.files import Duration, is_list
 
 from ._cells import fill_late
 from ._model_base import Condition, Expected, ExpectedError
 from ._paths import select
+from ._values import holds as holds, same as same, show as show
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 FEWEST_SAMPLES: Final = 20
 """How many samples a percentile needs; with fewer it cannot be computed, and the check fails."""
 
-_LONGEST = 200
 _ORDER: Final = (("ge", "at least"), ("gt", "more than"), ("le", "at most"), ("lt", "less than"))
 
 
@@ -45,60 +44,22 @@ class Verdict:
         return f"expected {self.expected}, saw {self.saw}"
 
 
-def show(value: object) -> str:
-    """Write a value for people, cut when long."""
-    try:
-        text = json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError):
-        text = repr(value)
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
-
-
-def same(left: object, right: object) -> bool:
-    """Tell whether two plain values are equal as JSON values."""
-    if is_mapping(left) and is_mapping(right):
-        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
-    if is_list(left) and is_list(right):
-        return len(left) == len(right) and all(map(same, left, right))
-    if isinstance(left, bool) or isinstance(right, bool):
-        return left is right
-    return left == right
-
-
-def holds(whole: object, part: object) -> bool:
-    """Tell whether a value contains another.
-
-    Text contains text; a list contains an item that equals `part` or, for mappings, contains it; a mapping
-    contains a mapping whose every member is there and equals or contains the given one.
-    """
-    if isinstance(whole, str):
-        return isinstance(part, str) and part in whole
-    if is_list(whole):
-        return any(same(item, part) or (is_mapping(item) and holds(item, part)) for item in whole)
-    if is_mapping(whole) and is_mapping(part):
-        return all(
-            key in whole and (same(whole[key], want) or _deeper(whole[key], want))
-            for key, want in part.items()
-        )
-    return False
-
-
-def _deeper(whole: object, part: object) -> bool:
-    return is_mapping(whole) and is_mapping(part) and holds(whole, part)
-
-
 # --- one value
 
 
-def judge_value(expected: Expected, value: object) -> list[Verdict]:
-    """Judge one value by `equals`, `contains`, `match`, `ge` and `le`: one verdict for each that is given."""
+def judge_value(expected: Expected, value: object, root: str | None = None) -> list[Verdict]:
+    """Judge one value by `equals`, `contains`, `match`, `ge` and `le`: one verdict for each that is given.
+
+    The paths of `match` lead into the value, with `root` into an answer of which it is that member.
+    """
     plain = Condition(eq=expected.equals, contains=expected.contains, ge=expected.ge, le=expected.le)
     verdicts = judge_condition(plain, value, "")
+    answer = value if root is None else {root: value}
     for path, condition in expected.match.items():
         whole = condition if isinstance(condition, Condition) else Condition(eq=condition)
-        found = select(path, value)
+        found = select(path, answer)
         if not found:
-            verdicts.append(Verdict(False, f"something at {path}", show(value)))
+            verdicts.append(Verdict(False, f"something at {path}", show(answer)))
         for part in found:
             verdicts += judge_condition(whole, part, f"{path} ")
     return verdicts
@@ -178,18 +139,26 @@ def waits_to_the_end(expect: Expect) -> bool:
     return expect.times is not UNSET or expect.sequence == ()
 
 
-def judge_expect(expect: Expect, seen: object) -> list[Verdict]:
+ROOTS: Final = {"output": "output", "reading": "value", "event": "data", "items": "items"}
+"""Of which answer the value is that an expectation looks at: `match` is rooted there, as `save` is."""
+
+
+def judge_expect(expect: Expect, seen: object, root: str | None = None) -> list[Verdict]:
     """Judge a step of `do: expect`, already filled.
 
-    `seen` is the value for `value` and `output`; for `status` the statuses so far; for `reading` and `event`
-    the values so far. Of those, one at least must fulfil what is given, or exactly `times`.
+    `seen` is the value for `value` and `output`; for `status` the statuses so far; for `items`, `reading` and
+    `event` the values so far. Of those, one at least must fulfil what is given, or exactly `times`; but the
+    `match` of items looks at them all. `root` is of which answer the output is, unless that of an invocation.
     """
     if expect.that in ("value", "output"):
-        return judge_value(expect, seen)
+        return judge_value(expect, seen, root or ROOTS.get(expect.that))
     items = seen if is_list(seen) else []
     if expect.that == "status":
         return _statuses(expect, items)
     verdicts = [] if expect.sequence is UNSET else [judge_sequence(items, expect.sequence)]
+    if expect.that == "items":
+        verdicts += judge_value(Expected(match=expect.match), items, "items")
+        expect = structs.replace(expect, match={})
     if expect.times is not UNSET or not verdicts or judge_value(expect, None):
         verdicts.append(_among(expect, items))
     return verdicts
@@ -211,8 +180,9 @@ def judge_sequence(seen: Sequence[Any], wanted: Sequence[Any]) -> Verdict:
 
 
 def _among(expect: Expect, items: list[Any]) -> Verdict:
-    good = [item for item in items if all(verdict.ok for verdict in judge_value(expect, item))]
-    nearest = judge_value(expect, items[-1] if items else None)
+    root = ROOTS[expect.that]
+    good = [item for item in items if all(verdict.ok for verdict in judge_value(expect, item, root))]
+    nearest = judge_value(expect, items[-1] if items else None, root)
     what = " and ".join(verdict.expected for verdict in nearest) or "one"
     saw = f"{len(items)}, last {show(items[-1])}" if items else "none"
     if expect.times is UNSET:

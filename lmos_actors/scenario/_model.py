@@ -78,10 +78,9 @@ class File(Closed, frozen=True, kw_only=True):
     report: Report = Report()
 
 
-class Scenario(File, frozen=True, kw_only=True):
+class Scenario(File, frozen=True, kw_only=True, tag_field="lmos", tag="scenario/v1"):
     """A story that is run and judged."""
 
-    lmos: Annotated[Literal["scenario/v1"], Later("deployment/v1")]
     matrix: dict[str, Choices] = {}
     timeout: Duration = Duration(30.0)
     agents: Annotated[dict[str, Agent], Meta(min_length=1)]
@@ -97,10 +96,9 @@ class StopAt(Closed, frozen=True, kw_only=True):
     when: Name | None = None
 
 
-class Simulation(File, frozen=True, kw_only=True):
+class Simulation(File, frozen=True, kw_only=True, tag_field="lmos", tag="simulation/v1"):
     """Many agents over a stretch of virtual time, measured and judged."""
 
-    lmos: Annotated[Literal["simulation/v1"], Later("deployment/v1")]
     sweep: dict[str, Choices | SweepRange] = {}
     stop: StopAt
     agents: dict[str, Agent] = {}
@@ -108,6 +106,10 @@ class Simulation(File, frozen=True, kw_only=True):
     topology: Topology | None = None
     timeline: tuple[TimelineEntry, ...] = ()
     later: ClassVar[Later] = Later("env", "secrets", "network", "facades", "listen", "processes")
+
+
+AnyFile: TypeAlias = Annotated[Scenario | Simulation, Later("deployment/v1")]
+"""Either kind of file, told apart by `lmos`."""
 
 
 def scenario_schema() -> dict[str, Any]:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from lmos_actors.files import Kind, Mistake, decode, did_you_mean, mapped
+from lmos_actors.files import Kind, Mistake, decode, did_you_mean, listed, mapped
 
-from ._model_agents import AgentEntry, Root, Supervisor, Tree
+from ._model_agents import Agent, Population, Root, Supervised, Supervisor, Tree
 from ._model_base import USER
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lmos_actors.files import DataPath, Document
 
     from ._cells import CellData
@@ -30,7 +32,8 @@ class Names:
         self.cell = cell
         self.mistakes: list[Mistake] = []
         self.names: list[str] = list(mapped(cell.data.get("agents")))
-        self.agents: dict[str, AgentEntry] = {}
+        self.agents: dict[str, Supervised] = {}
+        self.populations: dict[str, Population] = {}
         self.supervisors: list[str] = ["root"]
 
     def wrong(self, path: DataPath, message: str, kind: Kind = "name", *, key: bool = False) -> None:
@@ -38,6 +41,7 @@ class Names:
 
     def check(self) -> None:
         self._agents()
+        self._populations()
         self._tree()
         self._late_agents()
 
@@ -56,12 +60,24 @@ class Names:
                 )
             elif not NAME.fullmatch(name):
                 self.wrong(path, f'"{name}" is not a name: letters, digits, _ and -', key=True)
-            entry = self.decoded(AgentEntry, self.cell.data["agents"][name], path)
+            entry = self.decoded(Agent, self.cell.data["agents"][name], path)
             if entry is not None:
                 self.agents[name] = entry
                 self._significant(entry, path)
 
-    def _significant(self, entry: AgentEntry | Supervisor, path: DataPath) -> None:
+    def _populations(self) -> None:
+        for index, raw in enumerate(listed(self.cell.data.get("population"))):
+            path = ("population", index)
+            name = mapped(raw).get("id")
+            if isinstance(name, str):
+                if name == USER or name in self.names or not NAME.fullmatch(name):
+                    self.wrong((*path, "id"), f'"{name}" cannot be the name of a population')
+                self.names.append(name)
+            entry = self.decoded(Population, raw, path)
+            if entry is not None:
+                self.populations[entry.id] = entry
+
+    def _significant(self, entry: Supervised | Supervisor, path: DataPath) -> None:
         if entry.significant and entry.restart == "permanent":
             self.wrong(
                 (*path, "significant"), "a significant child is transient or temporary", "shape", key=True
@@ -69,7 +85,8 @@ class Names:
 
     def _tree(self) -> None:
         raw = self.cell.data.get("tree")
-        tree = self.decoded(Tree, raw, ("tree",)) if raw is not None else None
+        simulation = self.cell.data.get("lmos") == "simulation/v1"
+        tree = self.decoded(Tree, raw, ("tree",)) if raw is not None and not simulation else None
         if tree is None:
             return
         placed: dict[str, DataPath] = {}
@@ -112,10 +129,21 @@ class Names:
                     continue
                 self.mistakes.append(self.document.mistake_in(late.path, part, message, "name"))
 
+    def uses(self) -> Iterator[tuple[str, DataPath, str]]:
+        """Give the agents and populations that are of a class: name, place, and what `use` says."""
+        for name, entry in self.agents.items():
+            use: str | None = getattr(entry, "use", None)
+            if use is not None:
+                yield name, ("agents", name), use
+        for index, raw in enumerate(listed(self.cell.data.get("population"))):
+            found = self.populations.get(mapped(raw).get("id", ""))
+            if found is not None:
+                yield found.id, ("population", index), found.use
+
     def agent(self, name: str, path: DataPath, *, user: bool = False) -> None:
         if name == USER and not user:
             self.wrong(path, '"user" is the scenario\'s own consumer, not an agent')
-        elif name not in self.names and name != USER:
+        elif name.partition("/")[0] not in self.names and name != USER:
             self.wrong(
                 path, f'no agent "{name}"{did_you_mean(name, [USER, *self.names] if user else self.names)}'
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import attrs
@@ -10,18 +11,20 @@ from lmos_actors._errors import ConfigError
 from lmos_actors.files import Document, FileError, Kind, Mistake, Note, decode, mapped, read
 
 from ._cells import LABEL, CellData, Cells
-from ._model import Scenario, SeedRange
-from ._model_agents import Root
+from ._mocks import mock_contract
+from ._model import AnyFile, Scenario, SeedRange, Simulation
+from ._model_agents import Mock, Root
 from ._names import Names
+from ._recordings import Recordings, contract_of, replays_among, tape_of
 from ._story import Story
 from ._targets import import_target, project_root
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from ._model_agents import AgentEntry
+    from ._tapes import Recording
     from ._targets import Accepts
 
 
@@ -29,13 +32,15 @@ if TYPE_CHECKING:
 class Cell:
     """One combination of the matrix with one seed: what is run `scenario.trials.count` times.
 
-    `values` are those of the matrix, `classes` the imported agent classes by name (empty if not asked for).
+    `values` are those of the matrix, `classes` the agents' classes by name (empty if not asked for), and
+    `recordings` those of replays, but for those that are to be recorded anew.
     """
 
-    scenario: Scenario
+    scenario: Scenario | Simulation
     seed: int
     values: dict[str, Any]
     classes: dict[str, type]
+    recordings: Mapping[str, Recording] = attrs.Factory(dict[str, "Recording"])
 
     @property
     def label(self) -> str:
@@ -44,13 +49,16 @@ class Cell:
         return " ".join([*(f"{key}={value}" for key, value in shown.items()), f"seed={self.seed}"])
 
     def agent_class(self, name: str) -> Any:
-        """Give the class of an agent; checked by `accepts`, so it is one of agents."""
-        return self.classes[name]
+        """Give the class of an agent, or of `peer/3` of a population; checked by `accepts`.
+
+        That of a mock without `use` has what its rules name, that of a replay what its log names.
+        """
+        return self.classes[name.partition("/")[0]]
 
     @property
     def root(self) -> Root:
-        """The root supervisor: the file's, or the one that a file without a tree has."""
-        tree = self.scenario.tree
+        """The root supervisor: the file's, or the one that a file without a tree has; without populations."""
+        tree = self.scenario.tree if isinstance(self.scenario, Scenario) else None
         return tree.root if tree is not None else Root(children=tuple(self.scenario.agents))
 
 
@@ -62,6 +70,8 @@ class Resolved:
     root: Path
     cells: tuple[Cell, ...]
     notes: tuple[Note, ...]
+    settings: Mapping[str, str] = attrs.Factory(dict[str, str])
+    """What it was read with."""
 
     @property
     def name(self) -> str:
@@ -76,11 +86,13 @@ def resolve(
     seeds: Sequence[int] | None = None,
     classes: bool = True,
     accepts: Accepts | None = None,
+    recording: bool = False,
 ) -> Resolved:
     """Read a scenario file, check it, import its agents' classes, and give its cells in order.
 
     `settings` set variables, matrix keys or `world` to text from the command line; `seeds` replace the
-    file's; without `classes` nothing is imported; `accepts` says why a class cannot be an agent.
+    file's; without `classes` nothing is imported; `accepts` says why a class cannot be an agent. With
+    `recording` replays are the real agents, to be recorded anew.
     Blocks on the disk and runs the code of the modules named. Raises FileError with every mistake found;
     ConfigError for a setting that the file does not know.
     """
@@ -90,55 +102,73 @@ def resolve(
     mistakes = [*document.mistakes, *cells.mistakes]
     found = cells.all()
     mistakes += cells.mistakes
-    targets = _Targets(document, project_root(cast("Path", document.path)), accepts)
+    recordings = Recordings(document, recording=recording)
+    targets = _Targets(document, project_root(cast("Path", document.path)), accepts, recordings)
     decoded = [_scenario(document, data, mistakes, targets if classes else None) for data in found]
     if mistakes:
         raise FileError(mistakes)
-    return Resolved(document, targets.root, _with_seeds(found, decoded, seeds), _notes(document, cells))
+    runs = _with_seeds(found, decoded, seeds, recordings)
+    mistakes += _no_tapes(document, runs)
+    if mistakes:
+        raise FileError(mistakes)
+    return Resolved(document, targets.root, runs, _notes(document, cells), dict(settings or {}))
 
 
 def _check_format(document: Document) -> None:
     """Refuse what is not a scenario file before looking at the rest of it."""
-    data = document.data
-    if not isinstance(data, dict) or "lmos" not in data:
-        raise FileError(decode(document, Scenario)[1])
-    _, mistakes = decode(document, Scenario)
-    of_format = [mistake for mistake in mistakes if mistake.place == document.place(("lmos",))]
-    if of_format:
-        raise FileError([*document.mistakes, *of_format])
+    if mapped(document.data).get("lmos") not in ("scenario/v1", "simulation/v1"):
+        raise FileError(decode(document, AnyFile)[1])
 
 
 def _scenario(
     document: Document, cell: CellData, mistakes: list[Mistake], targets: _Targets | None
-) -> tuple[Scenario | None, dict[str, type]]:
-    scenario, wrong = decode(document, Scenario, cell.data)
+) -> tuple[Scenario | Simulation | None, dict[str, type]]:
+    scenario, wrong = decode(document, AnyFile, cell.data)
     names = Names(document, cell)
     names.check()
     Story(names).check()
     mistakes += [*wrong, *names.mistakes]
-    return scenario, targets.classes(names.agents, mistakes) if targets else {}
+    return scenario, targets.classes(names, mistakes) if targets else {}
 
 
 class _Targets:
     """Imports each target once, whatever happens."""
 
-    def __init__(self, document: Document, root: Path, accepts: Accepts | None) -> None:
+    def __init__(
+        self, document: Document, root: Path, accepts: Accepts | None, recordings: Recordings
+    ) -> None:
         self.document = document
         self.root = root
         self.accepts = accepts
+        self.recordings = recordings
         self.found: dict[str, type | ConfigError] = {}
 
-    def classes(self, agents: Mapping[str, AgentEntry], mistakes: list[Mistake]) -> dict[str, type]:
+    def classes(self, names: Names, mistakes: list[Mistake]) -> dict[str, type]:
         classes: dict[str, type] = {}
-        for name, entry in agents.items():
-            found = self._imported(entry.use)
+        for name, path, use in names.uses():
+            found = self._imported(use)
             if isinstance(found, ConfigError):
                 # what raised while it was imported could not run; anything else is a wrong word in the file
                 kind: Kind = "import" if found.__cause__ is not None else "name"
-                mistakes.append(self.document.mistake(("agents", name, "use"), found.message, kind))
+                mistakes.append(self.document.mistake((*path, "use"), found.message, kind))
             else:
                 classes[name] = found
+        for name, entry in names.agents.items():
+            if isinstance(entry, Mock) and entry.use is None:
+                self._made(name, partial(mock_contract, name, entry), classes, mistakes)
+        replays = replays_among(names.agents)
+        for name, recording in self.recordings.of(replays, mistakes).items():
+            if replays[name].use is None:
+                self._made(name, partial(contract_of, name, replays[name], recording), classes, mistakes)
         return classes
+
+    def _made(
+        self, name: str, make: Callable[[], type], classes: dict[str, type], mistakes: list[Mistake]
+    ) -> None:
+        try:
+            classes[name] = make()
+        except (TypeError, LookupError) as error:
+            mistakes.append(self.document.mistake(("agents", name), str(error.args[0]), key=True))
 
     def _imported(self, target: str) -> type | ConfigError:
         if target not in self.found:
@@ -151,18 +181,29 @@ class _Targets:
 
 def _with_seeds(
     found: list[CellData],
-    decoded: list[tuple[Scenario | None, dict[str, type]]],
+    decoded: list[tuple[Scenario | Simulation | None, dict[str, type]]],
     seeds: Sequence[int] | None,
+    recordings: Recordings,
 ) -> tuple[Cell, ...]:
     return tuple(
-        Cell(scenario, seed, data.values, classes)
+        Cell(scenario, seed, data.values, classes, recordings.of(replays_among(scenario.agents), []))
         for data, (scenario, classes) in zip(found, decoded, strict=True)
         if scenario is not None
         for seed in (seeds if seeds is not None else _seeds(scenario))
     )
 
 
-def _seeds(scenario: Scenario) -> Sequence[int]:
+def _no_tapes(document: Document, cells: Iterable[Cell]) -> Iterator[Mistake]:
+    """Find replays whose log has no run for a cell, or not the agent in it."""
+    for cell in cells:
+        for name, recording in cell.recordings.items():
+            try:
+                tape_of(name, replays_among(cell.scenario.agents)[name], recording, cell.label)
+            except LookupError as error:
+                yield document.mistake(("agents", name, "log"), str(error.args[0]), "name")
+
+
+def _seeds(scenario: Scenario | Simulation) -> Sequence[int]:
     seeds = scenario.seeds
     return range(seeds.from_, seeds.from_ + seeds.count) if isinstance(seeds, SeedRange) else seeds
 

@@ -27,8 +27,10 @@ from lmos_actors.simulation import TraceLog, simulate
 from lmos_actors.supervision import Pool, Supervisor, SupervisorSpec, children_of
 
 from ._classes import paths, supervisor_spec
+from ._doubles import Doubles
 from ._expect import Verdict, judge_bounded, judge_latency
 from ._guard import RUNTIME, Guard, staying
+from ._logs import head_of
 from ._model_checks import Latency, Never, Restarts, Statistics
 from ._steps import Story
 from ._watch import Watch
@@ -59,6 +61,7 @@ class _Telling:
     story: Story
     log: TraceLog
     guard: Guard
+    doubles: Doubles
     ended: Ended = "failed"
     told: bool = False
     virtual: float = 0.0
@@ -86,11 +89,12 @@ def run_cell(
     cannot be, `last_words` is called with why and where, and the process ends with 124; with 130 if it
     cannot be ended by Ctrl-C.
     """
-    log = TraceLog()
+    log = TraceLog(run=head_of(resolved, cell, trial))
     watch = Watch(log)
     story = Story(cell.scenario, resolved.document, watch, progress)
     guard = Guard(real_limit, last_words)
-    telling = _Telling(cell, resolved.document, resolved.root, story, log, guard)
+    doubles = Doubles(cell, resolved.document, paths(cell.root))
+    telling = _Telling(cell, resolved.document, resolved.root, story, log, guard, doubles)
     began = perf_counter()
     try:
         with contextlib.redirect_stdout(sys.stderr), staying(), guard:
@@ -98,6 +102,7 @@ def run_cell(
     except BaseException as error:  # noqa: ASYNC103 -- what ended the run is its verdict
         if not _interrupted(error):
             _went_wrong(telling, error)
+            telling.problems += doubles.open_matters(told=False)
         elif not guard.fired:
             raise KeyboardInterrupt from None
     if guard.interrupted and not guard.fired:  # and the code that it hit has suppressed it
@@ -107,6 +112,7 @@ def run_cell(
         expected = f"an end within {real_limit:g} s of real time"
         place = story.at if guard.where == RUNTIME and story.at else guard.where
         telling.problems = [Failure("", "the run", expected, f"it was still busy at {place}")]
+    log.end()
     return _result(telling, trial, perf_counter() - began)
 
 
@@ -130,10 +136,11 @@ async def _stage(telling: _Telling, watch: Watch) -> None:
         telling.node = node
         for name, path in places.items():
             story.refs[name] = node.find(cell.agent_class(name), path)
-        for spec in supervisor_spec(root, cell, story.refs).children:
+        for spec in supervisor_spec(root, cell, story.refs, telling.doubles.classes).children:
             await _start(node, spec)
         story.things = {name: Thing(ref) for name, ref in story.refs.items()}
         await _tell(telling)
+    telling.problems += telling.doubles.open_matters(told=telling.told)
     if telling.told:
         _judge_after(telling)
         if not telling.problems:

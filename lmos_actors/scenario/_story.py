@@ -23,6 +23,7 @@ from ._model_steps import (
     STATUSES,
     AnyStep,
     Asking,
+    Crash,
     Expect,
     Inject,
     Invoke,
@@ -177,8 +178,10 @@ class Story:
         if isinstance(step, (Read, Invoke)):
             self._saving(step, path)
         if isinstance(step, Inject):
-            self.names.agent(step.fault.target, (*path, "fault", "target"))
-            self._exception(step.fault.with_, (*path, "fault", "with"))
+            if step.fault.target is not None:
+                self.names.agent(step.fault.target, (*path, "fault", "target"))
+            if isinstance(step.fault, Crash):
+                self._exception(step.fault.with_, (*path, "fault", "with"))
         elif isinstance(step, Wait):
             self._wait(step, path)
         elif isinstance(step, Expect):

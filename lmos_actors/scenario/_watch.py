@@ -1,8 +1,9 @@
-"""Waiting for something to become so in a run, without looking again and again."""
+"""What sees every record of a run: the log, the judges, and those who wait for something to become so."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
@@ -14,21 +15,59 @@ if TYPE_CHECKING:
     from lmos_actors._instrument import Kind
     from lmos_actors.simulation import TraceLog
 
+OFTEN: Final = 500
+"""After how many records those who follow the run are told how far it is."""
+
 
 class Watch:
-    """An instrument that passes every record on to the log, and lets those who wait look again."""
+    """An instrument that passes every record on to the log and the judges; who waits may look again."""
 
     def __init__(self, log: TraceLog) -> None:
         self._log = log
-        self._looks: list[Callable[[], None]] = []
+        self._takers: list[Callable[[Kind, str, dict[str, Any]], None]] = []
+        self._looks: list[Callable[[], object]] = []
         self._changed: trio.Event | None = None
+        self._ended = False
+        self._count = 0
+        self.counts: Counter[str] = Counter()
+        """How many records there were of each kind."""
+        self.often: Callable[[], None] | None = None
+        """Called now and then, while much happens."""
 
     def record(self, kind: Kind, agent: str, fields: dict[str, object]) -> None:
         """Take one record. What is so for this one step alone is seen too."""
+        if self._ended:
+            return
         self._log.record(kind, agent, fields)
+        for take in self._takers:
+            take(kind, agent, fields)
+        if self._looks:
+            for look in tuple(self._looks):
+                look()
+        if self._changed is not None:
+            self.notify()
+        self.counts[kind] += 1
+        self._count += 1
+        if not self._count % OFTEN and self.often is not None:
+            self.often()
+
+    def add(self, take: Callable[[Kind, str, dict[str, Any]], None]) -> None:
+        """Have somebody told of every record from now on."""
+        self._takers.append(take)
+
+    def look(self, look: Callable[[], object]) -> None:
+        """Have somebody look at the world after every record from now on, until the end."""
+        self._looks.append(look)
+
+    def look_again(self) -> None:
+        """Something has changed that there is no record of."""
         for look in tuple(self._looks):
             look()
         self.notify()
+
+    def end(self) -> None:
+        """Take no more records: what follows belongs to the run no more."""
+        self._ended = True
 
     def notify(self) -> None:
         """Something has changed."""

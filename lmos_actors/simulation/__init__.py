@@ -3,7 +3,13 @@
 from lmos_actors._errors import ForbiddenCall as ForbiddenCall
 
 from ._clock import VirtualClock as VirtualClock
-from ._trace import Difference as Difference, TraceLog as TraceLog, first_difference as first_difference
+from ._trace import (
+    SCHEMA as SCHEMA,
+    Difference as Difference,
+    TraceLog as TraceLog,
+    first_difference as first_difference,
+    surroundings as surroundings,
+)
 from ._world import (
     Vigil as Vigil,
     seeded_order as seeded_order,

@@ -18,7 +18,7 @@ import trio
 from lmos_actors._instrument import encode_plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from lmos_actors._instrument import Kind
 
@@ -42,14 +42,18 @@ class TraceLog:
 
     The first line tells what a repetition depends on: seed, CPython and C library, package versions. Then
     `{"n": number, "t": seconds, "kind": ..., "agent": ..., ...}`, the record's fields sorted by name.
-    Values that JSON cannot say are written as their `repr` without memory addresses.
+    Values that JSON cannot say are written as their `repr` without memory addresses. `end` writes a last
+    line, `{"end": number of records, "sha256": of all lines before}`: a log without it was cut short.
 
     `to` receives every line, some time before the run ends; `keep` bounds how many of the last lines are
-    held in memory (None: all of them).
+    held in memory (None: all of them). `run` is what the first line tells of how to repeat the run.
     """
 
-    def __init__(self, to: Writer | None = None, *, keep: int | None = None) -> None:
+    def __init__(
+        self, to: Writer | None = None, *, keep: int | None = None, run: Mapping[str, object] | None = None
+    ) -> None:
         self._to = to
+        self._run = run
         self._kept: deque[bytes] = deque(maxlen=keep)
         self._waiting: list[bytes] = []
         self._hash = hashlib.sha256()
@@ -64,7 +68,10 @@ class TraceLog:
         if self._now is not None:
             raise RuntimeError("a trace log holds one run only")
         self._now = now
-        self._waiting.append(msgspec.json.encode({"schema": SCHEMA, "seed": seed, **_surroundings()}) + b"\n")
+        head: dict[str, object] = {"schema": SCHEMA, "seed": seed, **surroundings()}
+        if self._run is not None:
+            head["run"] = dict(self._run)
+        self._waiting.append(msgspec.json.encode(head, enc_hook=str) + b"\n")
 
     def record(self, kind: Kind, agent: str, fields: dict[str, object]) -> None:
         """Take one record. A log that has not begun begins, without a seed, in trio's time."""
@@ -83,6 +90,14 @@ class TraceLog:
         if len(self._waiting) >= _BATCH:
             self.flush()
 
+    def end(self) -> None:
+        """Write the last line; a log that has not begun has none. Nothing may be recorded after it."""
+        if self._now is not None:
+            line = b'{"end":%d,"sha256":"%b"}\n' % (self._n, self.digest().encode())
+            self._kept.append(line)
+            if self._to is not None:
+                self._to.write(line.decode())
+
     def flush(self) -> None:
         """Pass on what was recorded to `to` and to the digest. Raises what `to.write` raises."""
         lines, self._waiting = self._waiting, []
@@ -93,7 +108,7 @@ class TraceLog:
             self._to.write(text.decode())
 
     def digest(self) -> str:
-        """Give the SHA-256 of all lines so far, as hexadecimal text."""
+        """Give the SHA-256 of all lines so far, as hexadecimal text; of those before the one of `end`."""
         self.flush()
         return self._hash.hexdigest()
 
@@ -136,7 +151,8 @@ def _lines(log: TraceLog | Iterable[str]) -> Iterable[str]:
 
 
 @cache
-def _surroundings() -> dict[str, object]:
+def surroundings() -> dict[str, object]:
+    """Tell what a repetition depends on beside the seed: Python, C library, packages."""
     python = f"{sys.implementation.name} {sys.version_info.major}.{sys.version_info.minor}"
     packages = {package: _version(package) for package in _PACKAGES}
     return {"python": python, "libc": " ".join(platform.libc_ver()), "packages": packages}

@@ -1,6 +1,7 @@
 """Who restarts whom: child specs, supervisor specs, and the supervisors that carry them out."""
 
 from ._children import ChildInfo as ChildInfo, agent_class as agent_class
+from ._crowd import Crowd as Crowd, CrowdSupervisor as CrowdSupervisor
 from ._factory import name_of as name_of
 from ._household import Household as Household, children_of as children_of
 from ._plan import Counts as Counts

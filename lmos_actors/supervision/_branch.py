@@ -380,7 +380,7 @@ class Branch:
             child.bury()
 
     def _new_supervisor(self, spec: SupervisorSpec | Pool[Any]) -> Supervisor:
-        return next(make for kind, make in self.kinds.items() if isinstance(spec, kind))(self.rt, spec, self)
+        return self.kinds[type(spec)](self.rt, spec, self)
 
 
 def _made_from(child: Child) -> Spec:

@@ -79,7 +79,7 @@ class Plan(Generic[C]):
     `draw` gives numbers in [0, 1) for the jitter of back-offs.
     """
 
-    __slots__ = ("_draw", "_pending", "_significant", "_streaks", "_window", "children", "spec")
+    __slots__ = ("_draw", "_pending", "_postponed", "_significant", "_streaks", "_window", "children", "spec")
 
     def __init__(self, spec: SupervisorSpec, draw: Callable[[], float] = lambda: 0.5) -> None:
         self.spec = spec
@@ -92,6 +92,8 @@ class Plan(Generic[C]):
         self._pending: dict[C, tuple[BaseException | None] | None] = {}
         # With a back-off only: attempts in a row, and when the last of them was due.
         self._streaks: dict[C, tuple[int, float]] = {}
+        # Children whose next restart is to come so many seconds after their end, whatever their back-off.
+        self._postponed: dict[C, float] = {}
         # Significant children that are not stopped.
         self._significant: dict[C, None] = {}
 
@@ -112,6 +114,7 @@ class Plan(Generic[C]):
         """The supervisor has stopped the child, or given up restarting it. True: temporary, so forgotten."""
         child.status = "stopped"
         self._pending.pop(child, None)
+        self._postponed.pop(child, None)
         self._significant.pop(child, None)
         if child.spec.restart != "temporary":
             return False
@@ -153,7 +156,7 @@ class Plan(Generic[C]):
             return Decision(again=child)
         if not self._within_limit(cause, now):
             return self._give_up(child)
-        return self._later(child, now)
+        return self._later(child, self._delay(child, now))
 
     def try_again(self, child: C, now: float) -> Decision[C]:
         """The time for the attempt that `again` asked for has come; nothing if it is no longer wanted."""
@@ -163,6 +166,10 @@ class Plan(Generic[C]):
         if uncounted is not None and not self._within_limit(uncounted[0], now):
             return self._give_up(child)
         return self._restart(child)
+
+    def postpone(self, child: C, delay: float) -> None:
+        """Have the restart after the child's next end come `delay` seconds later; the end counts at once."""
+        self._postponed[child] = delay
 
     # What is asked for: answers as OTP gives them
 
@@ -207,10 +214,13 @@ class Plan(Generic[C]):
     # How it is decided
 
     def _restart_after(self, child: C, cause: BaseException | None, now: float) -> Decision[C]:
+        delay = self._postponed.pop(child, None)
         if not self._within_limit(cause, now):
             return self._give_up(child)
         child.status = "restarting"
-        return self._restart(child) if child.spec.backoff is None else self._later(child, now)
+        if delay is None and child.spec.backoff is None:
+            return self._restart(child)
+        return self._later(child, self._delay(child, now) if delay is None else delay)
 
     def _restart(self, child: C) -> Decision[C]:
         if self.spec.strategy == "one_for_one":
@@ -220,12 +230,12 @@ class Plan(Generic[C]):
         start = tuple(one for one in reversed(scope) if one.spec.restart != "temporary")
         return Decision(stop, forget, start)
 
-    def _later(self, child: C, now: float) -> Decision[C]:
-        """With a back-off: those who go down with the child go at once, the attempt comes after the delay."""
+    def _later(self, child: C, delay: float) -> Decision[C]:
+        """After a delay comes the attempt; those who go down with the child go at once."""
         scope = [child] if self.spec.strategy == "one_for_one" else self._scope(child)
         stop, forget = self._clear(scope, child)
         self._pending[child] = None
-        return Decision(stop, forget, again=child, delay=self._delay(child, now))
+        return Decision(stop, forget, again=child, delay=delay)
 
     def _scope(self, child: C) -> list[C]:
         """Those who are restarted with the child, itself among them, last started first."""

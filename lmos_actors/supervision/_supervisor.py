@@ -6,6 +6,7 @@ asker's own step: starting an agent then costs no task switch. Any other goes th
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -262,6 +263,15 @@ class Supervisor(Branch):
         child = self._child(name)
         self._check(child, self._plan.check_restart(child), "only a stopped child is restarted")
         await self._start_one(child)
+
+    def postpone_restart(self, name: str, seconds: float) -> None:
+        """Have a child that ends next be restarted so many seconds later, if it is restarted then at all.
+
+        Its end counts towards the limit at once, as any other. Never blocks. Raises NotFound, ValueError.
+        """
+        if not 0 <= seconds < math.inf:
+            raise ValueError(f"must be a finite number of seconds of at least 0, not {seconds!r}")
+        self._plan.postpone(self._child(name), seconds)
 
     @awaited("supervisor.")
     async def delete_child(self, name: str) -> None:

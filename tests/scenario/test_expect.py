@@ -175,7 +175,22 @@ def oks(expect: Expect, seen: object) -> bool:
     ("expect", "seen", "ok"),
     [
         (Expect(that="value", equals=1), 1, True),
-        (Expect(that="output", match={"$.a": 1}), {"a": 2}, False),
+        (Expect(that="value", match={"$.a": 1}), {"a": 1}, True),
+        (Expect(that="output", match={"$.output.a": 1}), {"a": 1}, True),
+        (Expect(that="output", match={"$.output.a": 1}), {"a": 2}, False),
+        (Expect(that="output", match={"$.a": 1}), {"a": 1}, False),
+        (Expect(that="reading", match={"$.value": Condition(ge=2)}), [1, 2], True),
+        (Expect(that="reading", match={"$.value": Condition(ge=3)}), [1, 2], False),
+        (Expect(that="event", match={"$.data.a": 1}), [{"a": 0}, {"a": 1}], True),
+        (Expect(that="event", match={"$.data.a": 1}, equals={"a": 1}, ge=1), [{"a": 1}], False),
+        (Expect(that="items", match={"$.items[1]": 2, "$.items[-1]": 3}), [1, 2, 3], True),
+        (Expect(that="items", match={"$.items[1]": 2, "$.items[-1]": 3}), [1, 2], False),
+        (Expect(that="items", match={"$.items[*]": Condition(ge=1)}), [1, 0], False),
+        (Expect(that="items", match={"$.items[0]": 1}), [], False),
+        (Expect(that="items", match={"$.items[0]": 1}, equals=7), [1, 7], True),
+        (Expect(that="items", match={"$.items[0]": 1}, equals=7), [1, 2], False),
+        (Expect(that="items", sequence=(1, 2)), [1, 2], True),
+        (Expect(that="items", sequence=(1, 2)), [1, 2, 3], False),
         (Expect(that="status", sequence=("completed",)), ["completed"], True),
         (Expect(that="status", sequence=("completed",)), ["in progress", "completed"], False),
         (
@@ -202,6 +217,8 @@ def oks(expect: Expect, seen: object) -> bool:
         (Expect(that="event", sequence=(1, 2), ge=5), [1, 2], False),
         (Expect(that="event", ge=2, le=3), [1, 4], False),
         (Expect(that="event", ge=2, le=3), [1, 3], True),
+        (Expect(that="items", match={"$.items[0]": 1}, times=2), [1, 7], True),
+        (Expect(that="items", match={"$.items[0]": 1}, times=2), [1, 7, 8], False),
     ],
 )
 def test_judging_what_has_been_seen(expect: Expect, seen: object, ok: bool) -> None:
@@ -214,6 +231,14 @@ def test_what_was_seen_reads_plainly() -> None:
         "expected 2, 1 times, saw 2 times (2, last 2)"
     ]
     assert lines(judge_expect(Expect(that="event", equals=2), [])) == ["expected 2, at least once, saw none"]
+
+
+def test_the_output_of_a_read_is_its_value() -> None:
+    expect = Expect(that="output", match={"$.value.a": 1})
+    assert all(verdict.ok for verdict in judge_expect(expect, {"a": 1}, "value"))
+    assert lines(judge_expect(expect, {"a": 1})) == [
+        'expected something at $.value.a, saw {"output": {"a": 1}}'
+    ]
 
 
 def test_saved_values_are_filled_in() -> None:

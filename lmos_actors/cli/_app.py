@@ -1,0 +1,98 @@
+"""What all commands share: the application, the groups of its options, how the words of options are read."""
+
+from __future__ import annotations
+
+from json import dumps
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeAlias
+
+from cyclopts import App, Group, Parameter
+
+from lmos_actors._errors import ConfigError
+
+MOST_SEEDS: Final = 100_000
+MOST_WORKERS: Final = 1_000
+
+app = App(
+    name="lmos-actors",
+    help="""Run stories about agents, and judge them.
+
+A scenario file says which agents there are, what happens to them, and what must hold. \
+It runs on virtual time: minutes take milliseconds, and the same seed gives the same run.
+
+Begin with: lmos-actors init my-agents
+
+In a project: lmos-actors run scenarios/weather.yaml
+
+A command explains itself: lmos-actors run --help
+
+Exit codes: 0 all passed, 1 a check failed, 2 a file or the usage is wrong, 3 could not run, \
+4 not deterministic, 5 flaky, 124 time limit, 130 interrupted.""",
+    help_format="plaintext",
+    version_flags=["--version"],
+    suppress_keyboard_interrupt=False,
+)
+
+WHICH: Final = Group("Which runs", sort_key=1)
+HOW: Final = Group("How they are run", sort_key=2)
+WRITTEN: Final = Group("What is written", sort_key=3)
+
+
+def _duration(_: Any, tokens: Any) -> float:
+    from lmos_actors.files import Duration
+
+    return float(Duration.parse(tokens[0].value))
+
+
+def _workers(_: Any, tokens: Any) -> int:
+    text = tokens[0].value
+    if text == "auto":
+        return 0
+    number = int(text) if text.isdecimal() and len(text) < 10 else -1
+    if not 0 <= number <= MOST_WORKERS:
+        raise ValueError(f'"{text}" is not a number up to {MOST_WORKERS}, nor auto')
+    return number
+
+
+Files: TypeAlias = Annotated[list[Path], Parameter(negative=())]
+Switch: TypeAlias = Annotated[bool, Parameter(negative=(), show_default=False)]
+Written: TypeAlias = Annotated[Path | None, Parameter(metavar="FILE", group=WRITTEN)]
+Settings: TypeAlias = Annotated[
+    list[str] | None, Parameter(name="--set", negative=(), metavar="NAME=VALUE", group=WHICH)
+]
+Time: TypeAlias = Annotated[
+    float, Parameter(converter=_duration, metavar="DURATION", show_default=lambda value: f"{value:g}s")
+]
+Workers: TypeAlias = Annotated[int, Parameter(name=["-j", "--workers"], converter=_workers, metavar="N")]
+
+
+def settings_of(pairs: list[str] | None) -> dict[str, str]:
+    """Read what `--set` was given. Raises ConfigError."""
+    found: dict[str, str] = {}
+    for pair in pairs or ():
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise ConfigError(f'"{pair}" is not NAME=VALUE', "--set")
+        found[key] = value
+    return found
+
+
+def seeds_of(text: str) -> list[int]:
+    """Read `7`, `1,7,42` or `1..500`. Raises ConfigError."""
+    try:
+        first, dots, last = text.partition("..")
+        whole = range(int(first), int(last) + 1) if dots else [int(part) for part in text.split(",")]
+    except ValueError:
+        whole = []
+    if not whole[:1]:
+        raise ConfigError(f'"{text}" is not 7, nor 1,7,42, nor 1..500', "--seeds")
+    if whole[MOST_SEEDS:]:
+        raise ConfigError(f'"{text}" has more than {MOST_SEEDS} seeds', "--seeds")
+    if len(set(whole)) < len(whole):
+        raise ConfigError(f'"{text}" has a seed twice', "--seeds")
+    return list(whole)
+
+
+def json_text(data: Any) -> str:
+    """Write plain data for people and machines."""
+    return dumps(data, indent=2, ensure_ascii=False)

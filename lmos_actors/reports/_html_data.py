@@ -1,0 +1,106 @@
+"""Results as the plain data that the page draws."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from lmos_actors.files import mapped
+
+from ._html_series import bands, points_each, thinned
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ._html_logs import Kept
+    from ._results import CheckResult, FileResult, RunResult
+
+MOST_STEPS = 50_000
+"""How many steps of all runs together a page holds; those of runs that passed are left out first."""
+
+_OWN = frozenset({"steps", "steps_done", "told", "series", "log", "values", "checks_passed"})
+
+
+def page_data(
+    results: Sequence[FileResult],
+    title: str,
+    kept: dict[int, Kept],
+    again: Callable[[FileResult, RunResult], str],
+) -> dict[str, Any]:
+    """Give everything but the logs; runs are counted over all files."""
+    whole = [(index, result, run) for index, result in enumerate(results) for run in result.runs]
+    most = points_each(len(series.times) for _, _, run in whole for series in run.series)
+    told = _told([run for _, _, run in whole])
+    runs = [
+        {
+            **run_data(run, most, kept.get(number), told=number in told),
+            "file": index,
+            "again": again(result, run),
+        }
+        for number, (index, result, run) in enumerate(whole)
+    ]
+    return {"title": title, "files": [_file(result, most) for result in results], "runs": runs}
+
+
+def run_data(run: RunResult, most: int, kept: Kept | None, *, told: bool) -> dict[str, Any]:
+    """Give one run, with at most that many points of each series."""
+    plain = attrs.asdict(run, filter=lambda attribute, _: attribute.name not in _OWN)
+    return {
+        **plain,
+        "combination": combination(run),
+        "values": {key: shown(value) for key, value in run.values.items()},
+        "steps": [run.steps_done, run.steps],
+        "checks": [run.checks_passed, run.checks],
+        "told": [attrs.astuple(step) for step in run.told] if told else None,
+        "series": [thinned(series, most) for series in run.series],
+        "log": {"records": kept.records, "whole": kept.whole} if kept is not None else None,
+    }
+
+
+def combination(run: RunResult) -> str:
+    """Say what distinguishes the run from others of its seed: the values of matrix or sweep."""
+    return " ".join(f"{key}={shown(value)}" for key, value in run.values.items())
+
+
+def shown(value: object) -> str:
+    """Give a value in words: a mapping by its name, if it has one."""
+    value = mapped(value).get("name", value)
+    return value if isinstance(value, str) else json.dumps(value, default=repr)
+
+
+def _file(result: FileResult, most: int) -> dict[str, Any]:
+    return {
+        "file": result.file,
+        "name": result.name,
+        "pass_rate": result.pass_rate,
+        "trials": result.trials,
+        "passed": result.passed,
+        "exit_code": result.exit_code(),
+        "repeated": [
+            {
+                "label": again.label,
+                "ok": not again.problem and not again.difference,
+                "text": again.problem or (str(again.difference) if again.difference else ""),
+            }
+            for again in result.repeated
+        ],
+        "compared": [_check(check) for check in result.compared],
+        "bands": bands([(combination(run), run) for run in result.runs], most),
+    }
+
+
+def _check(check: CheckResult) -> dict[str, Any]:
+    return attrs.asdict(check)
+
+
+def _told(runs: Sequence[RunResult]) -> frozenset[int]:
+    """Choose the runs whose steps are on the page."""
+    left, chosen = MOST_STEPS, list[int]()
+    for number in sorted(range(len(runs)), key=lambda number: runs[number].ok):
+        left -= len(runs[number].told)
+        if left < 0:
+            break
+        chosen.append(number)
+    return frozenset(chosen)

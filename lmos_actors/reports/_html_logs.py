@@ -1,0 +1,98 @@
+"""Which records of which runs the page holds, packed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import zlib
+from typing import TYPE_CHECKING
+
+import attrs
+
+from lmos_actors.files import mapped
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ._results import RunResult
+
+MOST_CHARACTERS = 60_000_000
+"""How many characters of log a page holds, before they are packed."""
+
+LONG_LINE = 20_000
+"""A line longer than this loses its long members."""
+
+LONG_MEMBER = 1_000
+
+_NUMBER = re.compile(r'\{"n":(\d+),')
+_MESSAGE = re.compile(r'\{"n":\d+,"t":[^,]+,"kind":"(?:sent|delivered|answered|event|refused|cancelled)"')
+
+
+@attrs.frozen
+class Kept:
+    """The part of a run's log that is on the page; `whole` counts the records of the run as far as known."""
+
+    lines: tuple[str, ...]
+    records: int
+    whole: int
+
+
+def packed(text: str) -> str:
+    """Give text as base64 of its zlib stream, which is safe within any markup."""
+    return base64.b64encode(zlib.compress(text.encode("utf-8", "backslashreplace"), 6)).decode("ascii")
+
+
+def keep_logs(runs: Sequence[RunResult], most: int) -> dict[int, Kept]:
+    """Choose `most` records of all runs, by index: runs that did not pass come first."""
+    kept: dict[int, Kept] = {}
+    characters = MOST_CHARACTERS
+    for index in sorted(range(len(runs)), key=lambda index: runs[index].ok):
+        log = runs[index].log
+        if not log or most <= 0 or characters <= 0:
+            continue
+        chosen = keep(log, most, characters)
+        if not chosen.records:
+            continue
+        most -= chosen.records
+        characters -= sum(map(len, chosen.lines))
+        kept[index] = chosen
+    return kept
+
+
+def keep(log: Sequence[str], most: int, characters: int) -> Kept:
+    """Keep begin and end of a log that is too long, and what befell agents in between."""
+    others = [line for line in log if not _NUMBER.match(line)]
+    records = [short(line) for line in log if _NUMBER.match(line)]
+    whole = max([len(records), *(int(found[1]) for line in records[-1:] if (found := _NUMBER.match(line)))])
+    average = sum(map(len, records)) / max(len(records), 1)
+    most = min(most, int(characters / max(average, 1)))
+    if len(records) > most:
+        records = [records[n] for n in sorted(chosen(records, most))]
+    return Kept((*others[:1], *records), len(records), whole)
+
+
+def chosen(records: Sequence[str], most: int) -> list[int]:
+    """Choose which of too many records are kept: half of the room, at most, is for those of no message."""
+    fates = [n for n, line in enumerate(records) if not _MESSAGE.match(line)][: most // 2]
+    known = frozenset(fates)
+    rest = [n for n in range(len(records)) if n not in known]
+    room = most - len(fates)
+    head = rest[: room - room // 2]
+    return [*fates, *head, *(rest[len(rest) - room // 2 :] if room > 1 else [])]
+
+
+def short(line: str) -> str:
+    """Give a line, without the long members of its record if it is very long."""
+    if len(line) <= LONG_LINE:
+        return line
+    try:
+        members = mapped(json.loads(line)).items()
+    except (ValueError, RecursionError):
+        return "{}"
+    texts = {name: json.dumps(value) for name, value in members}
+    return "{" + ",".join(f"{json.dumps(name)}:{_member(text)}" for name, text in texts.items()) + "}"
+
+
+def _member(text: str) -> str:
+    return text if len(text) <= LONG_MEMBER else json.dumps(f"left out of this page: {len(text)} characters")

@@ -1,0 +1,78 @@
+"""Measured series for the page: every run thinned to what can be seen, and bands over the seeds."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ._results import RunResult, SeriesResult
+
+MOST_POINTS = 600_000
+"""How many points of all series together a page holds."""
+
+POINTS = 1_000
+"""How many points of one series of one run are worth drawing."""
+
+
+def points_each(lengths: Iterable[int]) -> int:
+    """Say how many points of each series fit into the page."""
+    lengths = [min(length, POINTS) for length in lengths]
+    return POINTS if sum(lengths) <= MOST_POINTS else max(MOST_POINTS // len(lengths), 2)
+
+
+def thinned(series: SeriesResult, most: int) -> dict[str, Any]:
+    """Give a series as plain data, every n-th sample and the last if there are more than `most`."""
+    times, values = list(series.times), list(series.values)
+    whole = len(times)
+    if whole > most:
+        kept = [*range(0, whole - 1, ceil(whole / (most - 1))), whole - 1]
+        times, values = [times[n] for n in kept], [values[n] for n in kept]
+    return {"name": series.name, "agg": series.agg, "times": times, "values": values, "whole": whole}
+
+
+def bands(runs: Sequence[tuple[str, RunResult]], most: int) -> list[dict[str, Any]]:
+    """Give, for every series and combination, what the runs had at each instant.
+
+    `runs` are pairs of combination and run. A band has, for each of its `times`, how many runs had a value
+    there (`n`), and of these the least, the quartiles, and the greatest.
+    """
+    found: dict[tuple[str, str, str], dict[float, list[float]]] = {}
+    for combination, run in runs:
+        for series in run.series:
+            at = found.setdefault((series.name, series.agg, combination), {})
+            thin = thinned(series, most)
+            for time, value in zip(thin["times"], thin["values"], strict=True):
+                at.setdefault(time, [])
+                if value is not None:
+                    at[time].append(value)
+    return [
+        {"name": name, "agg": agg, "combination": combination, **band(at)}
+        for (name, agg, combination), at in found.items()
+    ]
+
+
+def band(at: dict[float, list[float]]) -> dict[str, list[Any]]:
+    """Give the five numbers of each instant, None where no run had a value."""
+    times = sorted(at)
+    columns = [five_numbers(sorted(at[time])) for time in times]
+    names = ("min", "q1", "median", "q3", "max")
+    rows = {name: [column[n] for column in columns] for n, name in enumerate(names)}
+    return {"times": times, "n": [len(at[time]) for time in times], **rows}
+
+
+def five_numbers(values: Sequence[float]) -> tuple[float | None, ...]:
+    """Give least, lower quartile, median, upper quartile and greatest of sorted values."""
+    if not values:
+        return (None,) * 5
+    return tuple(quantile(values, part / 4) for part in range(5))
+
+
+def quantile(values: Sequence[float], part: float) -> float:
+    """Give a quantile of sorted values, between two of them in proportion."""
+    place = part * (len(values) - 1)
+    below = int(place)
+    above = min(below + 1, len(values) - 1)
+    return values[below] + (values[above] - values[below]) * (place - below)

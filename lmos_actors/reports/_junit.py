@@ -1,0 +1,135 @@
+"""Results as JUnit XML, for what collects the results of tests."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from ._messages import LAST, clean, shorten
+from ._text import failure_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from xml.etree.ElementTree import Element
+
+    from ._results import CheckResult, FileResult, Repeated, RunResult
+
+_PACKAGES = ("lmos-actors", "trio", "msgspec", "attrs")
+_NOT_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_ATTRIBUTE = 300
+
+
+def junit_xml(results: Sequence[FileResult]) -> str:
+    """Write JUnit XML: a testsuite for each file, a testcase for each run.
+
+    Checks that look at several cells, and repetitions in a second process, are testcases of their own. Times
+    are of real seconds; virtual time, seed, values, hash of the message log and versions are properties.
+    """
+    from xml.etree import ElementTree  # most commands write none
+
+    suites = _element("testsuites", name="lmos-actors")
+    versions = _versions()
+    for result in results:
+        suites.append(_suite(result, versions))
+    _count(suites, [suite for suite in suites if suite.tag == "testsuite"])
+    ElementTree.indent(suites)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(suites, encoding="unicode")}\n'
+
+
+def _suite(result: FileResult, versions: Mapping[str, str]) -> Element:
+    suite = _element("testsuite", name=result.name, file=result.file)
+    _properties(suite, {**versions, "pass_rate": result.pass_rate, "exit_code": result.exit_code()})
+    for run in result.runs:
+        suite.append(_case_of_run(result, run))
+    for check in result.compared:
+        suite.append(_case_of_check(result, check))
+    for again in result.repeated:
+        suite.append(_case_of_repetition(result, again))
+    cases = suite.findall("testcase")
+    suite.set("tests", str(len(cases)))
+    for kind in ("failure", "error"):
+        suite.set(f"{kind}s", str(sum(case.find(kind) is not None for case in cases)))
+    suite.set("skipped", "0")
+    suite.set("time", f"{sum(run.real for run in result.runs):.6f}")
+    return suite
+
+
+def _count(suites: Element, all_of_them: list[Element]) -> None:
+    for name in ("tests", "failures", "errors", "skipped"):
+        suites.set(name, str(sum(int(suite.get(name, "0")) for suite in all_of_them)))
+    suites.set("time", f"{sum(float(suite.get('time', '0')) for suite in all_of_them):.6f}")
+
+
+def _case_of_run(result: FileResult, run: RunResult) -> Element:
+    name = f"{run.label} trial={run.trial}" if result.trials > 1 else run.label
+    case = _element("testcase", classname=result.name, name=name, file=result.file, time=f"{run.real:.6f}")
+    facts: dict[str, Any] = {
+        "seed": run.seed,
+        "trial": run.trial,
+        "virtual_time": run.virtual,
+        "log_sha256": run.digest,
+        **{f"value.{key}": value for key, value in run.values.items()},
+        "again": run.again,
+        "replay": run.replay,
+    }
+    _properties(case, {name: fact for name, fact in facts.items() if fact != ""})
+    if run.ok:
+        return case
+    first = run.failures[0] if run.failures else None
+    message = f"{first.what}: expected {first.expected}, saw {first.saw}" if first else run.ended
+    text = "\n".join(failure_lines(run, messages=LAST))
+    _not_ok(case, "error" if run.ended == "could not run" else "failure", message, run.ended, text)
+    return case
+
+
+def _case_of_check(result: FileResult, check: CheckResult) -> Element:
+    case = _element("testcase", classname=result.name, name=f"check {check.name}", file=result.file, time="0")
+    if not check.ok:
+        place = f"{check.place}: " if check.place else ""
+        text = f"{place}check {check.name}\n  expected {check.expected}\n  saw      {check.saw}"
+        _not_ok(case, "failure", f"expected {check.expected}, saw {check.saw}", "compare", text)
+    return case
+
+
+def _case_of_repetition(result: FileResult, again: Repeated) -> Element:
+    name = f"same log in a second process: {again.label}"
+    case = _element("testcase", classname=result.name, name=name, file=result.file, time="0")
+    if again.problem:
+        _not_ok(case, "error", again.problem, "could not be repeated", again.problem)
+    elif again.difference:
+        text = str(again.difference)
+        _not_ok(case, "failure", "another process gave another log", "not deterministic", text)
+    return case
+
+
+def _not_ok(case: Element, kind: str, message: str, sort: str, text: str) -> None:
+    found = _element(kind, message=shorten(message, _ATTRIBUTE), type=sort)
+    found.text = _clean(text)
+    case.append(found)
+
+
+def _properties(owner: Element, values: Mapping[str, Any]) -> None:
+    properties = _element("properties")
+    owner.append(properties)
+    for name, value in values.items():
+        text = value if isinstance(value, str) else json.dumps(clean(value), ensure_ascii=False)
+        properties.append(_element("property", name=name, value=text))
+
+
+def _element(tag: str, **attributes: str) -> Element:
+    from xml.etree import ElementTree
+
+    return ElementTree.Element(tag, {name: _clean(text) for name, text in attributes.items()})
+
+
+def _clean(text: str) -> str:
+    """Spell out what XML has no way to say: control characters, halves of surrogate pairs."""
+    return _NOT_XML.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _versions() -> dict[str, str]:
+    python = ".".join(map(str, sys.version_info[:3]))
+    return {"python": python, **{package: version(package) for package in _PACKAGES}}

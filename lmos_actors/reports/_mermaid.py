@@ -1,0 +1,132 @@
+"""The messages of one run as a sequence diagram, in the text that Mermaid draws."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import attrs
+
+from ._messages import Record, as_text, records, shorten, what_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ._results import RunResult
+
+MOST_MESSAGES = 400
+"""How many arrows and notes one diagram has."""
+
+MOST_TAKING_PART = 60
+_SIZE = 80
+_PASSED_OVER = frozenset({"delivered", "started", "stopped"})
+_KIND = re.compile(r'\{"n":\d+,"t":[^,]+,"kind":"(\w+)"')
+_AGENT = re.compile(r'\{"n":\d+,"t":[^,]+,"kind":"started","agent":"([^"\\]*)"')
+_ID = re.compile(r'"id":(\d+)')
+_SPECIAL = {ord(c): f"#{ord(c)};" for c in "#;%<>&"}
+
+
+def mermaid(run: RunResult, name: str = "") -> str:
+    """Draw a run as a Mermaid sequence diagram, from the lines of `run.log`; `name` is that of its file.
+
+    Of a long run it shows the first 400 messages, of one that failed the last 400, and says what it left out.
+    """
+    lines = [line for line in run.log if (found := _KIND.match(line)) and _is_told(found[1], line)]
+    left = max(0, len(lines) - MOST_MESSAGES)
+    diagram = _Diagram()
+    shown = list(records(lines[: len(lines) - left] if run.ok else lines[left:]))
+    diagram.remember([] if run.ok else lines[:left], shown)
+    rows = [row for record in shown for row in diagram.draw(record)]
+    if left:
+        where = "messages that follow are" if run.ok else "earlier messages are"
+        rows.insert(len(rows) if run.ok else 0, diagram.note("user", f"{left} {where} left out"))
+    elif run.logged > len(run.log):
+        rows.append(diagram.note("user", f"{run.logged - len(run.log)} lines of the log were not kept"))
+    elif not rows:
+        rows = [diagram.note("user", "no messages")]
+    head = ["sequenceDiagram", f"    title {_text(f'{name} {run.label}: {run.ended}'.strip())}"]
+    return "".join(f"{row}\n" for row in [*head, *diagram.participants(run.log), *rows])
+
+
+def _is_told(kind: str, line: str) -> bool:
+    return kind not in _PASSED_OVER or (kind == "started" and not line.endswith('"incarnation":1}'))
+
+
+@attrs.define
+class _Diagram:
+    """What is known of the run so far: who there is, and which requests wait for an answer."""
+
+    taking_part: dict[str, int] = attrs.Factory(dict[str, int])
+    asked: dict[int, tuple[str, str]] = attrs.Factory(dict[int, tuple[str, str]])
+    crowded: bool = False
+
+    def remember(self, earlier: Sequence[str], shown: Sequence[Record]) -> None:
+        """Note who asked for the answers that are shown, where the requests are not."""
+        wanted = frozenset(str(record.get("id")) for record in shown if record.kind == "answered")
+        for line in earlier:
+            if '"kind":"sent"' in line and any(number in wanted for number in _ID.findall(line)):
+                for record in records([line]):
+                    self._note_request(record)
+
+    def _note_request(self, record: Record) -> None:
+        if record.get("id") is not None:
+            self.asked[record.get("id")] = (str(record.get("from")), str(record.get("verb")))
+
+    def draw(self, record: Record) -> list[str]:
+        """Give the lines for a record; none for an answer that says nothing."""
+        if record.kind == "sent":
+            self._note_request(record)
+            return self._arrow(str(record.get("from")), record)
+        if record.kind == "answered":
+            return self._answer(record)
+        return [self.note(record.agent, what_of(record))]
+
+    def _arrow(self, sender: str, record: Record) -> list[str]:
+        verb, name = str(record.get("verb")), str(record.get("affordance"))
+        text = name if verb in ("tell", "invoke") else f"{verb} {name}"
+        text += f" {as_text(record.get('input'), _SIZE)}" if "input" in record.fields else ""
+        return self._line(sender, "-)" if verb == "tell" else "->>", record.agent, text)
+
+    def _answer(self, record: Record) -> list[str]:
+        asker, verb = self.asked.get(record.get("id") or 0, ("", ""))
+        nobody, name = not asker or verb == "tell", record.get("affordance")
+        if "error" in record.fields:
+            text = f"{name} failed: {record.get('error')}"
+            return [self.note(record.agent, text)] if nobody else self._line(asker, "--x", record.agent, text)
+        if nobody:
+            return []
+        value = record.get("value")
+        text = str(name) if value is None else f"{name} = {as_text(value, _SIZE)}"
+        return self._line(asker, "-->>", record.agent, text)
+
+    def _line(self, asker: str, arrow: str, agent: str, text: str) -> list[str]:
+        one, other = (agent, asker) if arrow.startswith("--") else (asker, agent)
+        return [f"    {self._name(one)}{arrow}{self._name(other)}: {_text(text)}"]
+
+    def note(self, agent: str, text: str) -> str:
+        return f"    Note over {self._name(agent)}: {_text(text)}"
+
+    def _name(self, agent: str) -> str:
+        """Give the short name of one who takes part; of very many the last ones share one."""
+        if agent not in self.taking_part and len(self.taking_part) >= MOST_TAKING_PART:
+            self.crowded = True
+            return "others"
+        return f"a{self.taking_part.setdefault(agent, len(self.taking_part))}"
+
+    def participants(self, log: Sequence[str]) -> list[str]:
+        """Give a line for each, in the order in which they were started; that is the order of the tree."""
+        agents = dict.fromkeys(["user"])
+        for line in log:
+            found = _AGENT.match(line)
+            if found and found[1] in self.taking_part:
+                agents.setdefault(found[1])
+        agents.update(dict.fromkeys(self.taking_part))
+        rows = [
+            f"    participant a{self.taking_part[a]} as {_text(a)}" for a in agents if a in self.taking_part
+        ]
+        return [*rows, "    participant others as all others"] if self.crowded else rows
+
+
+def _text(text: str) -> str:
+    """Write a text so that nothing in it is read as Mermaid's own words."""
+    return shorten(text, _SIZE + 40).translate(_SPECIAL) or " "

@@ -1,0 +1,168 @@
+"""The message log, line by line, as people read it."""
+
+from __future__ import annotations
+
+import json
+from math import isfinite
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+import attrs
+
+from lmos_actors._instrument import plain
+from lmos_actors.files import is_list, is_mapping, mapped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+LAST = 20
+"""How many messages are told of a run that failed."""
+
+DEPTH = 60
+"""How deep plain data may be before it is told as text."""
+
+SHOWN = 160
+"""How many characters of a value are shown."""
+
+_PASSED_OVER = ('"kind":"delivered"', '"kind":"started"', '"kind":"stopped"')
+_LOOK = 64  # number, instant and kind stand before this column
+_OWN = frozenset({"n", "t", "kind", "agent"})
+
+
+@attrs.frozen
+class Record:
+    """One line of a message log: what happened to which agent, in seconds of virtual time."""
+
+    number: int
+    at: float
+    kind: str
+    agent: str
+    fields: Mapping[str, Any]
+
+    def get(self, name: str) -> Any:
+        """Give a field, None where there is none."""
+        return self.fields.get(name)
+
+    def as_data(self) -> dict[str, Any]:
+        """Give the line as it was read."""
+        return {"n": self.number, "t": self.at, "kind": self.kind, "agent": self.agent, **self.fields}
+
+
+def read_record(line: str) -> Record | None:
+    """Read a line of a message log; None for its head, its end, and what is no record."""
+    try:
+        data = mapped(json.loads(line))
+    except (ValueError, RecursionError):
+        return None
+    if not data.keys() >= _OWN:
+        return None
+    number, at = data["n"], data["t"]
+    if not isinstance(number, int) or not isinstance(at, int | float):
+        return None
+    fields = {name: value for name, value in data.items() if name not in _OWN}
+    return Record(number, float(at), str(data["kind"]), str(data["agent"]), fields)
+
+
+def records(lines: Sequence[str]) -> Iterator[Record]:
+    """Read the records of a log, or of a part of one."""
+    for line in lines:
+        record = read_record(line)
+        if record is not None:
+            yield record
+
+
+def last_messages(lines: Sequence[str], count: int = LAST) -> tuple[str, ...]:
+    """Give the last `count` lines that tell of messages, faults and crashes, the oldest first."""
+    found: list[str] = []
+    for line in reversed(lines):
+        if len(found) == count:
+            break
+        head = line[:_LOOK]
+        if head.startswith('{"n":') and not any(kind in head for kind in _PASSED_OVER):
+            found.append(line)
+    return tuple(reversed(found))
+
+
+def message_text(record: Record) -> str:
+    """Tell a record in one line: `0.600000  user -> weather  invoke getWeather {"question": ...}  #4`."""
+    number = f"  #{record.get('id')}" if record.get("id") is not None else ""
+    return f"{record.at:.6f}  {_who(record)}  {what_of(record)}{number}"
+
+
+def printable(text: str) -> str:
+    """Spell out what a terminal would obey and not show, and halves of surrogate pairs."""
+    return text if text.isprintable() else "".join(map(_spelt, text))
+
+
+def _spelt(character: str) -> str:
+    if character.isprintable():
+        return character
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def shorten(text: str, size: int = SHOWN) -> str:
+    """Put a text on one printable line, and keep of a long one the beginning."""
+    text = printable(" ".join(text[: size + 1].splitlines()))
+    return text if len(text) <= size else text[: size - 1] + "…"
+
+
+def as_text(value: Any, size: int = SHOWN) -> str:
+    """Write plain data as JSON, for people: in one line, and not too long."""
+    try:
+        return shorten(json.dumps(value, ensure_ascii=False), size)
+    except (ValueError, TypeError, RecursionError):
+        return shorten(repr(value), size)
+
+
+def clean(value: Any, depth: int = DEPTH) -> Any:
+    """Give plain data that every reader of JSON takes: no infinities, no halves of surrogate pairs."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if value is None or isinstance(value, int):
+        return value
+    if isinstance(value, float):
+        return float(value) if isfinite(value) else None
+    if depth == 0:
+        return as_text(value)
+    if is_mapping(value):
+        return {clean(str(key)): clean(item, depth - 1) for key, item in value.items()}
+    if is_list(value) or is_tuple(value):
+        return [clean(item, depth - 1) for item in value]
+    return plain(value)
+
+
+def is_tuple(value: Any) -> TypeGuard[tuple[Any, ...]]:
+    """Whether it is a tuple, of whatever."""
+    return isinstance(value, tuple)
+
+
+def _who(record: Record) -> str:
+    sender = record.get("from")
+    return f"{sender} -> {record.agent}" if sender is not None else record.agent
+
+
+def what_of(record: Record) -> str:
+    """Say what happened, but not to whom."""
+    name, kind = str(record.get("affordance") or ""), record.kind.replace("_", " ")
+    match record.kind:
+        case "sent":
+            words = [str(record.get("verb")), name]
+            words += [as_text(record.get("input"))] if "input" in record.fields else []
+        case "answered" if "error" in record.fields:
+            words = [name, "failed:", shorten(str(record.get("error")))]
+        case "answered":
+            words = [name, "=", as_text(record.get("value"))]
+        case "event":
+            words = [kind, str(record.get("event") or record.get("topic")), as_text(record.get("data"))]
+        case "crashed" | "stopped":
+            words = [f"{kind}:", shorten(str(record.get("reason") or ""))]
+        case "refused" | "dead_letter":
+            words = [kind, name, shorten(str(record.get("error") or record.get("reason")))]
+        case "fault":
+            rest = {key: value for key, value in record.fields.items() if key != "fault"}
+            words = [kind, str(record.get("fault") or "")]
+            words += [f"{key}={as_text(value)}" for key, value in rest.items()]
+        case "started" if record.get("incarnation") not in (None, 1):
+            words = ["started again,", f"incarnation {record.get('incarnation')}"]
+        case _:
+            words = [kind, name]
+    return " ".join(filter(None, words))

@@ -1,0 +1,150 @@
+// What every view needs: elements, words for times, packed data, copying.
+
+// h('p', {class: 'x', onclick: f}, 'text', node): text is only ever set as text, never as markup.
+function h(tag, options, ...children) {
+  return fill(document.createElement(tag), options, children);
+}
+
+function svg(tag, options, ...children) {
+  return fill(document.createElementNS('http://www.w3.org/2000/svg', tag), options, children);
+}
+
+function fill(element, options, children) {
+  for (const [name, value] of Object.entries(options || {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith('on')) element.addEventListener(name.slice(2), value);
+    else if (name === 'value' || name === 'checked') element[name] = value;
+    else element.setAttribute(name, value === true ? '' : value);
+  }
+  element.append(...children.flat(3).filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+function place(element, styles) {
+  for (const [name, value] of Object.entries(styles)) element.style.setProperty(name, value);
+  return element;
+}
+
+// Virtual time in words: 0 s, 12.5 ms, 1.2 s, 4m 00s, 2h 05m 00s.
+function seconds(time) {
+  if (time === null || time === undefined) return '';
+  const sign = time < 0 ? '−' : '', whole = Math.abs(time);
+  if (whole === 0) return '0 s';
+  if (whole < 1) return `${sign}${tidy(whole * 1000)} ms`;
+  if (whole < 60) return `${sign}${tidy(whole)} s`;
+  const hours = Math.floor(whole / 3600), minutes = Math.floor((whole % 3600) / 60);
+  const rest = tidy(whole % 60), padded = whole % 60 < 10 ? `0${rest}` : rest;
+  return `${sign}${hours ? `${hours}h ${String(minutes).padStart(2, '0')}` : minutes}m ${padded}s`;
+}
+
+const tidy = (number) => String(Number(number.toFixed(3)));
+
+function amount(number) {
+  if (number === null || number === undefined) return '–';
+  const size = Math.abs(number);
+  return size !== 0 && (size >= 1e6 || size < 1e-3) ? number.toExponential(2) : String(Number(number.toPrecision(5)));
+}
+
+const many = (count, word) => `${count.toLocaleString('en')} ${word}${count === 1 ? '' : 's'}`;
+
+const cut = (text, most) => (text.length <= most ? text : most < 2 ? '' : `${text.slice(0, most - 1)}…`);
+
+// The widest steps 1, 2, 5, 10, ... that give at most `most` marks between two numbers.
+function ticks(low, high, most) {
+  const span = high - low || 1, rough = span / Math.max(most, 1), power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= rough) || power * 10, marks = [];
+  for (let n = Math.ceil(low / step - 1e-9); n * step <= high + step * 1e-9; n++) marks.push(Number((n * step).toPrecision(12)));
+  return marks;
+}
+
+const VERDICTS = {
+  passed: { sign: '✓', word: 'passed', style: 'ok' },
+  failed: { sign: '✗', word: 'failed', style: 'bad' },
+  'could not run': { sign: '!', word: 'could not run', style: 'bad' },
+  'time limit': { sign: '⧖', word: 'time limit', style: 'bad' },
+};
+
+const verdict = (ended) => VERDICTS[ended] || { sign: '?', word: ended, style: 'bad' };
+
+function badge(ended) {
+  const { sign, word, style } = verdict(ended);
+  return h('span', { class: `badge ${style}` }, h('span', { 'aria-hidden': 'true' }, `${sign} `), word);
+}
+
+function truth(ok) {
+  const [sign, word, style] = ok === null ? ['–', 'not reached', 'none'] : ok ? ['✓', 'as expected', 'ok'] : ['✗', 'not as expected', 'bad'];
+  return h('span', { class: `truth ${style}`, title: word, role: 'img', 'aria-label': word }, sign);
+}
+
+function button(text, onclick, options) {
+  return h('button', { type: 'button', onclick, ...options }, text);
+}
+
+function copying(text, what) {
+  const made = button('Copy', async () => {
+    const done = await copy(text);
+    made.textContent = done ? 'Copied' : 'Select and copy';
+    setTimeout(() => { made.textContent = 'Copy'; }, 1500);
+  }, { class: 'copy', 'aria-label': `Copy ${what}` });
+  return made;
+}
+
+async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch (refused) { // older browsers, and those that refuse it to files
+    const area = h('textarea', { class: 'unseen', value: text, readonly: true, 'aria-hidden': 'true' });
+    document.body.append(area);
+    area.select();
+    const done = document.execCommand('copy');
+    area.remove();
+    return done;
+  }
+}
+
+async function unpacked(id) {
+  const text = atob(document.getElementById(id).textContent), bytes = new Uint8Array(text.length);
+  for (let n = 0; n < text.length; n++) bytes[n] = text.charCodeAt(n);
+  if (!('DecompressionStream' in window)) return new TextDecoder().decode(inflate(bytes));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream('deflate'))).text();
+}
+
+// Rows of a table, the first hundreds at once and the others when asked for.
+function portions(items, row, size = 300) {
+  const body = h('tbody');
+  let shown = 0;
+  const more = () => {
+    body.append(...items.slice(shown, shown + size).map(row));
+    shown += size;
+    last.hidden = shown >= items.length;
+    next.textContent = `Show ${Math.min(size, items.length - shown)} more of ${items.length}`;
+  };
+  const next = button('', more), last = h('p', {}, next);
+  more();
+  return [body, last];
+}
+
+const NUMBERS = new Set(['Steps', 'Checks', 'Virtual', 'Real', 'At', 'Begin', 'Took', 'Value']);
+
+function table(heads, items, row) {
+  const [body, more] = portions(items, row);
+  const line = h('tr', {}, heads.map((head) => h('th', { scope: 'col', class: NUMBERS.has(head) ? 'number' : null }, head)));
+  return [h('div', { class: 'wide' }, h('table', {}, h('thead', {}, line), body)), more];
+}
+
+// Calls `draw` once per picture, however often it is asked for.
+function soon(draw) {
+  let waiting = false;
+  return () => {
+    if (waiting) return;
+    waiting = true;
+    requestAnimationFrame(() => { waiting = false; draw(); });
+  };
+}
+
+// Draws into `element` now that it is in the page, and whenever its size changes.
+function drawn(element, draw) {
+  new ResizeObserver(soon(() => { if (element.isConnected) draw(); })).observe(element);
+  return element;
+}

@@ -1,0 +1,94 @@
+// The message log of one run: records, who sent what to whom, and what befell agents.
+
+const LIFE = new Set(['started', 'stopped', 'crashed', 'restarting', 'fault']);
+const LOST = new Set(['refused', 'dropped', 'cancelled', 'dead_letter']);
+
+class Log {
+  constructor(text) {
+    const lines = text.split('\n');
+    this.head = {};
+    this.lines = [];
+    this.records = [];
+    this.sent = new Map();
+    this.agents = new Map([['user', 0]]);
+    for (const line of lines) this._take(line);
+    const own = (record) => (record.kind === 'sent' ? record : this.sent.get(record.id));
+    for (const record of this.records) {
+      const first = own(record);
+      if (!first) continue;
+      record.trace = first.trace;
+      record.verb = first.verb;
+      if (record.from === undefined) record.from = first.from;
+    }
+    this.end = this.records.length ? this.records[this.records.length - 1].t : 0;
+    this.lives = this.records.filter((record) => LIFE.has(record.kind));
+  }
+
+  _take(line) {
+    let record;
+    try { record = JSON.parse(line); } catch (broken) { return; }
+    if (record === null || typeof record !== 'object') return;
+    if (typeof record.n !== 'number') {
+      if (record.schema) this.head = record;
+      return;
+    }
+    const { n, t, kind, agent, id, trace, verb, error, incarnation } = record;
+    const kept = { n, t, kind, agent, id, trace, verb, error, incarnation, at: this.records.length };
+    kept.name = record.affordance || record.event || record.topic || record.fault || '';
+    kept.reason = record.reason === undefined ? '' : String(record.reason);
+    kept.from = record.from === null ? 'unknown' : record.from;
+    this.records.push(kept);
+    this.lines.push(line);
+    if (kind === 'sent' && id !== undefined) this.sent.set(id, kept);
+    if (kept.from !== undefined) this._meet(kept.from);
+    this._meet(agent);
+  }
+
+  _meet(agent) {
+    if (!this.agents.has(agent)) this.agents.set(agent, this.agents.size);
+  }
+
+  // All records of the message that `record` is about, or the record alone.
+  story(record) {
+    if (record.id === undefined || record.id === null) return [record];
+    return this.records.filter((other) => other.id === record.id);
+  }
+
+  // Where an arrow begins and ends; one name if it is a mark at an agent.
+  ends(record) {
+    switch (record.kind) {
+      case 'sent': return [record.from, record.agent];
+      case 'answered': return record.from === undefined ? [record.agent] : [record.agent, record.from];
+      case 'dead_letter': return record.from && record.from !== 'unknown' ? [record.from, record.agent] : [record.agent];
+      default: return [record.agent];
+    }
+  }
+}
+
+// What a record says, in a few words.
+function told(record) {
+  const name = record.name, failed = record.error ? `: ${record.error}` : '';
+  switch (record.kind) {
+    case 'sent': return `${record.verb || 'send'} ${name}`;
+    case 'delivered': return `${name} begins`;
+    case 'answered': return `${name} ${record.error ? 'fails' : 'answered'}${failed}`;
+    case 'event': return `event ${name}`;
+    case 'started': return `started${record.incarnation > 1 ? ` (#${record.incarnation})` : ''}`;
+    case 'fault': return `fault ${name}`;
+    case 'dead_letter': return `dead letter ${name} (${record.reason})`;
+    default: return `${record.kind}${name ? ` ${name}` : ''}${record.reason ? `: ${record.reason}` : ''}${failed}`;
+  }
+}
+
+const SIGNS = {
+  sent: '→', answered: '⇠', delivered: '·', event: '◆', started: '▶', stopped: '■', crashed: '✗', restarting: '↻',
+  fault: 'ϟ', refused: '⊘', dropped: '⊘', cancelled: '⊘', dead_letter: '✝',
+};
+
+// How it is drawn: plain, an answer, an event, of an agent's life, or trouble.
+function mood(record) {
+  if (record.kind === 'crashed' || LOST.has(record.kind) || record.error) return 'bad';
+  if (record.kind === 'fault') return 'fault';
+  if (record.kind === 'event') return 'event';
+  return LIFE.has(record.kind) ? 'life' : 'plain';
+}

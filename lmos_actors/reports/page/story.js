@@ -1,0 +1,57 @@
+// One run in words: its head, what failed, its steps and its checks.
+
+function runHead(report, run, log) {
+  const file = report.files[run.file], known = log && log.head.packages;
+  const made = known ? `${log.head.python || ''}, ${log.head.libc || ''}, lmos-actors ${known['lmos-actors'] || 'of unknown version'}` : null;
+  const facts = [
+    ['Seed', run.seed],
+    file.trials > 1 ? ['Trial', `${run.trial} of ${file.trials}`] : null,
+    ['Virtual', seconds(run.virtual)],
+    ['Real', seconds(Number(run.real.toFixed(2)))],
+    ['Steps', run.steps.join('/')],
+    ['Checks', run.checks.join('/')],
+    run.digest ? ['SHA-256 of the log', [h('code', { title: run.digest }, `${run.digest.slice(0, 12)}… `), copying(run.digest, 'the digest of the log')]] : null,
+    made ? ['Made with', made] : null,
+  ].filter(Boolean);
+  return h('header', { class: 'runhead' },
+    h('h2', {}, badge(run.ended), ' ', file.name, h('span', { class: 'quiet' }, ` ${run.combination}`)),
+    h('dl', { class: 'facts' }, facts.map(([name, value]) => h('div', {}, h('dt', {}, name), h('dd', {}, value)))),
+    run.again ? h('div', { class: 'command' }, h('code', { id: 'again' }, run.again), copying(run.again, 'the command that repeats this run')) : null);
+}
+
+function storyView(run) {
+  return h('div', { class: 'story' },
+    run.failures.length ? [h('h3', {}, 'What went wrong'), run.failures.map(failure)] : null,
+    h('h3', {}, 'Checks'),
+    run.judged.length ? checkTable(run.judged) : h('p', { class: 'quiet' }, 'None.'),
+    Object.keys(run.metrics).length ? [h('h3', {}, 'Metrics'), metrics(run.metrics)] : null,
+    h('h3', {}, 'Steps'), steps(run),
+    run.tree.length ? [h('h3', {}, 'The tree when the story ended'), h('pre', {}, run.tree.join('\n'))] : null);
+}
+
+function failure({ place: where, what, expected, saw }) {
+  return h('section', { class: 'failure' },
+    h('h4', {}, what, where ? h('span', { class: 'quiet' }, ` ${where}`) : null),
+    h('dl', { class: 'pair' }, h('dt', {}, 'expected'), h('dd', {}, expected), h('dt', {}, 'saw'), h('dd', {}, saw)));
+}
+
+function checkTable(checks) {
+  return table(['', 'Check', 'Expected', 'Saw', 'At'], checks, (check) => h('tr', { class: check.ok ? '' : 'bad' },
+    h('td', {}, truth(check.ok)),
+    h('td', { title: check.place }, check.name, check.name === check.kind ? null : h('span', { class: 'quiet' }, ` ${check.kind}`)),
+    h('td', {}, check.expected), h('td', {}, check.saw), h('td', { class: 'number' }, seconds(check.at))));
+}
+
+function metrics(found) {
+  return table(['Metric', 'Value'], Object.entries(found), ([name, value]) => h('tr', {},
+    h('td', {}, name), h('td', { class: 'number' }, value === null ? 'cannot be computed' : amount(value))));
+}
+
+function steps(run) {
+  if (run.told === null) return h('p', { class: 'quiet' }, 'Left out: the steps of all runs are too many for one page.');
+  if (!run.told.length) return h('p', { class: 'quiet' }, 'None.');
+  return table(['', 'Step', 'Where', 'Begin', 'Took'], run.told, ([where, what, ok, begin, end]) => h('tr', { class: ok === false ? 'bad' : ok === null ? 'none' : '' },
+    h('td', {}, truth(ok)), h('td', {}, what), h('td', { class: 'quiet' }, where),
+    h('td', { class: 'number' }, seconds(begin)),
+    h('td', { class: 'number' }, begin === null || end === null ? '' : seconds(end - begin))));
+}

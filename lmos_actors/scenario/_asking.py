@@ -1,0 +1,248 @@
+"""Turning to agents as a file tells it: what is asked, how it stands, what came of it."""
+
+from __future__ import annotations
+
+import math
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import trio
+from msgspec import UNSET
+
+from lmos_actors._errors import AgentDied, AgentError
+from lmos_actors._instrument import plain
+from lmos_actors.actors import ExitReason, acting_as
+from lmos_actors.testing import settle
+
+from ._cells import fill_late
+from ._expect import judge_error
+from ._model_base import USER
+from ._model_steps import Invoke, InvokeAt, Read, Stream, Write, WriteAt
+from ._paths import pick
+from ._run import INJECTED, STEP
+from ._story import exception_class
+from ._wording import describe
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from lmos_actors.actors import LocalCall, LocalStream, Thing
+    from lmos_actors.files import DataPath
+
+    from ._run import Run
+
+
+class StepFailed(Exception):
+    """A step did not end as the file asks; the failure has been noted."""
+
+
+@attrs.define
+class Asked:
+    """What a step with an id has asked for: how it stands, and what came of it."""
+
+    call: LocalCall | None = None
+    reported: bool = False
+    done: bool = False
+    items: list[Any] | None = None
+    """What a stream has given so far; None for what is none."""
+    value: Any = None
+    error: AgentError | None = None
+
+    def statuses(self) -> list[str]:
+        """Give the statuses that the consumer has been shown, repeats left out (D13)."""
+        words = ["pending"] if self.call is not None and self.call.stood_in_line else []
+        if self.reported:
+            words.append("in progress")
+        if self.done:
+            words.append("completed" if self.error is None else "failed")
+        return words
+
+
+class Asker:
+    """Turns to the agents of one run. One per run; a story or a timeline is one."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.saved: dict[str, Any] = {}
+        self.asked: dict[str, Asked] = {}
+        self.listening: trio.Nursery | None = None
+        """What goes on beside the steps, until the end."""
+        self._due = math.inf
+
+    def fail(self, step: Any, path: DataPath, expected: str, saw: str) -> StepFailed:
+        """Note that a step failed, and give what to raise."""
+        self.run.fail(path, describe(step), expected, saw)
+        return StepFailed()
+
+    # ---- asking
+
+    async def ask(
+        self, step: Any, path: DataPath, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Ask, and wait for the answer; `task_status` is told as soon as the agent has the request."""
+        asked = Asked()
+        begin = trio.current_time()
+        if step.id is not None:
+            self.asked[step.id] = asked
+        await self.ending(step, path, self._answer(step, path, asked, task_status), asked)
+        if asked.call is None:  # else whoever waits for the start goes on already
+            task_status.started()
+        asked.done = True
+        self.run.watch.notify()
+        if step.id is not None:
+            # virtual time goes by whole microseconds, differences of floats do not
+            self.run.latencies.setdefault(step.id, []).append(round(trio.current_time() - begin, 6))
+        if asked.error is None:
+            self.save(step, path, answer_of(step, asked))
+
+    async def _answer(self, step: Any, path: DataPath, asked: Asked, status: trio.TaskStatus[None]) -> None:
+        async with self._opening(step, path) as call:
+            asked.call = call
+            status.started()
+            if step.id is not None:
+                assert self.listening is not None
+                self.listening.start_soon(self._follow, call, asked)
+            if isinstance(step, Stream):
+                asked.items = []
+                await self._take(step, path, call, asked.items)
+            else:
+                asked.value = plain(await call.result())
+
+    def _opening(self, step: Any, path: DataPath) -> AbstractAsyncContextManager[Any]:
+        thing = self.thing(step)
+        if isinstance(step, Read):
+            return thing.reading(step.property)
+        if isinstance(step, (Write, WriteAt)):
+            return thing.writing(step.property, self.late(step, path, step.value))
+        if isinstance(step, (Invoke, InvokeAt)):
+            return thing.invoking(step.action, self.late(step, path, step.input))
+        if isinstance(step, Stream):
+            return thing.streaming(step.action, self.late(step, path, step.input))
+        raise unknown(step)
+
+    async def _take(self, step: Stream, path: DataPath, call: LocalStream, items: list[Any]) -> None:
+        """Take items until there are as many as the step takes; leaving then cancels the run."""
+        async for item in call:
+            items.append(plain(item))
+            self.run.watch.notify()
+            if len(items) == step.take:
+                return
+        if isinstance(step.take, int):
+            raise self.fail(step, path, f"{step.take} items", f"{len(items)}, then its end")
+
+    async def _follow(self, call: LocalCall, asked: Asked) -> None:
+        async for _ in call.progress:
+            asked.reported = True
+            self.run.watch.notify()
+
+    async def ending(self, step: Any, path: DataPath, doing: Any, asked: Asked | None = None) -> None:
+        """Do what a step asks for as whom it names, and judge its error, or that it has none."""
+        error: AgentError | None = None
+        who = getattr(step, "as_", USER)
+        token = STEP.set(step.id or "")
+        try:
+            if who == USER:
+                await doing
+            else:
+                with acting_as(self.run.cast.ref(who)):
+                    await doing
+        except AgentError as caught:
+            error = caught
+        finally:
+            STEP.reset(token)
+            doing.close()
+        if asked is not None:
+            asked.error = error
+        if step.error is not None:
+            verdict = judge_error(step.error, error)
+            if not verdict.ok:
+                raise self.fail(step, path, verdict.expected, verdict.saw)
+            self._expect_crash(asked, error)
+        elif error is not None:
+            raise self.fail(step, path, "an answer", f"{type(error).__name__}: {error}")
+
+    def _expect_crash(self, asked: Asked | None, error: AgentError | None) -> None:
+        """An agent that died of this step, as the step says, has died as the file asks."""
+        trace = asked.call.trace if asked is not None and asked.call is not None else None
+        if isinstance(error, AgentDied) and trace is not None:
+            self.run.crashes.expect(trace[1])
+
+    async def send(self, step: Any, path: DataPath) -> None:
+        """Invoke without an answer."""
+        await self.thing(step).tell(step.action, self.late(step, path, step.input))
+
+    def thing(self, step: Any) -> Thing:
+        """Give the agent that a step turns to. Raises NotFound when it is not in the tree any more."""
+        return self.run.cast.thing(step.target)
+
+    # ---- faults
+
+    async def inject(self, step: Any, path: DataPath) -> None:
+        """Inject a fault."""
+        fault: Any = getattr(step, "fault", step)
+        slot = self.run.cast.slot(fault.target)
+        if slot.agent is None:
+            saw = f"it is {slot.statistics().state}"
+            raise self.fail(step, path, f"a running {fault.target} to crash", saw)
+        made = exception_class("RuntimeError" if fault.with_ is UNSET else fault.with_)
+        assert made is not None
+        error = made("injected by the scenario")
+        setattr(error, INJECTED, True)
+        self.run.watch.record("fault", slot.path, {"fault": "crash", "with": type(error).__name__})
+        async with self.run.cast.ref(fault.target).monitor() as downs:
+            slot.die(ExitReason("error", error=error))
+            if getattr(step, "wait", False):
+                await downs.receive()
+                supervisor: Any = slot.owner
+                await supervisor.settled()
+
+    # ---- measuring
+
+    async def measure(self) -> None:
+        """Take the samples of the run's series, each when its instant has settled, until cancelled."""
+        measure, begin = self.run.cell.scenario.measure, trio.current_time()
+        if measure is None:
+            return
+        for number in count(1):
+            self._due = round(begin + number * measure.every, 6)
+            await trio.sleep_until(self._due)
+            await settle()
+            self.sample()
+
+    def sample(self) -> None:
+        """Take the sample that is due, if any is and has not been taken."""
+        if self.run.judges is not None and self._due <= trio.current_time():
+            self._due = math.inf
+            self.run.judges.sample(self.run.now())
+            self.run.watch.look_again()
+            self.run.follow()
+
+    # ---- saved values
+
+    def late(self, step: Any, path: DataPath, value: Any) -> Any:
+        """Fill in saved values."""
+        try:
+            return value if value is UNSET else fill_late(value, "saved", self.saved)
+        except LookupError as error:
+            raise self.fail(step, path, "saved values", str(error)) from None
+
+    def save(self, step: Any, path: DataPath, answer: dict[str, Any]) -> None:
+        """Save what a step wants to have saved of its answer."""
+        for name, where in getattr(step, "save", {}).items():
+            try:
+                self.saved[name] = pick(where, answer)
+            except LookupError as error:
+                raise self.fail(step, path, f"one value at {where} to save", str(error)) from None
+
+
+def answer_of(step: Any, asked: Asked) -> dict[str, Any]:
+    """Give the answer as `save` and `match` see it, with the key that belongs to the kind of step."""
+    if isinstance(step, Stream):
+        return {"items": asked.items}
+    return {"value" if isinstance(step, Read) else "output": asked.value}
+
+
+def unknown(step: object) -> TypeError:
+    """Make the error for a kind of step that nobody can carry out: nothing passes by accident."""
+    return TypeError(f"nobody knows how to carry out a step of the kind {type(step).__name__}")

@@ -1,0 +1,184 @@
+"""Who takes part in a run: refs, slots and supervisors by the names of the file; the tree as a drawing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from lmos_actors.actors import LocalLink, Thing, slot_of
+from lmos_actors.supervision import CrowdSupervisor, Supervisor, agents_of, children_of, supervisors_of
+
+from ._model import Simulation
+from ._model_base import EVERYBODY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lmos_actors._node import Node
+    from lmos_actors.actors import Ref
+
+    from ._resolve import Cell
+
+SHOWN: Final = 50
+"""How many rows of a tree are drawn; of a larger one it is said how many are left out."""
+
+
+class Cast:
+    """The agents of one run by name: `weather`, `peer/3`, all of `peer`. One per run.
+
+    Raises KeyError for names that the file does not have; that is found out when it is read.
+    """
+
+    def __init__(self, cell: Cell, node: Node, paths: Mapping[str, str]) -> None:
+        self._node = node
+        self._cell = cell
+        self._counts: dict[str, int] = {}
+        if isinstance(cell.scenario, Simulation):
+            self._counts = {entry.id: entry.count for entry in cell.scenario.population}
+        self._paths = paths
+        self._refs: dict[str, Ref[Any]] = {}
+        self._things: dict[str, Thing] = {}
+        self._slots: dict[str, tuple[LocalLink, ...]] = {}
+        self.given: Mapping[str, Any] = _Given(self, dict.fromkeys(paths, 1) | self._counts)
+        """What `$(agents.NAME)` stands for: a ref, or those of a whole population."""
+
+    # ---- refs
+
+    def ref(self, target: str) -> Ref[Any]:
+        """Give the ref of one agent: `weather`, `peer/3`, or the only one of a population."""
+        found = self._refs.get(target)
+        if found is None:
+            found = self._refs[target] = self._node.find(self._class_of(target), self.path(target))
+        return found
+
+    def _class_of(self, target: str) -> Any:
+        return self._cell.agent_class(target)
+
+    def path(self, target: str) -> str:
+        """Give the path in the tree."""
+        population = target.partition("/")[0]
+        if population in self._counts:
+            return target if "/" in target else f"{target}/0"
+        return self._paths[target]
+
+    def refs(self, of: str) -> Sequence[Ref[Any]]:
+        """Give the refs of an agent, or of all of a population."""
+        count = self._counts.get(of)
+        if count is None:
+            return (self.ref(of),)
+        return tuple([self.ref(f"{of}/{number}") for number in range(count)])
+
+    def thing(self, target: str) -> Thing:
+        """Give an agent by the names that its consumers know."""
+        found = self._things.get(target)
+        if found is None:
+            found = self._things[target] = Thing(self.ref(target))
+        return found
+
+    # ---- slots
+
+    def slot(self, target: str) -> LocalLink:
+        """Give the slot of one agent."""
+        return slot_of(self.ref(target))
+
+    def slots(self, of: str) -> tuple[LocalLink, ...]:
+        """Give the slots of an agent, of a population, of those below a supervisor, or of all (`*`)."""
+        found = self._slots.get(of)
+        if found is None:
+            found = self._slots[of] = self._look(of)
+        return found
+
+    def _look(self, of: str) -> tuple[LocalLink, ...]:
+        if of == EVERYBODY:
+            return tuple(agents_of(self._node.root))
+        if of in self._counts or of not in self._paths:
+            supervisor = self.supervisor(of) if "/" not in of else None
+            if isinstance(supervisor, CrowdSupervisor):
+                return supervisor.members
+            if supervisor is not None:
+                return tuple(agents_of(supervisor))
+        return (self.slot(of),)
+
+    def supervisor(self, name: str) -> Supervisor | None:
+        """Give the supervisor of that name, None if there is none."""
+        return next((found for found in supervisors_of(self._node.root) if found.label == name), None)
+
+    def names_in_crowd(self, path: str) -> tuple[str, ...]:
+        """Give the names of a member of a population by its path: `peer/3` and `peer`; none for others."""
+        population = path.partition("/")[0]
+        return (path, population) if population in self._counts and path != population else ()
+
+    # ---- the tree
+
+    def draw(self) -> tuple[str, ...]:
+        """Draw the tree as it stands, with mailboxes and counts; a large one in part."""
+        drawing = _Drawing()
+        drawing.add(self._node.root, "")
+        return drawing.lines()
+
+
+class _Given(Mapping[str, Any]):
+    """Refs by name, made when they are asked for; of a population all, unless it is of one."""
+
+    def __init__(self, cast: Cast, names: Mapping[str, int]) -> None:
+        self._cast = cast
+        self._names = names
+        self._whole: dict[str, tuple[Ref[Any], ...]] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if self._names[name] == 1:
+            return self._cast.ref(name)
+        if name not in self._whole:
+            self._whole[name] = tuple(self._cast.refs(name))
+        return self._whole[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+class _Drawing:
+    """The rows of a tree; past the bound they are counted."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[str, str, str, str, str]] = []
+        self._left_out = 0
+
+    def add(self, above: Supervisor, indent: str) -> None:
+        """Add a supervisor and what is below it."""
+        spec = above.spec
+        limit = (
+            f"{above.statistics().restarts} restarts, {spec.max_restarts} allowed in {spec.max_seconds:g} s"
+        )
+        self._rows.append((f"{indent}{above.label} {spec.strategy}", limit, "", "", ""))
+        self._below(above, indent + "  ")
+
+    def _below(self, above: Supervisor, indent: str) -> None:
+        children = above.children
+        for number, child in enumerate(children):
+            if len(self._rows) >= SHOWN:
+                self._left_out += len(children) - number
+                return
+            if isinstance(child, Supervisor):
+                self.add(child, indent)
+            else:
+                self._agent(child, indent)
+
+    def _agent(self, child: LocalLink, indent: str) -> None:
+        numbers = child.statistics()
+        seats = f"{numbers.waiting}/{child.mailbox.size}"
+        counts = (str(numbers.handled), str(numbers.restarts))
+        self._rows.append((f"{indent}{child.label}", numbers.state, seats, *counts))
+        below = children_of(child)
+        if below is not None:
+            self._below(below, indent + "  ")
+
+    def lines(self) -> tuple[str, ...]:
+        """Give the rows as text, columns aligned."""
+        width, states = (max(len(row[column]) for row in self._rows) for column in (0, 1))
+        head = f"{'':{width}}  {'':{states}}  mailbox  handled  restarts"
+        rows = [f"{a:{width}}  {b:{states}}  {c:>7}  {d:>7}  {e:>8}".rstrip() for a, b, c, d, e in self._rows]
+        more = [f"... {self._left_out} more"] if self._left_out else []
+        return (head.rstrip(), *rows, *more)

@@ -1,0 +1,233 @@
+"""Message logs: what the first line of one says of its run, and logs read back.
+
+A file holds the runs of one call, one after the other; each begins with a head and ends with a line that has
+the number of records and the SHA-256 of all lines before it. Files are read line by line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import stat
+import sys
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import msgspec
+
+from lmos_actors.files import FileError, Mistake
+from lmos_actors.simulation import SCHEMA
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator
+
+    from ._resolve import Cell, Resolved
+
+LONGEST_LINE: Final = 1 << 24
+"""How many bytes one line may have."""
+
+_DECODER: Final = msgspec.json.Decoder()
+
+CUT_SHORT: Final = "the log was cut short: its last line is missing"
+CHANGED: Final = "the log was changed after it was written: its SHA-256 does not fit"
+
+
+# --- what a head says
+
+
+def head_of(resolved: Resolved, cell: Cell, trial: int) -> dict[str, object]:
+    """Give what the head of a log says of how to repeat its run.
+
+    `sources` are the files that were run, by their path in the project, with the SHA-256 of each.
+    """
+    return {
+        "file": resolved.document.name,
+        "name": cell.scenario.name,
+        "label": cell.label,
+        "settings": dict(resolved.settings),
+        "values": cell.values,
+        "seed": cell.seed,
+        "trial": trial,
+        "sha256": hashlib.sha256(resolved.document.text.encode("utf-8", "surrogatepass")).hexdigest(),
+        "sources": sources_of(resolved, cell),
+    }
+
+
+def sources_of(resolved: Resolved, cell: Cell) -> dict[str, str]:
+    """Give the SHA-256 of the files of the project in which the classes of a cell stand."""
+    modules = dict.fromkeys(cls.__module__ for cls in cell.classes.values())
+    found: dict[str, str] = {}
+    for module in modules:
+        file = getattr(sys.modules.get(module), "__file__", None)
+        if file is not None and Path(file).is_relative_to(resolved.root):
+            found[Path(file).relative_to(resolved.root).as_posix()] = _sha256_of(file)
+    return dict(sorted(found.items()))
+
+
+def _sha256_of(file: str) -> str:
+    try:
+        known = Path(file).stat()
+        return _hashed(file, known.st_mtime_ns, known.st_size)
+    except OSError:
+        return ""
+
+
+@lru_cache(maxsize=1_000)
+def _hashed(file: str, changed: int, size: int) -> str:
+    """Hash a file; what it was when it was last changed is part of the key."""
+    del changed, size
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+
+
+# --- reading
+
+
+@attrs.frozen
+class Line:
+    """One line of a log file: its number from 1, its text without the end, and what it says."""
+
+    number: int
+    text: str
+    data: dict[str, Any]
+
+    @property
+    def sort(self) -> str:
+        """Which it is: `head`, `record`, `end`, or nothing that stands in a log."""
+        marks = {"n": "record", "schema": "head", "end": "end"}
+        return next((sort for mark, sort in marks.items() if mark in self.data), "")
+
+
+class Logged:
+    """One run of a log file. Its lines can be gone through once, before those of the next run."""
+
+    def __init__(self, file: LogFile, head: Line) -> None:
+        self._file = file
+        self.head = head
+        self.records = 0
+        """How many records have been read so far."""
+        self.problem: str | None = None
+        """What is wrong with it as a whole; known when its lines have been gone through."""
+        self._hash = hashlib.sha256()
+        self._over = False
+
+    @property
+    def run(self) -> dict[str, Any]:
+        """What the head says of how to repeat the run; empty if it says nothing."""
+        found: Any = self.head.data.get("run")
+        return dict(found) if isinstance(found, dict) else {}
+
+    @property
+    def place(self) -> str:
+        """Where it begins: `messages.jsonl:1`."""
+        return f"{self._file.name}:{self.head.number}"
+
+    def __iter__(self) -> Iterator[Line]:
+        """Give head, records and end. Raises FileError for a line that is none."""
+        line: Line | None = self.head
+        while line is not None and not self._over:
+            if line.sort == "end":
+                self._judge(line)
+                self._over = True
+            else:
+                self._hash.update(line.text.encode("utf-8", "surrogatepass") + b"\n")
+                self.records += line.sort == "record"
+            yield line
+            line = None if self._over else self._file.next_of_run()
+        if not self._over:
+            self._over = True
+            self.problem = CUT_SHORT
+
+    def _judge(self, end: Line) -> None:
+        if end.data["end"] != self.records or end.data.get("sha256") != self._hash.hexdigest():
+            self.problem = CHANGED
+
+    def skip(self) -> None:
+        """Go through the lines that are left."""
+        for _ in self:
+            pass
+
+
+class LogFile:
+    """A log file that is open: `with LogFile(path) as log`, then `log.runs()`.
+
+    `name` is how messages call it. Raises FileError when there is no such file, it cannot be read, or is no
+    message log: at the place.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], name: str | None = None) -> None:
+        self.name = str(path) if name is None else name
+        self._number = 0
+        self._ahead: Line | None = None
+        try:
+            if not stat.S_ISREG(Path(path).stat().st_mode):
+                raise self._wrong("is not a regular file", 0)
+            self._stream = Path(path).open("rb")
+        except FileNotFoundError:
+            raise self._wrong("no such file", 0) from None
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise self._wrong(f"cannot be read: {reason or type(error).__name__}", 0) from None
+
+    def __enter__(self) -> LogFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+
+    def _wrong(self, message: str, line: int | None = None) -> FileError:
+        number = self._number if line is None else line
+        return FileError([Mistake(self.name, number, min(number, 1), message, "unreadable")])
+
+    def _no_line(self) -> str:
+        return "is not a message log" if self._number == 1 else "is not a line of a message log"
+
+    def runs(self) -> Iterator[Logged]:
+        """Give the runs one after the other; what has not been read of one is passed over."""
+        while (head := self._next()) is not None:
+            if head.sort != "head":
+                raise self._wrong("is not the first line of a run: a message log begins with one", head.number)
+            if head.data["schema"] != SCHEMA:
+                raise self._wrong(f"is of the schema {head.data['schema']!r}, expected {SCHEMA!r}")
+            run = Logged(self, head)
+            yield run
+            run.skip()
+        if self._number == 0:
+            raise self._wrong("is empty", 0)
+
+    def next_of_run(self) -> Line | None:
+        """Give the next line of the run that is being read, None where another begins or the file ends."""
+        line = self._next()
+        if line is not None and line.sort == "head":
+            self._ahead = line
+            return None
+        if line is not None and not line.sort:
+            raise self._wrong("is not a line of a message log")
+        return line
+
+    def _next(self) -> Line | None:
+        ahead, self._ahead = self._ahead, None
+        return self._read() if ahead is None else ahead
+
+    def _read(self) -> Line | None:
+        try:
+            raw = self._stream.readline(LONGEST_LINE + 1)
+        except OSError as error:
+            raise self._wrong(f"cannot be read: {error.strerror}") from None
+        if not raw:
+            return None
+        self._number += 1
+        if len(raw) > LONGEST_LINE:
+            raise self._wrong(f"has more than {LONGEST_LINE} bytes")
+        whole = raw.endswith(b"\n")
+        try:
+            data: Any = _DECODER.decode(raw)
+            text = raw.decode("utf-8", "surrogatepass").rstrip("\n")
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            if not whole and self._number > 1:  # what writes a log has been stopped in the middle of a line
+                return None
+            raise self._wrong(self._no_line()) from None
+        if not isinstance(data, dict):
+            raise self._wrong(self._no_line())
+        return Line(self._number, text, data)  # pyright: ignore[reportUnknownArgumentType]

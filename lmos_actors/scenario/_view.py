@@ -1,0 +1,77 @@
+"""What the judges of a run may see of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lmos_actors._errors import LmosActorsError
+
+from ._look import state_of
+from ._model_base import EVERYBODY
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lmos_actors.actors import LocalLink
+
+    from ._look import StateOf
+    from ._run import Run
+
+
+class RunView:
+    """One run, as judges see it (`View`): agents by the names of the file, faults, steps."""
+
+    def __init__(self, run: Run, paths: Mapping[str, str]) -> None:
+        self._run = run
+        self._names = {path: name for name, path in paths.items()}
+
+    def now(self) -> float:
+        """Give the virtual time, in seconds since the run began."""
+        return self._run.now()
+
+    def agent(self, path: str) -> tuple[LocalLink, tuple[str, ...]] | None:
+        """Give the slot at a path and the names it goes by; None for one that the file does not know."""
+        cast = self._run.cast
+        name = self._names.get(path)
+        names = (name,) if name is not None else cast.names_in_crowd(path)
+        if not names:
+            return None
+        try:
+            return cast.slot(names[0]), names
+        except LmosActorsError:  # it is just being started for the first time
+            return None
+
+    def slots(self, of: str) -> Sequence[LocalLink]:
+        """Give the slots that there are."""
+        return self._run.cast.slots(of)
+
+    def size(self, of: str) -> int:
+        """Give how many agents there are once all have been started."""
+        return len(self._run.cast.slots(of))
+
+    def state(self, slot: Any) -> StateOf | None:
+        """Give the state of an agent; None while none runs."""
+        return state_of(slot)
+
+    def faults_active(self) -> bool:
+        """Tell whether a fault is in force."""
+        return self._run.faults is not None and self._run.faults.active
+
+    def fault_healed(self, id: str) -> float | None:
+        """Give the instant since which a fault is no longer in force; None if it is, or is yet to come."""
+        return self._run.faults.healed(id) if self._run.faults is not None else None
+
+    def latencies(self, step: str) -> Sequence[float]:
+        """Give how long the runs of a step took, in seconds."""
+        return self._run.latencies.get(step, ())
+
+    def supervisor_restarts(self, name: str) -> int | None:
+        """Give how often a supervisor was restarted, None if the name is no supervisor's."""
+        if name == EVERYBODY or name in self._names.values() or "/" in name:
+            return None
+        supervisor = self._run.cast.supervisor(name)
+        return max(0, supervisor.incarnation - 1) if supervisor is not None else None
+
+    def messages_of(self, step: str | None) -> Sequence[int]:
+        """Give the numbers of the messages that a step has sent; None: all steps."""
+        return self._run.sent.get(step, ())
