@@ -268,7 +268,7 @@ def test_nothing_runs_while_a_file_is_wrong(project: Project, call: Callable[...
 
 def test_what_cannot_start(project: Project, call: Callable[..., Ran]) -> None:
     cast = {"actor": {"from": "agent", "use": "cast.py:Actor"}, "bad": {"from": "agent", "use": "cast.py:BadStart"}}  # fmt: skip # noqa: E501
-    ran = call("run", project.write("start.yaml", story(NOTE, agents=cast)))
+    ran = call("run", project.write("start.yaml", story(NOTE, agents=cast, checks=[{"check": "restarts", "of": "bad", "equals": 0}])))  # fmt: skip # noqa: E501
     assert ran.code == 3
     assert "start.yaml:9:3: start bad\n     expected a running agent\n     saw      OSError: no disk at cast.py" in ran.out  # fmt: skip # noqa: E501
 
@@ -286,7 +286,7 @@ def test_too_few_of_several_trials(project: Project, call: Callable[..., Ran]) -
 
 
 def test_a_story_past_its_time(project: Project, call: Callable[..., Ran]) -> None:
-    file = project.write("late.yaml", story({"do": "wait", "for": "1m"}, timeout="1s"))
+    file = project.write("late.yaml", story({"do": "wait", "for": "1m"}, NOTE, timeout="1s"))
     assert call(*off("run", file)).code == 124
 
 

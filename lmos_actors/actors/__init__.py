@@ -16,11 +16,15 @@ from ._cell import OutputGate as OutputGate, StateStore as StateStore, Status as
 from ._declare import Unit as Unit, action as action, event as event, every as every, prop as prop
 from ._describe import describe as describe
 from ._dispatcher import dispatch as dispatch
-from ._evidence import class_made_by as class_made_by
+from ._evidence import (
+    class_made_by as class_made_by,
+    fields_of as fields_of,
+    message_of as message_of,
+)
 from ._follow import Following as Following
 from ._gather import invoke_all as invoke_all
 from ._groups import Change as Change, Group as Group, Joined as Joined, Left as Left
-from ._hiding import conceal_all as conceal_all
+from ._hiding import conceal as conceal, conceal_all as conceal_all
 from ._holding import (
     hold as hold,
     keep_state as keep_state,

@@ -12,7 +12,7 @@ import trio
 
 from lmos_actors._errors import AgentDied, AgentUnavailable, InvalidInput, MailboxFull, NotAllowed, NotFound
 
-from ._cell import BUSY, EMPTY, ENDING, GONE, HANDING, HELD, IDLE, QUIET, SERIAL, TOLD
+from ._cell import BUSY, EMPTY, ENDING, GONE, HANDING, HELD, IDLE, QUIET, SERIAL, TOLD, WORKED
 from ._invocation import CURRENT, Run
 from ._mailbox import (
     ASIDE,
@@ -338,7 +338,7 @@ class Box(Paced):
             held.holds = None
             return
         self.furnish_out()[held] = None
-        if self.gate in (IDLE, BUSY, QUIET):
+        if self.gate in (IDLE, BUSY, QUIET, WORKED):
             if self.turns.slot is self:
                 self.turns.leave = True
             self.gate = HELD

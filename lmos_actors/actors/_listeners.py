@@ -97,6 +97,10 @@ class Listened(Mail):
                 if op is not None:
                     sinks.push(key, op.fn(self.agent))
 
+    def note_event(self, name: str, data: Any) -> None:
+        """Tell the instrument of an event."""
+        self.rt.record("event", self, event=name, data=data)
+
     @enable_ki_protection
     def emit(self, event: Any, value: Any) -> None:
         """Tell the subscribers of an event."""
@@ -109,7 +113,7 @@ class Listened(Mail):
                     f"{self.path} emitted a {event.handle.name!r} of another type: {exc}"
                 ) from None
         if self.rt.instrument is not None:
-            self.rt.record("event", self, event=event.handle.name, data=conceal(value, event.secrecy))
+            self.note_event(event.handle.name, conceal(value, event.secrecy))
         more = self.more
         if more is None or more.sinks is None:
             return

@@ -78,7 +78,8 @@ class Slot(Mortal):
         agent = self.agent
         if agent is None:
             raise self.closed_error()
-        names = ("_behaviour", *(field.name for field in attrs.fields(agent.__class__)))
+        fields = [field.name for field in attrs.fields(agent.__class__)]
+        names = ("_behaviour", *fields, *(p.hidden for p in agent.__contract__.properties.values()))
         self.furnish().kept = {name: agent.__dict__[name] for name in names if name in agent.__dict__}
 
     def _keep_on(self, agent: Any) -> None:

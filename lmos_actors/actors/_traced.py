@@ -93,6 +93,14 @@ class TracedLink(LocalLink):
             rt.record("refused", self, id=number, error=type(exc).__name__)
             raise
 
+    def note_event(self, name: str, data: Any) -> None:
+        """As `LocalLink.note_event`, with the trace of the message on behalf of which it is emitted."""
+        outer = self._outer()
+        if outer is None or outer.trace is None:
+            super().note_event(name, data)
+        else:
+            self.rt.record("event", self, event=name, data=data, trace=outer.trace[1])
+
     def _outer(self) -> Envelope | None:
         """Give the message on behalf of which the code that runs now runs."""
         run = CURRENT.get()

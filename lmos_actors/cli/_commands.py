@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from lmos_actors._errors import ConfigError
 
 from ._app import Files, Settings, Switch, json_text, settings_of
-from ._run_commands import app
+from ._log_commands import app as app
 
 SCHEMA_FILE = Path(".lmos/schema.json")
 

@@ -15,7 +15,7 @@ from lmos_actors.simulation import first_difference
 from ._pool import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from lmos_actors.scenario import Cell, Resolved
 
@@ -68,6 +68,18 @@ class Asked:
         )
 
 
+class Progress(Protocol):
+    """Who is told how one run goes on."""
+
+    def __call__(self, done: float, total: float, text: str, /) -> None:
+        """Take how much is done, of how much, and what it is at."""
+        ...
+
+    def telling(self, watching: Any, /) -> None:
+        """Take what may be looked at meanwhile."""
+        ...
+
+
 class Told(Protocol):
     """Who is told how runs go."""
 
@@ -85,8 +97,8 @@ class Told(Protocol):
         """Whether the message log of a cell's runs is wanted."""
         ...
 
-    def progress(self, cell: Cell, trial: int) -> Callable[..., None]:
-        """Give what is called as a run goes on that is done here."""
+    def progress(self, cell: Cell, trial: int) -> Progress:
+        """Give who is told how a run goes on that is done here."""
         ...
 
     def going(self, cell: Cell, trial: int, going: Going) -> None:
@@ -148,7 +160,7 @@ class Jobs:
 
     def _has_room(self, task: Task) -> bool:
         if self._asked.workers > 1:
-            return self._pool.busy < self._asked.workers
+            return self._pool.busy < self._asked.workers and self._pool.has_room(second=task.second)
         return not task.second or self._pool.busy < MOST_AHEAD
 
     def _begin(self, task: Task) -> None:
@@ -157,22 +169,28 @@ class Jobs:
         if self._asked.workers == 1 and not task.second:
             self._ended(task, self._here(task))
             return
-        cell = self._asked.cell(task.cell)
-        log = task.second or self._is_compared(task) or self._told.wants_log(cell)
-        order = self._asked.order(task, log=log, draw=self._told.draws and not task.second)
+        draw = self._told.draws and not task.second
+        order = self._asked.order(task, log=self._log_of(task), draw=draw)
         self._pool.give(task, order, beside=self._asked.workers > 1)
+
+    def _log_of(self, task: Task) -> bool:
+        """Whether the log of a run is written somewhere, or compared."""
+        return task.second or self._is_compared(task) or self._told.wants_log(self._asked.cell(task.cell))
 
     def _is_compared(self, task: Task) -> bool:
         return task.trial == 1 and task.cell in self._asked.twice
 
     def _here(self, task: Task) -> RunResult:
         cell = self._asked.cell(task.cell)
+        progress = self._told.progress(cell, task.trial)
         return run_cell(
             self._asked.resolved,
             cell,
             task.trial,
             real_limit=self._asked.time_limit,
-            progress=self._told.progress(cell, task.trial),
+            progress=progress,
+            telling=progress.telling,
+            whole_log=self._log_of(task),
             last_words=partial(self._told.last_words, cell),
         )
 

@@ -18,8 +18,8 @@ from rich.text import Text
 from lmos_actors.reports import bar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import TextIO
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import BinaryIO, TextIO
 
 REFRESH = 0.1
 """Seconds of real time between two pictures."""
@@ -38,7 +38,7 @@ COUNTED = 10_000
 class Watching(Protocol):
     """A run that goes on in this process, to be looked at from the thread that it runs in."""
 
-    def tree(self) -> tuple[str, ...]:
+    def tree(self) -> Sequence[str]:
         """Draw the tree as it stands."""
         ...
 
@@ -52,7 +52,7 @@ class Moving:
     done: float = 0
     total: float = 0
     text: str = ""
-    tree: tuple[str, ...] = ()
+    tree: Sequence[str] = ()
     watching: Watching | None = None
     due: float = 0.0
 
@@ -99,18 +99,35 @@ class Screen:
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
         self._stderr: Any = None
+        self._pipe: BinaryIO | None = None
+        self._reader: threading.Thread | None = None
         self._lock = threading.RLock()
 
     def begin(self, head: Callable[[float], str], width: int) -> None:
         """Show from now on how a file goes: `head` says it, given the present; labels are `width` wide."""
         with self._lock:
             self._head, self._width = head, width
+        self._take_errors()
         if self._thread is None:  # here, since a simulated world starts no threads
-            if sys.stderr.isatty():
-                self._stderr = sys.stderr
-                sys.stderr = FileProxy(self.console, sys.stderr)
             self._thread = threading.Thread(target=self._draw_on, name="terminal", daemon=True)
             self._thread.start()
+
+    def _take_errors(self) -> None:
+        """Have what agents print stand above what moves, where that is the same terminal."""
+        if self._stderr is None and sys.stderr.isatty():
+            self._stderr = sys.stderr
+            sys.stderr = FileProxy(self.console, sys.stderr)
+
+    def errors(self) -> BinaryIO | None:
+        """Give what other processes may print to, where they share the terminal."""
+        self._take_errors()
+        if self._stderr is None:
+            return None
+        reading, writing = os.pipe()
+        self._pipe = os.fdopen(writing, "wb")
+        self._reader = threading.Thread(target=_pass_on, args=(reading,), name="agents' words", daemon=True)
+        self._reader.start()
+        return self._pipe
 
     def add(self, moving: Moving) -> None:
         """Show a run that begins."""
@@ -129,10 +146,12 @@ class Screen:
 
     def close(self) -> None:
         """Take away what moves, and be a terminal like any other."""
-        thread, self._thread = self._thread, None
         self._over.set()
-        if thread is not None:
-            thread.join(1.0)
+        if self._pipe is not None:
+            self._pipe.close()
+        for thread in (self._thread, self._reader):
+            if thread is not None:
+                thread.join(1.0)
         if self._stderr is not None:
             with suppress(OSError):
                 sys.stderr.flush()
@@ -186,7 +205,7 @@ class Screen:
         shown = [moving for moving in self._moving if now - moving.begun >= BEGIN]
         if not shown or self._head is None:
             return []
-        room = max(self.console.height - 2, 2)
+        room = max(self.console.height // 2, 4)  # what has been printed is to stay in sight
         lines = [self._head(now), *(moving.line(self._width) for moving in shown[:MOST_RUNS])]
         if len(shown) > MOST_RUNS:
             lines.append(f" and {len(shown) - MOST_RUNS} more")
@@ -195,6 +214,12 @@ class Screen:
             cut = max(room - len(lines) - 1, 0)
             tree = [*tree[:cut], f"   and {len(tree) - cut} rows more"] if cut else []
         return [*lines[:room], *tree]
+
+
+def _pass_on(reading: int) -> None:
+    with suppress(OSError, ValueError), open(reading, encoding="utf-8", errors="backslashreplace") as lines:
+        for line in lines:
+            print(line.rstrip("\n"), file=sys.stderr)
 
 
 def picture(lines: Iterable[str], width: int) -> Text:

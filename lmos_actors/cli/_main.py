@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from cyclopts import App
 
-VERBS: Final = ("validate", "run", "sim", "describe", "schema")
+VERBS: Final = ("validate", "run", "sim", "replay", "diff", "describe", "schema")
 LATER: Final = (
-    "init", "fmt", "explore", "replay", "diff", "record", "up", "down", "ps", "logs", "restart",
+    "init", "fmt", "explore", "record", "up", "down", "ps", "logs", "restart",
     "scale", "drain", "status", "top", "tree", "inspect", "trace", "deadletters", "attach", "call", "read",
     "write", "observe", "listen", "chat", "relay", "serve", "conform", "export", "doctor",
 )  # fmt: skip
@@ -130,7 +130,8 @@ def _wrong_usage(words: list[str], error: ConfigError) -> int:
     if "--json" in words and words[0] in _RESULTS:
         from ._show import mistakes_of, print_wrong
 
-        print_wrong(mistakes_of(error), USAGE)
+        of_option = error.path.startswith("-")
+        print_wrong(mistakes_of(ConfigError(str(error)) if of_option else error), USAGE)
     return _wrong(str(error))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import attrs
 
-from lmos_actors.scenario import Going, Lost, Order, Said, Worker
+from lmos_actors.scenario import Going, Lost, Order, Ready, Said, Worker
 
 if TYPE_CHECKING:
     from lmos_actors.reports import RunResult
@@ -37,6 +37,7 @@ class _Seat:
     second: bool
     errors: BinaryIO | None
     given: deque[tuple[Task, Order]]
+    ready: bool = False
     due: float = 0.0
 
     def give(self, task: Task, order: Order) -> None:
@@ -64,9 +65,13 @@ class _Seat:
 
 
 class Pool:
-    """Processes that run cells; `with` ends all of them. Those for second runs have another hash seed."""
+    """Processes that run cells; `with` ends all of them. Those for second runs have another hash seed.
 
-    def __init__(self) -> None:
+    What agents print in first runs goes to `errors`, to standard error unless given.
+    """
+
+    def __init__(self, errors: BinaryIO | None = None) -> None:
+        self._errors = errors
         own = os.environ.get("PYTHONHASHSEED", "")
         self._hash_seeds = (own if own.isdecimal() else "0", "2" if own == "1" else "1")
         self._inbox: SimpleQueue[Said] = SimpleQueue()
@@ -85,6 +90,14 @@ class Pool:
         """How many runs are under way, or wait in a process for the one before."""
         return sum(len(seat.given) for seat in self._seats)
 
+    def has_room(self, *, second: bool) -> bool:
+        """Whether a run need not wait: for one that ends, or for processes that are still being started.
+
+        No more are started at a time than there are processors: short runs are over before all could be.
+        """
+        idle = any(not seat.given for seat in self._seats if seat.second is second)
+        return idle or sum(not seat.ready for seat in self._seats) < (os.cpu_count() or 1)
+
     def give(self, task: Task, order: Order, *, beside: bool = True) -> None:
         """Have a run done, by a process that has nothing to do; without `beside`, by any, behind the rest."""
         mine = [seat for seat in self._seats if seat.second is task.second]
@@ -94,7 +107,9 @@ class Pool:
     def _start(self, second: bool) -> _Seat:
         # what agents print is not to be seen twice
         errors = cast("BinaryIO", tempfile.TemporaryFile()) if second else None  # noqa: SIM115 - the seat does
-        seat = _Seat(Worker(self._hash_seeds[second], self._inbox, errors), second, errors, deque())
+        seat = _Seat(
+            Worker(self._hash_seeds[second], self._inbox, errors or self._errors), second, errors, deque()
+        )
         self._seats.append(seat)
         return seat
 
@@ -118,6 +133,9 @@ class Pool:
 
     def _heard(self, seat: _Seat, said: Said) -> tuple[Task, Going | Lost | RunResult] | None:
         what: Any = said.what
+        seat.ready = True
+        if isinstance(what, Ready):
+            return None
         if isinstance(what, Going):
             return (seat.given[0][0], what) if seat.given else None
         task = seat.given.popleft()[0] if seat.given else None

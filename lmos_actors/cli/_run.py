@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from contextlib import ExitStack
+from functools import partial
 from json import dumps
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,9 +15,9 @@ import attrs
 
 from lmos_actors.files import mapped
 from lmos_actors.reports import FileResult, worst
-from lmos_actors.scenario import stopped_at
+from lmos_actors.scenario import judge_compared, stopped_at
 
-from ._jobs import Asked, Jobs
+from ._jobs import Asked, Jobs, Progress
 from ._load import load_files
 from ._pool import Pool
 from ._select import Selection, selection
@@ -24,7 +25,7 @@ from ._show import Show, print_wrong
 from ._written import Written
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from lmos_actors.reports import RunResult
     from lmos_actors.scenario import Cell, Going, Resolved
@@ -120,7 +121,7 @@ class _Running:
         self._workers = options.workers or os.cpu_count() or 1
         stack.callback(show.close)
         stack.callback(self._written.close)
-        self._pool = stack.enter_context(Pool())
+        self._pool = stack.enter_context(Pool(show.errors()))
 
     def code(self) -> int:
         return worst({result.exit_code() for result in self.results})
@@ -151,6 +152,8 @@ class _Running:
         finally:
             result.repeated[:] = jobs.repeated
             result.seconds = perf_counter() - began
+        checks = resolved.cells[0].scenario.checks
+        result.compared[:] = judge_compared(checks, result.runs, partial(_place_of_check, resolved))
         self._show.end_file(result)
 
     def _asked(self, file: str, resolved: Resolved, cells: list[int]) -> Asked:
@@ -198,7 +201,7 @@ class _Told:
     def wants_log(self, cell: Cell) -> bool:
         return self._written.wants_log(cell.scenario)
 
-    def progress(self, cell: Cell, trial: int) -> Callable[[float, float, str], None]:
+    def progress(self, cell: Cell, trial: int) -> Progress:
         return self._show.progress(cell.label, trial)
 
     def going(self, cell: Cell, trial: int, going: Going) -> None:
@@ -229,6 +232,10 @@ class _Told:
             shown = mapped(value).get("name", value)
             words += ["--set", f"{key}={shown if isinstance(shown, str) else dumps(shown)}"]
         return shlex.join(words)
+
+
+def _place_of_check(resolved: Resolved, index: int) -> str:
+    return resolved.document.place(("checks", index))
 
 
 def _to_repeat(resolved: Resolved, cells: list[int], which: str) -> list[int]:

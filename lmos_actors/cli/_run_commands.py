@@ -20,7 +20,7 @@ from ._app import (
     Time,
     Workers,
     Written,
-    app,
+    app as app,
     seeds_of,
     settings_of,
 )
@@ -122,7 +122,13 @@ _NOTHING = Given()
 
 
 @app.command(sort_key=20)
-def run(files: Files, /, *, given: Given = _NOTHING) -> int:
+def run(
+    files: Files,
+    /,
+    *,
+    update_recordings: Annotated[Switch, Parameter(group=HOW)] = False,
+    given: Given = _NOTHING,
+) -> int:
     """Run scenario and simulation files: every combination of their matrix with every seed.
 
     lmos-actors run scenarios/weather.yaml
@@ -139,7 +145,13 @@ def run(files: Files, /, *, given: Given = _NOTHING) -> int:
     ----------
     files
         Scenario and simulation files: YAML, TOML or JSON.
+    update_recordings
+        Run replays as the real agents that they stand for, and write their logs anew.
     """
+    if update_recordings:
+        from ._record import record_files
+
+        return record_files([str(file) for file in files], given.options())
     from ._run import run_files
 
     return run_files([str(file) for file in files], given.options())

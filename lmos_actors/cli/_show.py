@@ -35,6 +35,7 @@ from lmos_actors.reports import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import BinaryIO
 
     from lmos_actors._errors import ConfigError
     from lmos_actors.reports import FileResult
@@ -87,6 +88,10 @@ class Show:
     def draws(self) -> bool:
         """Whether trees are shown while runs go on."""
         return self._screen is not None
+
+    def errors(self) -> BinaryIO | None:
+        """Give where other processes have their agents print to; None: to standard error."""
+        return self._screen.errors() if self._screen is not None else None
 
     # --- files and runs, in their order
 

@@ -189,7 +189,7 @@ def _text(report: _Report) -> str:
             return junit_xml(results)
         case "html":
             names = ", ".join(dict.fromkeys(result.name for result in results))
-            return html_page(results, title=names, again=lambda result, run: run.again)
+            return html_page(results, title=names)
         case "csv":
             return csv_text(results)
         case "sequence":

@@ -90,15 +90,21 @@ def load(path: str | os.PathLike[str], declared: type[T], *, limit: int = MAX_BY
 
 
 def decode(
-    document: Document, declared: Any, data: Any = UNKNOWN, *, at: DataPath = ()
+    document: Document,
+    declared: Any,
+    data: Any = UNKNOWN,
+    *,
+    at: DataPath = (),
+    made: dict[DataPath, Any] | None = None,
 ) -> tuple[Any, tuple[Mistake, ...]]:
     """Decode a document, or `data` that stands for it; the value is None when anything is wrong.
 
     Mistakes of reading the document are among those given. With `at` the data is the part that stands
     there, and the mistakes are those in it. A part that is `UNKNOWN` is wrong without another mistake:
-    whoever put it there has recorded one.
+    whoever put it there has recorded one. Every struct that is right in itself goes into `made`, by its
+    place.
     """
-    walk = _Walk(document)
+    walk = _Walk(document, made)
     value = walk.value(declared, document.data if data is UNKNOWN and not at else data, at)
     mistakes = in_order(walk.mistakes if at else [*document.mistakes, *walk.mistakes])
     return (None if mistakes or value is _WRONG else value), mistakes
@@ -113,9 +119,10 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 class _Walk:
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Document, made: dict[DataPath, Any] | None) -> None:
         self.document = document
         self.mistakes: list[Mistake] = []
+        self.made = {} if made is None else made
 
     def wrong(self, path: DataPath, message: str, kind: Kind = "shape", *, key: bool = False) -> _Wrong:
         self.mistakes.append(self.document.mistake(path, message, kind, key=key))
@@ -139,7 +146,7 @@ class _Walk:
         if len(fitting) == 1:
             return self._single(fitting[0], data, path, later_words(declared))
         for part in fitting:
-            attempt = _Walk(self.document)
+            attempt = _Walk(self.document, self.made)
             value = attempt._single(part, data, path, frozenset())
             if not attempt.mistakes and value is not _WRONG:
                 return value
@@ -263,7 +270,8 @@ class _Walk:
         if len(self.mistakes) > before or any(value is _WRONG for value in found.values()):
             return _WRONG
         try:
-            return struct(**found)
+            self.made[path] = struct(**found)
+            return self.made[path]
         except (ValueError, TypeError) as error:
             return self.wrong(path, str(error))
 

@@ -79,6 +79,19 @@ class Document:
             return self._tree.source.mistake(start, message, kind, end)
         return self._tree.source.mistake(found, message, kind, found + len(part))
 
+    def mistake_at(
+        self, path: DataPath, start: int, end: int, text: str, message: str, kind: Kind = "name"
+    ) -> Mistake:
+        """Make a mistake at characters `start` to `end` of the text value at `path`; `text` is that value.
+
+        Where the file spells it otherwise than it is, the whole value is meant.
+        """
+        first, last = self.span(path)
+        for begin in (first, first + 1):  # plain, or in quotes
+            if self._tree.source.text.startswith(text, begin):
+                return self._tree.source.mistake(begin + start, message, kind, begin + max(end, start + 1))
+        return self._tree.source.mistake(first, message, kind, last)
+
     def note(self, path: DataPath, message: str, *, key: bool = False) -> Note:
         """Make a warning at a value, or at its key."""
         line, column = self._tree.source.line_and_column(self.span(path, key=key)[0])

@@ -7,6 +7,7 @@ from ._mermaid import MOST_MESSAGES as MOST_MESSAGES, mermaid as mermaid
 from ._messages import (
     LAST as LAST,
     Record as Record,
+    as_text as as_text,
     clean as clean,
     last_messages as last_messages,
     message_text as message_text,

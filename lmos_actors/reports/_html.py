@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from ._html_data import page_data
 from ._html_logs import keep_logs, packed
+from ._messages import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from ._results import FileResult, RunResult
+    from ._results import FileResult
 
 MOST_RECORDS = 200_000
 """How many records of message logs a page holds; a message that is answered takes three."""
@@ -37,35 +38,30 @@ SCRIPTS = (
 """The parts of the page's script, in the order in which they are put together."""
 
 
-def html_page(
-    results: Sequence[FileResult],
-    *,
-    title: str,
-    again: Callable[[FileResult, RunResult], str] = lambda result, run: "",
-    most: int = MOST_RECORDS,
-) -> str:
+def html_page(results: Sequence[FileResult], *, title: str, most: int = MOST_RECORDS) -> str:
     """Give a page that shows results: verdicts, timelines, messages, trees and series.
 
-    `again` gives the command that repeats a run. Of the logs that the runs have kept, at most `most` records
+    Of the logs that the runs have kept, at most `most` records
     are put into the page, those of failed runs first; the page says what was left out. The same results
     give the same page. Nothing in it is fetched from elsewhere, and only its own script may run in it.
     """
     runs = [run for result in results for run in result.runs]
     kept = keep_logs(runs, most)
-    data = page_data(results, title, kept, again)
+    data = clean(page_data(results, title, kept))
     style, script = _joined(STYLES), "(() => {\n'use strict';\n" + _joined(SCRIPTS) + "})();\n"
-    return _template().render(
-        title=title.encode("utf-8", "backslashreplace").decode(),
+    page: str = _template().render(
+        title=data["title"],
         policy=policy(style, script),
         style=style,
         script=script,
-        report=packed(json.dumps(data, default=repr, separators=(",", ":"), allow_nan=False)),
+        report=packed(json.dumps(data, separators=(",", ":"))),
         logs=[(index, packed("\n".join(part.lines))) for index, part in sorted(kept.items())],
         files=[
-            (result.name, sum(run.ok for run in result.runs), len(result.runs), result.exit_code())
-            for result in results
+            (file["name"], file["passed"], len(result.runs), file["exit_code"])
+            for file, result in zip(data["files"], results, strict=True)
         ],
     )
+    return page
 
 
 def policy(style: str, script: str) -> str:

@@ -2,44 +2,35 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from lmos_actors.files import mapped
-
 from ._html_series import bands, points_each, thinned
+from ._text import combination
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from ._html_logs import Kept
-    from ._results import CheckResult, FileResult, RunResult
+    from ._results import FileResult, RunResult
 
 MOST_STEPS = 50_000
 """How many steps of all runs together a page holds; those of runs that passed are left out first."""
 
-_OWN = frozenset({"steps", "steps_done", "told", "series", "log", "values", "checks_passed"})
+_OWN = frozenset(
+    {"steps", "steps_done", "told", "series", "log", "last", "logged", "values", "checks_passed"}
+)
 
 
-def page_data(
-    results: Sequence[FileResult],
-    title: str,
-    kept: dict[int, Kept],
-    again: Callable[[FileResult, RunResult], str],
-) -> dict[str, Any]:
+def page_data(results: Sequence[FileResult], title: str, kept: dict[int, Kept]) -> dict[str, Any]:
     """Give everything but the logs; runs are counted over all files."""
-    whole = [(index, result, run) for index, result in enumerate(results) for run in result.runs]
-    most = points_each(len(series.times) for _, _, run in whole for series in run.series)
-    told = _told([run for _, _, run in whole])
+    whole = [(index, run) for index, result in enumerate(results) for run in result.runs]
+    most = points_each(len(series.times) for _, run in whole for series in run.series)
+    told = _told([run for _, run in whole])
     runs = [
-        {
-            **run_data(run, most, kept.get(number), told=number in told),
-            "file": index,
-            "again": again(result, run),
-        }
-        for number, (index, result, run) in enumerate(whole)
+        {"file": index, **run_data(run, most, kept.get(number), told=number in told)}
+        for number, (index, run) in enumerate(whole)
     ]
     return {"title": title, "files": [_file(result, most) for result in results], "runs": runs}
 
@@ -50,24 +41,13 @@ def run_data(run: RunResult, most: int, kept: Kept | None, *, told: bool) -> dic
     return {
         **plain,
         "combination": combination(run),
-        "values": {key: shown(value) for key, value in run.values.items()},
         "steps": [run.steps_done, run.steps],
         "checks": [run.checks_passed, run.checks],
         "told": [attrs.astuple(step) for step in run.told] if told else None,
         "series": [thinned(series, most) for series in run.series],
         "log": {"records": kept.records, "whole": kept.whole} if kept is not None else None,
+        "last": list(run.last) if kept is None and not run.ok else [],
     }
-
-
-def combination(run: RunResult) -> str:
-    """Say what distinguishes the run from others of its seed: the values of matrix or sweep."""
-    return " ".join(f"{key}={shown(value)}" for key, value in run.values.items())
-
-
-def shown(value: object) -> str:
-    """Give a value in words: a mapping by its name, if it has one."""
-    value = mapped(value).get("name", value)
-    return value if isinstance(value, str) else json.dumps(value, default=repr)
 
 
 def _file(result: FileResult, most: int) -> dict[str, Any]:
@@ -86,13 +66,9 @@ def _file(result: FileResult, most: int) -> dict[str, Any]:
             }
             for again in result.repeated
         ],
-        "compared": [_check(check) for check in result.compared],
+        "compared": [attrs.asdict(check) for check in result.compared],
         "bands": bands([(combination(run), run) for run in result.runs], most),
     }
-
-
-def _check(check: CheckResult) -> dict[str, Any]:
-    return attrs.asdict(check)
 
 
 def _told(runs: Sequence[RunResult]) -> frozenset[int]:

@@ -73,13 +73,13 @@ def keep(log: Sequence[str], most: int, characters: int) -> Kept:
 
 
 def chosen(records: Sequence[str], most: int) -> list[int]:
-    """Choose which of too many records are kept: half of the room, at most, is for those of no message."""
-    fates = [n for n, line in enumerate(records) if not _MESSAGE.match(line)][: most // 2]
-    known = frozenset(fates)
-    rest = [n for n in range(len(records)) if n not in known]
-    room = most - len(fates)
-    head = rest[: room - room // 2]
-    return [*fates, *head, *(rest[len(rest) - room // 2 :] if room > 1 else [])]
+    """Choose which of too many records are kept: half of the room, if messages need it, is for messages."""
+    messages = [n for n, line in enumerate(records) if _MESSAGE.match(line)]
+    known = frozenset(messages)
+    fates = [n for n in range(len(records)) if n not in known]
+    room = most - min(len(fates), max(most // 2, most - len(messages)))
+    tail = room // 2
+    return [*fates[: most - room], *messages[: room - tail], *messages[len(messages) - tail :]]
 
 
 def short(line: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil
+from math import ceil, isfinite
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def bands(runs: Sequence[tuple[str, RunResult]], most: int) -> list[dict[str, An
             thin = thinned(series, most)
             for time, value in zip(thin["times"], thin["values"], strict=True):
                 at.setdefault(time, [])
-                if value is not None:
+                if value is not None and isfinite(value):
                     at[time].append(value)
     return [
         {"name": name, "agg": agg, "combination": combination, **band(at)}

@@ -72,10 +72,9 @@ def _case_of_run(result: FileResult, run: RunResult) -> Element:
         "virtual_time": run.virtual,
         "log_sha256": run.digest,
         **{f"value.{key}": value for key, value in run.values.items()},
-        "again": run.again,
-        "replay": run.replay,
     }
-    _properties(case, {name: fact for name, fact in facts.items() if fact != ""})
+    commands = {"again": run.again, "replay": run.replay}
+    _properties(case, facts | {name: words for name, words in commands.items() if words})
     if run.ok:
         return case
     first = run.failures[0] if run.failures else None

@@ -23,7 +23,7 @@ _PASSED_OVER = frozenset({"delivered", "started", "stopped"})
 _KIND = re.compile(r'\{"n":\d+,"t":[^,]+,"kind":"(\w+)"')
 _AGENT = re.compile(r'\{"n":\d+,"t":[^,]+,"kind":"started","agent":"([^"\\]*)"')
 _ID = re.compile(r'"id":(\d+)')
-_SPECIAL = {ord(c): f"#{ord(c)};" for c in "#;%<>&"}
+_SPECIAL = {ord(c): f"#{ord(c)};" for c in "#;%<>&$"}
 
 
 def mermaid(run: RunResult, name: str = "") -> str:

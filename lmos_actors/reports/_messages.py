@@ -85,7 +85,7 @@ def last_messages(lines: Sequence[str], count: int = LAST) -> tuple[str, ...]:
 def message_text(record: Record) -> str:
     """Tell a record in one line: `0.600000  user -> weather  invoke getWeather {"question": ...}  #4`."""
     number = f"  #{record.get('id')}" if record.get("id") is not None else ""
-    return f"{record.at:.6f}  {_who(record)}  {what_of(record)}{number}"
+    return printable(f"{record.at:.6f}  {_who(record)}  {what_of(record)}{number}")
 
 
 def printable(text: str) -> str:

@@ -2,7 +2,16 @@
 
 from ._cells import fill_late as fill_late
 from ._check import load_scenario as load_scenario
-from ._classes import accepts as accepts
+from ._compare import judge_compared as judge_compared
+from ._divergence import (
+    Differing as Differing,
+    Divergence as Divergence,
+    compare_heads as compare_heads,
+    compare_records as compare_records,
+    lines_of as lines_of,
+)
+from ._doubles import recordings_of as recordings_of
+from ._exceptions import exception_class as exception_class
 from ._expect import (
     FEWEST_SAMPLES as FEWEST_SAMPLES,
     Verdict as Verdict,
@@ -15,13 +24,29 @@ from ._expect import (
     percentile as percentile,
     waits_to_the_end as waits_to_the_end,
 )
+from ._fields import accepts as accepts
 from ._guard import Guard as Guard, staying as staying
-from ._model import Scenario as Scenario, scenario_schema as scenario_schema
+from ._logs import (
+    CHANGED as CHANGED,
+    CUT_SHORT as CUT_SHORT,
+    Line as Line,
+    LogFile as LogFile,
+    Logged as Logged,
+)
+from ._model import Scenario as Scenario, Simulation as Simulation, scenario_schema as scenario_schema
 from ._model_base import USER as USER
 from ._paths import pick as pick
 from ._resolve import Cell as Cell, Resolved as Resolved, resolve as resolve
 from ._runner import REAL_LIMIT as REAL_LIMIT, run_cell as run_cell
-from ._story import exception_class as exception_class
+from ._snapshot import Snapshot as Snapshot, Standing as Standing
+from ._stopping import Stop as Stop, StopPoint as StopPoint, read_break as read_break
 from ._targets import import_target as import_target, project_root as project_root
 from ._until import stopped_at as stopped_at
-from ._worker import Going as Going, Lost as Lost, Order as Order, Said as Said, Worker as Worker
+from ._worker import (
+    Going as Going,
+    Lost as Lost,
+    Order as Order,
+    Ready as Ready,
+    Said as Said,
+    Worker as Worker,
+)

@@ -12,16 +12,16 @@ from msgspec import UNSET
 
 from lmos_actors._errors import AgentDied, AgentError
 from lmos_actors._instrument import plain
-from lmos_actors.actors import ExitReason, acting_as
-from lmos_actors.testing import settle
+from lmos_actors.actors import acting_as
+from lmos_actors.simulation import settle
 
 from ._cells import fill_late
 from ._expect import judge_error
+from ._faults import FaultFailed, fault_of
 from ._model_base import USER
-from ._model_steps import Invoke, InvokeAt, Read, Stream, Write, WriteAt
+from ._model_steps import FaultAt, Invoke, InvokeAt, Read, Stream, Write, WriteAt
 from ._paths import pick
-from ._run import INJECTED, STEP
-from ._story import exception_class
+from ._run import STEP
 from ._wording import describe
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ class Asked:
     """What a step with an id has asked for: how it stands, and what came of it."""
 
     call: LocalCall | None = None
+    read: bool = False
+    """What is asked for is the value of a property."""
     reported: bool = False
     done: bool = False
     items: list[Any] | None = None
@@ -81,7 +83,7 @@ class Asker:
         self, step: Any, path: DataPath, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
         """Ask, and wait for the answer; `task_status` is told as soon as the agent has the request."""
-        asked = Asked()
+        asked = Asked(read=isinstance(step, Read))
         begin = trio.current_time()
         if step.id is not None:
             self.asked[step.id] = asked
@@ -179,23 +181,14 @@ class Asker:
     # ---- faults
 
     async def inject(self, step: Any, path: DataPath) -> None:
-        """Inject a fault."""
-        fault: Any = getattr(step, "fault", step)
-        slot = self.run.cast.slot(fault.target)
-        if slot.agent is None:
-            saw = f"it is {slot.statistics().state}"
-            raise self.fail(step, path, f"a running {fault.target} to crash", saw)
-        made = exception_class("RuntimeError" if fault.with_ is UNSET else fault.with_)
-        assert made is not None
-        error = made("injected by the scenario")
-        setattr(error, INJECTED, True)
-        self.run.watch.record("fault", slot.path, {"fault": "crash", "with": type(error).__name__})
-        async with self.run.cast.ref(fault.target).monitor() as downs:
-            slot.die(ExitReason("error", error=error))
-            if getattr(step, "wait", False):
-                await downs.receive()
-                supervisor: Any = slot.owner
-                await supervisor.settled()
+        """Inject a fault: that of a step, or that which an entry of a timeline is."""
+        faults = self.run.faults
+        assert faults is not None
+        fault = fault_of(step) if isinstance(step, FaultAt) else step.fault
+        try:
+            await faults.inject(fault, step.id or self.run.place(path), wait=getattr(step, "wait", False))
+        except FaultFailed as error:
+            raise self.fail(step, path, error.expected, error.saw) from None
 
     # ---- measuring
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from lmos_actors.actors import LocalLink, Thing, slot_of
+from lmos_actors.actors import LocalLink, Ref, Thing, slot_of
 from lmos_actors.supervision import CrowdSupervisor, Supervisor, agents_of, children_of, supervisors_of
 
 from ._model import Simulation
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lmos_actors._node import Node
-    from lmos_actors.actors import Ref
 
     from ._resolve import Cell
 
@@ -37,6 +36,7 @@ class Cast:
             self._counts = {entry.id: entry.count for entry in cell.scenario.population}
         self._paths = paths
         self._refs: dict[str, Ref[Any]] = {}
+        self._crowds: dict[str, tuple[Ref[Any], ...]] = {}
         self._things: dict[str, Thing] = {}
         self._slots: dict[str, tuple[LocalLink, ...]] = {}
         self.given: Mapping[str, Any] = _Given(self, dict.fromkeys(paths, 1) | self._counts)
@@ -66,7 +66,13 @@ class Cast:
         count = self._counts.get(of)
         if count is None:
             return (self.ref(of),)
-        return tuple([self.ref(f"{of}/{number}") for number in range(count)])
+        found = self._crowds.get(of)
+        if found is None:
+            supervisor = self.supervisor(of)
+            if not isinstance(supervisor, CrowdSupervisor):  # to be started yet
+                return tuple([self.ref(f"{of}/{number}") for number in range(count)])
+            found = self._crowds[of] = tuple([Ref[Any](member) for member in supervisor.members])
+        return found
 
     def thing(self, target: str) -> Thing:
         """Give an agent by the names that its consumers know."""

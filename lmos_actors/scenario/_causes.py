@@ -24,15 +24,19 @@ _SHOWN: Final = 8
 _KEPT: Final = 10_000
 _ENDED: Final = ("crashed", "stopped")
 _OVER: Final = ("answered", "cancelled", "dropped", "refused")
-_VERBS: Final = {
-    "action": ("invoke", "tell", "stream"),
-    "property": ("read", "write", "observe"),
-    "event": ("subscribe",),
-}
+_VERBS: Final = {"action": ("invoke", "tell", "stream"), "property": ("read", "write", "observe")}
 
 
-def fits(message: Message, cast: Cast, path: str, fields: Mapping[str, Any]) -> bool:
-    """Tell whether a `sent` record is of such a message. `event` is a subscription to it."""
+def fits(message: Message, cast: Cast, kind: str, path: str, fields: Mapping[str, Any]) -> bool:
+    """Tell whether a record, `sent` or `event`, is of such a message. An event goes to whoever listens."""
+    if kind == "event" or message.event is not None:
+        return (
+            kind == "event"
+            and message.event is not None
+            and message.event == fields.get("event")
+            and message.to is None
+            and (message.from_ is None or cast.is_called(path, message.from_))
+        )
     sender = fields.get("from")
     if message.from_ is not None and not (isinstance(sender, str) and cast.is_called(sender, message.from_)):
         return False
@@ -48,7 +52,7 @@ def fits(message: Message, cast: Cast, path: str, fields: Mapping[str, Any]) -> 
 class CausalJudge(Judge):
     """Judges `causal`: no message `after` in a trace without a message `before`, sent earlier."""
 
-    records = ("sent",)
+    records = ("sent", "event")
     check: Causal
 
     def __init__(self, check: Causal, name: str, place: str, cast: Cast) -> None:
@@ -60,13 +64,12 @@ class CausalJudge(Judge):
 
     def record(self, kind: str, path: str, fields: Mapping[str, Any], now: float) -> None:
         trace = fields.get("trace")
-        if trace not in self.caused and fits(self.check.before, self.cast, path, fields):
+        if trace is not None and fits(self.check.before, self.cast, kind, path, fields):
             self.caused[trace] = None
-        if fits(self.check.after, self.cast, path, fields):
+        if fits(self.check.after, self.cast, kind, path, fields):
             self.count += 1
-            if trace is None or trace not in self.caused:
-                what = f"{fields.get('verb')} {fields.get('affordance')} from {fields.get('from')}"
-                self.culprits.add(path, what, now)
+            if trace not in self.caused:
+                self.culprits.add(path, _described(kind, fields), now)
 
     def result(self) -> CheckResult:
         expected = f"{told(self.check.before)} before each {told(self.check.after)}"
@@ -75,6 +78,12 @@ class CausalJudge(Judge):
         if self.culprits:
             return self.verdict(False, expected, f"none before that {self.culprits}", self.culprits.at)
         return self.verdict(True, expected, f"so for all {self.count}")
+
+
+def _described(kind: str, fields: Mapping[str, Any]) -> str:
+    if kind == "event":
+        return f"event {fields.get('event')}"
+    return f"{fields.get('verb')} {fields.get('affordance')} from {fields.get('from')}"
 
 
 def told(message: Message) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
+from msgspec import structs
 
 from lmos_actors._errors import ConfigError
 from lmos_actors.files import (
@@ -32,7 +34,7 @@ from lmos_actors.files import (
     parse,
 )
 
-from ._model import Choices, SweepRange, Variable, World
+from ._model import Choices, Scenario, Simulation, SweepRange, Variable, World
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -114,6 +116,7 @@ class Cells:
         self.used: set[tuple[str, str]] = set()
         self.data: dict[str, Any] = mapped(document.data)
         self.axes = "sweep" if self.data.get("lmos") == "simulation/v1" else "matrix"
+        self.unknown_keys = [key for key in self.data if key not in known_keys(self.data)]
         self.vars = self._part("vars", Variable)
         self.matrix = self._matrix()
 
@@ -188,7 +191,8 @@ class Cells:
             return []
         combinations = product(*self.matrix.values())
         cells = [self._cell(dict(zip(self.matrix, chosen, strict=True))) for chosen in combinations]
-        self._check_used()
+        if not self.unknown_keys:
+            self._check_used()
         return cells
 
     def _check_head(self) -> None:
@@ -292,6 +296,8 @@ class Cells:
         spaces = ("vars", self.axes, "agents", "population" if self.axes == "sweep" else "saved")
         if name in mapped(self.data.get(namespace)) and namespace in ("vars", self.axes):
             return  # there, but wrong in itself
+        if namespace in spaces and namespace not in self.data and self.unknown_keys:
+            return  # all of it is missing, as the key of the file is misspelt
         if namespace in ("vars", self.axes):
             names = [inner for outer, inner in known if outer == namespace]
             what = "variable" if namespace == "vars" else f"{namespace} key"
@@ -311,7 +317,7 @@ class Cells:
                 space == self.axes and name.startswith(f"{key}.") for space, name in self.used
             )
             if not by_name and not (key in self.vars and ("vars", key) in self.used):
-                why = f"$(vars.{key}) is not used" if key in self.vars else f"$({self.axes}.{key}) is not used"
+                why = f"$({'vars' if key in self.vars else self.axes}.{key}) is not used"
                 self.wrong((self.axes, key), f'{self.axes} key "{key}" does nothing: {why}', key=True)
                 continue
             if (self.axes, key) not in self.used and key not in self.vars:
@@ -330,6 +336,27 @@ class Cells:
 
 LABEL: Final = "name"
 """The member of a matrix value that is shown for it."""
+
+
+def struct_of(data: Mapping[str, Any]) -> type[Scenario | Simulation]:
+    """Give the struct of a file by its data."""
+    return Simulation if data.get("lmos") == "simulation/v1" else Scenario
+
+
+def known_keys(data: Mapping[str, Any]) -> frozenset[str]:
+    """Give the keys that such a file may have, those that are not built yet included."""
+    return _keys(struct_of(data))
+
+
+@cache
+def _keys(struct: type[Scenario | Simulation]) -> frozenset[str]:
+    return struct.later.words.union(["lmos"], (field.encode_name for field in structs.fields(struct)))
+
+
+@cache
+def needed_keys(struct: type[Scenario | Simulation]) -> tuple[str, ...]:
+    """Give the keys that a file must have."""
+    return tuple(field.encode_name for field in structs.fields(struct) if field.required)
 
 
 def _members(key: str, value: Any) -> list[tuple[str, Any]]:

@@ -1,95 +1,24 @@
-"""What an agent's class takes: its fields and their types, asked for `args` and `state` of a file."""
+"""Child specs and supervisor specs of what a file says."""
 
 from __future__ import annotations
 
 import copy
-import sys
 from functools import partial
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Any
 
-import attrs
-
-from lmos_actors.actors import Agent, MailboxOptions, Ref, shape_of
+from lmos_actors.actors import Agent, MailboxOptions, Ref
 from lmos_actors.files import inside
 from lmos_actors.supervision import ChildSpec, SupervisorSpec
 
 from ._cells import fill_late
+from ._fields import FieldOf, by_state_name, fields_of_agent
 from ._model_agents import AgentEntry, Replay, Supervised, Supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from lmos_actors.actors import Shape
-
     from ._model_agents import Root
     from ._resolve import Cell
-
-
-def accepts(cls: type) -> str | None:
-    """Say why a class cannot be an agent of a scenario, or None."""
-    if not issubclass(cls, Agent):
-        return f"{cls.__name__} is not an agent, it does not derive from lmos_actors.Agent"
-    return "Agent is the base of all agents, not one of them" if cls is Agent else None
-
-
-@attrs.frozen
-class FieldOf:
-    """One field of an agent's state. `shape` is None where the type is no plain data, or cannot be read."""
-
-    name: str
-    wire: str | None
-    required: bool
-    hint: Any
-    shape: Shape[Any] | None
-
-    @property
-    def points_to(self) -> Any:
-        """Give the class of agent that a field of type `Ref` points to, None for any other field."""
-        if self.hint is not Ref and get_origin(self.hint) is not Ref:
-            return None
-        cls = (get_args(self.hint) or (Any,))[0]
-        return Agent if cls is Any else cls
-
-
-def fields_of_agent(cls: type[Agent]) -> dict[str, FieldOf]:
-    """Give the fields of an agent class by the name its constructor knows."""
-    properties = {made.attribute: wire for wire, made in cls.__contract__.properties.items()}
-    made: Any = cls
-    found: dict[str, FieldOf] = {}
-    for field in attrs.fields(made):
-        if not field.init:
-            continue
-        wire = properties.get(field.name)
-        hint = None if wire is not None else _hint(cls, field.name)
-        shape = cls.__contract__.table[f"={wire}"].params[0].shape if wire is not None else _shape(hint)
-        name: str = field.alias
-        found[name] = FieldOf(name, wire, field.default is attrs.NOTHING, hint, shape)
-    return found
-
-
-def by_state_name(fields: Mapping[str, FieldOf]) -> dict[str, FieldOf]:
-    """Give the fields by the name that `state:` uses: a property's is that its consumers know."""
-    return {field.wire or name: field for name, field in fields.items()}
-
-
-def _hint(cls: type, name: str) -> Any:
-    for part in cls.__mro__:
-        found = vars(part).get("__annotations__", {}).get(name)
-        if isinstance(found, str):
-            try:
-                return eval(found, vars(sys.modules[part.__module__]), dict(vars(part)))
-            except Exception:
-                return None
-        if found is not None:
-            return found
-    return None
-
-
-def _shape(hint: Any) -> Shape[Any] | None:
-    try:
-        return shape_of(hint) if hint is not None else None
-    except TypeError:
-        return None
 
 
 class _Maker(partial[Agent]):

@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING
 
 from ._mocks import Script, mock_class
 from ._model_agents import Mock, Replay
-from ._recordings import tape_of
+from ._recordings import log_path, replays_among, tape_of
 from ._replays import Player, replay_class
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from lmos_actors.actors import Agent
     from lmos_actors.files import Document
     from lmos_actors.reports import Failure
 
-    from ._resolve import Cell
+    from ._resolve import Cell, Resolved
 
 
 class Doubles:
@@ -45,3 +46,9 @@ class Doubles:
     def open_matters(self, *, told: bool) -> list[Failure]:
         """Give what the run is to fail with; what was never used only where the story was `told` whole."""
         return [failure for one in self._acting for failure in one.open_matters(told=told)]
+
+
+def recordings_of(resolved: Resolved, cell: Cell) -> tuple[Path, ...]:
+    """Give the paths of the logs that the replays of a cell are made of."""
+    replays = replays_among(cell.scenario.agents).values()
+    return tuple(dict.fromkeys(log_path(resolved.document, entry) for entry in replays))

@@ -28,7 +28,7 @@ from lmos_actors.reports import FaultResult
 
 from ._dist import draw
 from ._model_steps import Comeback, Crash, FaultAt, Pause, Slow
-from ._story import exception_class
+from ._exceptions import exception_class
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

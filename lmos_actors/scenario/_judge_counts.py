@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lmos_actors.reports import CheckResult
 
     from ._judge_formulas import Scene
-    from ._judging import Cast, View
+    from ._judging import View
     from ._model_checks import Converges, Latency, Never, Restarts, Statistics
 
 
@@ -37,17 +37,14 @@ class DeadLetterJudge(Judge):
     late = True
     check: Never
 
-    def __init__(self, check: Never, name: str, place: str, view: View, cast: Cast) -> None:
+    def __init__(self, check: Never, name: str, place: str, view: View) -> None:
         super().__init__(check, name, place)
         self.view = view
-        self.cast = cast
         self.count = 0
         self.first = ""
         self.at: float | None = None
 
     def record(self, kind: str, path: str, fields: Mapping[str, Any], now: float) -> None:
-        if self.check.of is not None and not self.cast.is_called(path, self.check.of):
-            return
         if self.check.when.fault_free is True and self.view.faults_active():
             return
         if not self.count:

@@ -53,7 +53,7 @@ class OfFormula(Judge):
 
     def record(self, kind: str, path: str, fields: Mapping[str, Any], now: float) -> None:
         found = self.cast.find(path)
-        if found is None or not (self.of in found[1] or self.of in (path, EVERYBODY)):
+        if found is None or found[0] is None or not (self.of in found[1] or self.of in (path, EVERYBODY)):
             return
         if self._mail and kind == "delivered" and self.agents.at(found[0], state=self._state, queued=1):
             self.look(path, now)
@@ -127,7 +127,6 @@ class EventuallyJudge(OfFormula):
     def __init__(self, check: Eventually, name: str, place: str, scene: Scene) -> None:
         super().__init__(check, name, place, scene, check.expr)
         self.fulfilled: dict[str, None] = {}
-        self.last: dict[str, str] = {}
         self.nearest = "it was never looked at"
 
     def look(self, path: str, now: float) -> None:
@@ -138,8 +137,8 @@ class EventuallyJudge(OfFormula):
         except (LookupError, FormulaFailed) as error:
             self.nearest = f"cannot be computed: {words_of(error)}"
             return
+        self.nearest = ""
         if not holds:
-            self.nearest = ""
             return
         self.fulfilled[path] = None
         if not self.of_agents or len(self.fulfilled) >= max(1, self.view.size(self.of)):

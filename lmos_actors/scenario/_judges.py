@@ -73,6 +73,11 @@ class Judges:
         """How many checks are judged here."""
         return len(self._judges)
 
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of records that it has to be told of."""
+        return tuple(dict.fromkeys(["delivered", *self._by_kind]))
+
     def record(self, kind: str, path: str, fields: Mapping[str, Any], now: float) -> None:
         """Take one record, in the step in which it happened. `path` is the agent's in the tree."""
         if kind == "delivered":
@@ -154,7 +159,7 @@ def _judge(check: Any, place: str, scene: Scene) -> Judge:
     if isinstance(check, Never) and isinstance(check.when.expr, str):
         return HoldsJudge(check, name, place, scene, check.when.expr, wanted=False)
     if isinstance(check, Never):
-        return DeadLetterJudge(check, name, place, view, cast)
+        return DeadLetterJudge(check, name, place, view)
     if isinstance(check, (Restarts, Statistics)):
         return CountJudge(check, name, place, view)
     if isinstance(check, Latency):

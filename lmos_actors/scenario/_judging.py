@@ -40,8 +40,11 @@ class View(Protocol):
         """Give the virtual time, in seconds since the run began."""
         ...
 
-    def agent(self, path: str) -> tuple[Slot, tuple[str, ...]] | None:
-        """Give the slot at a path and the names it goes by: `peer/3` and `peer`; None: unknown."""
+    def agent(self, path: str) -> tuple[Slot | None, tuple[str, ...]] | None:
+        """Give the slot at a path, None before its first start, and the names it goes by: `peer/3`, `peer`.
+
+        None for a path that the file does not know.
+        """
         ...
 
     def slots(self, of: str) -> Sequence[Slot]:
@@ -78,20 +81,21 @@ class View(Protocol):
 
 
 class Cast:
-    """Who is who in a run: what `View.agent` says, asked once for each path."""
+    """Who is who in a run: what `View.agent` says, asked once for each path that has its slot."""
 
     def __init__(self, view: View) -> None:
         self._view = view
-        self._known: dict[str, tuple[Slot, tuple[str, ...]]] = {}
+        self._known: dict[str, tuple[Slot | None, tuple[str, ...]] | None] = {}
 
-    def find(self, path: str) -> tuple[Slot, tuple[str, ...]] | None:
+    def find(self, path: str) -> tuple[Slot | None, tuple[str, ...]] | None:
         """Give slot and names; None for a path that the file does not know."""
-        found = self._known.get(path)
-        if found is None:
+        try:
+            return self._known[path]
+        except KeyError:
             found = self._view.agent(path)
-            if found is not None:
+            if found is None or found[0] is not None:
                 self._known[path] = found
-        return found
+            return found
 
     def is_called(self, path: str, name: str) -> bool:
         """Tell whether the agent at a path goes by a name; `user` is its own path."""

@@ -1,4 +1,4 @@
-"""Message logs: what the first line of one says of its run, and logs read back.
+"""Message logs read back.
 
 A file holds the runs of one call, one after the other; each begins with a head and ends with a line that has
 the number of records and the SHA-256 of all lines before it. Files are read line by line.
@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import stat
-import sys
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,8 +21,6 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterator
 
-    from ._resolve import Cell, Resolved
-
 LONGEST_LINE: Final = 1 << 24
 """How many bytes one line may have."""
 
@@ -32,56 +28,6 @@ _DECODER: Final = msgspec.json.Decoder()
 
 CUT_SHORT: Final = "the log was cut short: its last line is missing"
 CHANGED: Final = "the log was changed after it was written: its SHA-256 does not fit"
-
-
-# --- what a head says
-
-
-def head_of(resolved: Resolved, cell: Cell, trial: int) -> dict[str, object]:
-    """Give what the head of a log says of how to repeat its run.
-
-    `sources` are the files that were run, by their path in the project, with the SHA-256 of each.
-    """
-    return {
-        "file": resolved.document.name,
-        "name": cell.scenario.name,
-        "label": cell.label,
-        "settings": dict(resolved.settings),
-        "values": cell.values,
-        "seed": cell.seed,
-        "trial": trial,
-        "sha256": hashlib.sha256(resolved.document.text.encode("utf-8", "surrogatepass")).hexdigest(),
-        "sources": sources_of(resolved, cell),
-    }
-
-
-def sources_of(resolved: Resolved, cell: Cell) -> dict[str, str]:
-    """Give the SHA-256 of the files of the project in which the classes of a cell stand."""
-    modules = dict.fromkeys(cls.__module__ for cls in cell.classes.values())
-    found: dict[str, str] = {}
-    for module in modules:
-        file = getattr(sys.modules.get(module), "__file__", None)
-        if file is not None and Path(file).is_relative_to(resolved.root):
-            found[Path(file).relative_to(resolved.root).as_posix()] = _sha256_of(file)
-    return dict(sorted(found.items()))
-
-
-def _sha256_of(file: str) -> str:
-    try:
-        known = Path(file).stat()
-        return _hashed(file, known.st_mtime_ns, known.st_size)
-    except OSError:
-        return ""
-
-
-@lru_cache(maxsize=1_000)
-def _hashed(file: str, changed: int, size: int) -> str:
-    """Hash a file; what it was when it was last changed is part of the key."""
-    del changed, size
-    return hashlib.sha256(Path(file).read_bytes()).hexdigest()
-
-
-# --- reading
 
 
 @attrs.frozen
@@ -163,7 +109,7 @@ class LogFile:
         try:
             if not stat.S_ISREG(Path(path).stat().st_mode):
                 raise self._wrong("is not a regular file", 0)
-            self._stream = Path(path).open("rb")
+            self._stream = Path(path).open("rb")  # noqa: SIM115 - left with the block
         except FileNotFoundError:
             raise self._wrong("no such file", 0) from None
         except (OSError, ValueError) as error:
@@ -187,7 +133,7 @@ class LogFile:
         """Give the runs one after the other; what has not been read of one is passed over."""
         while (head := self._next()) is not None:
             if head.sort != "head":
-                raise self._wrong("is not the first line of a run: a message log begins with one", head.number)
+                raise self._wrong("is not the first line of a run", head.number)
             if head.data["schema"] != SCHEMA:
                 raise self._wrong(f"is of the schema {head.data['schema']!r}, expected {SCHEMA!r}")
             run = Logged(self, head)

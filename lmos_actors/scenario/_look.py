@@ -120,7 +120,7 @@ class StateOf(Mapping[str, Any]):
             raise LookupError(f"state.{name} {SECRET}")
         if kind in _PLAIN:
             return value
-        if kind is float:
+        if isinstance(value, float):
             if math.isfinite(value):
                 return value
             raise LookupError(f"state.{name} is {value}, which is no number to compute with")

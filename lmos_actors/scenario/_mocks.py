@@ -17,10 +17,10 @@ from lmos_actors.actors import RUN, STREAM, Altered, conceal_all, current_envelo
 from lmos_actors.reports import Failure
 
 from ._dist import draw
+from ._exceptions import exception_class
 from ._model_agents import Chunk, Done, Mock, Progressed, Rule, Waited
 from ._model_base import USER
 from ._rules import Request, misfits, nearest
-from ._story import exception_class
 from ._untyped import untyped_class
 from ._values import show
 
@@ -38,7 +38,7 @@ SHOWN: Final = 3
 
 
 def is_stream(entry: Mock, action: str) -> bool:
-    """Tell whether an action of a mock without `use` has many outputs: a rule replies in chunks without end."""
+    """Tell whether an action of a mock without `use` has many outputs: a rule gives chunks and no end."""
     return any(
         rule.when.action == action
         and rule.reply is not UNSET
@@ -171,7 +171,10 @@ def input_of(op: Operation, args: tuple[Any, ...]) -> Any:
     """Give the input of an action as plain data, as its caller would write it."""
     if not args:
         return {}
-    data = args[0] if op.whole or op.internal else dict(zip((p.wire_name for p in op.params), args, strict=True))
+    if op.whole or op.internal:
+        data = args[0]
+    else:
+        data = dict(zip((p.wire_name for p in op.params), args, strict=True))
     return plain({} if data is None else data)
 
 
@@ -221,7 +224,8 @@ class _Answer:
         """Give the parts of the answer; items that `output` lists count as chunks."""
         if self.rule.reply is not UNSET:
             return [part for part in self.rule.reply if not isinstance(part, Done)]
-        return [Chunk(chunk=item) for item in self.rule.output]
+        items: Any = self.rule.output
+        return [Chunk(chunk=item) for item in items]
 
     async def passes(self, part: Any) -> bool:
         """Carry out a part that is no output; say whether it was one."""

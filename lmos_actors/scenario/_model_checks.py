@@ -26,25 +26,33 @@ class NeverWhen(Closed, frozen=True, kw_only=True):
 
 
 class Formula(Check, frozen=True, kw_only=True):
-    """A check with a formula. `of` is the agent, or the population, whose state it speaks of."""
+    """A check with a formula. `of` is the agent, or the population, whose state it speaks of.
+
+    It is looked at after each turn of such an agent, as the log tells of them, and at the fullest instants
+    of its mailbox; at every sample; and at the end, while the agents are still there. An agent that does not
+    run is not looked at. A formula that cannot be computed, or was never looked at, fails the check.
+    """
 
     of: Name | None = None
 
 
 class Never(Formula, frozen=True, kw_only=True, tag="never"):
-    """Something must never be so."""
+    """Something must never be so. A dead letter counts until the last agent has stopped."""
 
     when: NeverWhen
 
 
 class Always(Formula, frozen=True, kw_only=True, tag="always"):
-    """A formula must hold at all times: at every sample of a series, after every change of an agent."""
+    """A formula must hold whenever it is looked at; of series, from their first values on."""
 
     expr: Expression
 
 
 class Eventually(Formula, frozen=True, kw_only=True, tag="eventually"):
-    """A formula must become true, at `by` at the latest. The instant is known as `NAME.time`, in seconds."""
+    """A formula must become true, at `by` at the latest. The instant is known as `NAME.time`, in seconds.
+
+    Of a population it must for each of its agents, though not for all at one instant.
+    """
 
     expr: Expression
     by: Duration
@@ -101,7 +109,7 @@ class Latency(Check, frozen=True, kw_only=True, tag="latency"):
 
 
 class Message(Closed, frozen=True, kw_only=True):
-    """Messages of a run: all that is given must fit; at least one key."""
+    """Messages of a run: all that is given must fit; at least one key. An event is `from` its agent."""
 
     from_: Name | None = field(name="from", default=None)
     to: Name | None = None
@@ -111,7 +119,10 @@ class Message(Closed, frozen=True, kw_only=True):
 
 
 class Causal(Check, frozen=True, kw_only=True, tag="causal"):
-    """Every message `after` is caused, in its trace, by a message `before`, or is one itself."""
+    """Every message `after` is caused, in its trace, by an earlier message `before`, or is one itself.
+
+    Without a message `after` the check fails.
+    """
 
     before: Message
     after: Message
@@ -120,7 +131,8 @@ class Causal(Check, frozen=True, kw_only=True, tag="causal"):
 class Trace(Check, frozen=True, kw_only=True, tag="trace"):
     """The trace of a step, of every step without `of`; at least one of the other keys.
 
-    `single_trace`: every message is in the trace of the step that caused it, none begins one of its own.
+    `single_trace`: every message is in the trace of the step that caused it: no agent begins one of its own,
+    with `of` none while it has a message of that step in hand.
     `through`: agents that the trace of the step comes to, in this order.
     """
 
@@ -132,6 +144,7 @@ class Trace(Check, frozen=True, kw_only=True, tag="trace"):
 class Converges(Check, frozen=True, kw_only=True, tag="converges"):
     """All agents of a population come to have the same value, soon enough after a fault has ended.
 
+    It is looked at at every sample, and at the end. Agents that do not run then are left out; two must.
     `field` is one of the state: `state.version`. `after` is `ID.healed` of a fault, else the begin.
     """
 
@@ -145,7 +158,10 @@ class Compare(Check, frozen=True, kw_only=True, tag="compare"):
     """How a number of the run changes along a key of the matrix or sweep, all seeds' medians taken.
 
     `metric` is `CHECK.time` of an `eventually` check, `SERIES.last`, `.min`, `.max` or `.mean`, or
-    `STEP.max` or `.p99` (p50, p90, p95) of the latencies of a step.
+    `STEP.max` or `.p99` (p50, p90, p95) of the latencies of a step. Keys other than `across` are held fixed,
+    and each of their combinations must show the trend. Each number must be beyond the one before; with a
+    `tolerance`, in the unit of the metric, it may fall back by as much, if the last is beyond the first.
+    `constant`: no two are further apart than `tolerance`.
     """
 
     metric: Name
@@ -169,6 +185,8 @@ class Series(Closed, frozen=True, kw_only=True):
     """A number measured again and again: `expr` of every agent of `of`, taken together by `agg`.
 
     `fraction` and `count` are of the agents for which it is true; `rate` is how the sum grows in a second.
+    Percentiles are by nearest rank over the agents, however few. There is no value while no agent runs, or
+    where the formula cannot be computed for one of them.
     """
 
     agg: Aggregate

@@ -1,4 +1,4 @@
-"""Agents, the tree, and the references between agents: the names that a story is told with.
+"""Agents, populations, the tree, and the references between agents: the names that a file is told with.
 
 Works on the data of one cell, part by part, so that a mistake in one part does not hide those in others.
 """
@@ -6,76 +6,110 @@ Works on the data of one cell, part by part, so that a mistake in one part does 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from lmos_actors.files import Kind, Mistake, decode, did_you_mean, listed, mapped
+from lmos_actors.files import Kind, Mistake, did_you_mean, listed, mapped
 
-from ._model_agents import Agent, Population, Root, Supervised, Supervisor, Tree
-from ._model_base import USER
+from ._model_agents import Population, Root, Supervised, Supervisor, Tree
+from ._model_base import EVERYBODY, USER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from lmos_actors.files import DataPath, Document
 
     from ._cells import CellData
 
 NAME = re.compile(r"[A-Za-z_][\w-]*")
-"""What agents, supervisors and saved values may be called."""
+"""What agents, supervisors, saved values, checks and series may be called."""
+
+NAMED: Final = "letters, digits, _ and -, and a letter or _ first"
+INDEX: Final = "index"
+"""The one name of the namespace `population`."""
+
+_LONGEST_INDEX = 7
 
 
 class Names:
-    """Checks the names of one cell; `mistakes` grows, `agents` are the entries that are right themselves."""
+    """Checks the names of one cell, and knows them for those who check the rest; `mistakes` grows.
 
-    def __init__(self, document: Document, cell: CellData) -> None:
+    `made` are the parts of the file that are right in themselves, by their place. `classes` are imported ones
+    by the names of agents and populations; without `fitted` nothing is held against them.
+    """
+
+    def __init__(self, document: Document, cell: CellData, made: Mapping[DataPath, Any]) -> None:
         self.document = document
         self.cell = cell
+        self.made = made
         self.mistakes: list[Mistake] = []
-        self.names: list[str] = list(mapped(cell.data.get("agents")))
         self.agents: dict[str, Supervised] = {}
         self.populations: dict[str, Population] = {}
+        self.places: dict[str, DataPath] = {}
         self.supervisors: list[str] = ["root"]
+        self.used: dict[str, None] = {}
+        self.classes: dict[str, type] = {}
+        self.fitted = False
+        self._defined: dict[str, tuple[str, DataPath]] = {}
 
     def wrong(self, path: DataPath, message: str, kind: Kind = "name", *, key: bool = False) -> None:
         self.mistakes.append(self.document.mistake(path, message, kind, key=key))
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all agents and populations, of broken ones too."""
+        return list(self.places)
 
     def check(self) -> None:
         self._agents()
         self._populations()
         self._tree()
-        self._late_agents()
+        self._late()
 
-    def decoded(self, declared: Any, data: Any, path: DataPath) -> Any:
-        """Decode one part; its own mistakes come with those of the whole file."""
-        return decode(self.document, declared, data, at=path)[0]
+    def uses(self) -> Iterator[tuple[str, DataPath, str]]:
+        """Give the agents and populations that are of a class: name, place, and what `use` says."""
+        entries: dict[str, Any] = {**self.agents, **self.populations}
+        for name, entry in entries.items():
+            use: str | None = getattr(entry, "use", None)
+            if use is not None:
+                yield name, self.places[name], use
+
+    def contract(self, name: str) -> Any:
+        """Give the contract of an agent, or of one of a population; None if its class is not known."""
+        cls: Any = self.classes.get(name.partition("/")[0]) if self.fitted else None
+        return None if cls is None else cls.__contract__
 
     # --- agents and tree
 
     def _agents(self) -> None:
-        for name in self.names:
-            path = ("agents", name)
+        for name in mapped(self.cell.data.get("agents")):
+            path: DataPath = ("agents", name)
+            self.places[name] = path
             if name == USER:
                 self.wrong(
                     path, '"user" is the scenario\'s own consumer; an agent has another name', key=True
                 )
             elif not NAME.fullmatch(name):
-                self.wrong(path, f'"{name}" is not a name: letters, digits, _ and -', key=True)
-            entry = self.decoded(Agent, self.cell.data["agents"][name], path)
+                self.wrong(path, f'"{name}" is not a name: {NAMED}', key=True)
+            entry = self.made.get(path)
             if entry is not None:
                 self.agents[name] = entry
                 self._significant(entry, path)
 
     def _populations(self) -> None:
         for index, raw in enumerate(listed(self.cell.data.get("population"))):
-            path = ("population", index)
+            path: DataPath = ("population", index)
             name = mapped(raw).get("id")
-            if isinstance(name, str):
-                if name == USER or name in self.names or not NAME.fullmatch(name):
-                    self.wrong((*path, "id"), f'"{name}" cannot be the name of a population')
-                self.names.append(name)
-            entry = self.decoded(Population, raw, path)
+            if not isinstance(name, str):
+                continue
+            if name in (USER, "root") or not NAME.fullmatch(name):
+                self.wrong((*path, "id"), f'"{name}" cannot be the name of a population: {NAMED}')
+            elif name in self.places:
+                first = self.document.place(self.places[name], key=True)
+                self.wrong((*path, "id"), f'"{name}" is given twice, first at {first}')
+            self.places.setdefault(name, path)
+            entry = self.made.get(path)
             if entry is not None:
-                self.populations[entry.id] = entry
+                self.populations.setdefault(name, entry)
 
     def _significant(self, entry: Supervised | Supervisor, path: DataPath) -> None:
         if entry.significant and entry.restart == "permanent":
@@ -84,10 +118,8 @@ class Names:
             )
 
     def _tree(self) -> None:
-        raw = self.cell.data.get("tree")
-        simulation = self.cell.data.get("lmos") == "simulation/v1"
-        tree = self.decoded(Tree, raw, ("tree",)) if raw is not None and not simulation else None
-        if tree is None:
+        tree = self.made.get(("tree",))
+        if not isinstance(tree, Tree):
             return
         placed: dict[str, DataPath] = {}
         self._children(tree.root, ("tree", "root"), placed)
@@ -101,7 +133,7 @@ class Names:
             name = child if isinstance(child, str) else child.name
             place = here if isinstance(child, str) else (*here, "name")
             if isinstance(child, str):
-                self.agent(name, here)
+                self._exists(name, here)
             elif name in self.names or name in (USER, "root") or not NAME.fullmatch(name):
                 self.wrong(
                     place, f'"{name}" cannot be the name of a supervisor, it is an agent\'s or reserved'
@@ -116,34 +148,105 @@ class Names:
                 self._significant(child, here)
                 self._children(child, here, placed)
 
-    def _late_agents(self) -> None:
+    def _exists(self, name: str, path: DataPath) -> bool:
+        if name == USER:
+            self.wrong(path, '"user" is the scenario\'s own consumer, not an agent')
+        elif name not in self.places:
+            self.wrong(path, f'no agent "{name}"{did_you_mean(name, self.names)}')
+        return name in self.places
+
+    def _late(self) -> None:
+        """Check the references in args that are filled in when agents are made."""
         for late in self.cell.late:
-            if late.reference.namespace == "agents":
-                name = late.reference.name
-                part = f"$(agents.{name})"
-                if name not in self.names:
-                    message = f'no agent "{name}"{did_you_mean(name, self.names)}'
-                elif not late.whole:
-                    message = f"{part} is a reference to an agent and cannot stand inside other text"
-                else:
-                    continue
+            space, name = late.reference.namespace, late.reference.name
+            part, message = f"$({space}.{name})", ""
+            if space == "agents" and name not in self.places:
+                message = f'no agent "{name}"{did_you_mean(name, self.names)}'
+            elif space == "agents" and not late.whole:
+                message = f"{part} is a reference to an agent and cannot stand inside other text"
+            elif space == "population" and name != INDEX:
+                message = f"no $(population.{name}){did_you_mean(name, [INDEX])}"
+            elif space == "agents":
+                self.used[name] = None
+            if message:
                 self.mistakes.append(self.document.mistake_in(late.path, part, message, "name"))
 
-    def uses(self) -> Iterator[tuple[str, DataPath, str]]:
-        """Give the agents and populations that are of a class: name, place, and what `use` says."""
-        for name, entry in self.agents.items():
-            use: str | None = getattr(entry, "use", None)
-            if use is not None:
-                yield name, ("agents", name), use
-        for index, raw in enumerate(listed(self.cell.data.get("population"))):
-            found = self.populations.get(mapped(raw).get("id", ""))
-            if found is not None:
-                yield found.id, ("population", index), found.use
+    # --- who is meant
 
-    def agent(self, name: str, path: DataPath, *, user: bool = False) -> None:
-        if name == USER and not user:
-            self.wrong(path, '"user" is the scenario\'s own consumer, not an agent')
-        elif name.partition("/")[0] not in self.names and name != USER:
-            self.wrong(
-                path, f'no agent "{name}"{did_you_mean(name, [USER, *self.names] if user else self.names)}'
-            )
+    def agent(self, name: str, path: DataPath, *, user: bool = False) -> bool:
+        """Check the name of one agent: `weather`, `peer/3`."""
+        base, slash, index = name.partition("/")
+        if base in self.places:
+            self.used[base] = None
+        if name == USER and user:
+            return True
+        message = self._not_one(name, base, slash, index)
+        if message:
+            known = [USER, *self._singles()] if user else self._singles()
+            self.wrong(path, message + (did_you_mean(name, known) if message.startswith("no agent") else ""))
+        return not message
+
+    def _not_one(self, name: str, base: str, slash: str, index: str) -> str:
+        if name == USER:
+            return '"user" is the scenario\'s own consumer, not an agent'
+        path = self.places.get(base)
+        if path is None:
+            return f'no agent "{name}"'
+        if path[0] == "agents":
+            return f'"{base}" is one agent, it has no "{name}"' if slash else ""
+        if not slash:
+            return f'"{base}" is a population; one of its agents is "{base}/0"'
+        return self._not_of(base, index)
+
+    def _not_of(self, base: str, index: str) -> str:
+        if not index.isdecimal() or len(index) > _LONGEST_INDEX or str(int(index)) != index:
+            return f'"{index}" is no number of an agent of "{base}"'
+        entry = self.populations.get(base)
+        if entry is not None and int(index) >= entry.count:
+            return f'no "{base}/{index}": "{base}" has {entry.count}, the last is "{base}/{entry.count - 1}"'
+        return ""
+
+    def _singles(self) -> list[str]:
+        return [name if path[0] == "agents" else f"{name}/0" for name, path in self.places.items()]
+
+    def several(
+        self, name: str, path: DataPath, *, everybody: bool = False, supervisors: bool = False
+    ) -> bool:
+        """Check the name of an agent or of a population; of a supervisor, or `*`, if these may be meant."""
+        if (name == EVERYBODY and everybody) or (name in self.supervisors and supervisors):
+            return True
+        if name in self.places:
+            self.used[name] = None
+            return True
+        if name.partition("/")[0] in self.places:
+            return self.agent(name, path)
+        known = [*self.names, *(self.supervisors if supervisors else []), *([EVERYBODY] if everybody else [])]
+        self.wrong(path, f'no agent "{name}"{did_you_mean(name, known)}')
+        return False
+
+    def population(self, name: str, path: DataPath) -> Population | None:
+        """Check the name of a population, and give it if it is right in itself."""
+        known = [known for known, place in self.places.items() if place[0] == "population"]
+        if name in known:
+            self.used[name] = None
+        elif name in self.places:
+            self.wrong(path, f'"{name}" is one agent, not a population')
+        else:
+            self.wrong(path, f'no population "{name}"{did_you_mean(name, known)}')
+        return self.populations.get(name)
+
+    def define(self, name: str, what: str, path: DataPath, *, key: bool = False) -> None:
+        """Take note of what later parts of the file know by a name: a step, a fault, a check, a series."""
+        if what != "step" and not NAME.fullmatch(name):
+            self.wrong(path, f'"{name}" is not a name: {NAMED}', key=key)
+        if name in self._defined:
+            other, first = self._defined[name]
+            place = self.document.place(first, key=other == "series")
+            told = f'{what} id "{name}"' if what in ("step", "fault") else f'{what} "{name}"'
+            again = "is given twice" if other == what else f"has the name of a {other}"
+            self.wrong(path, f"{told} {again}, first at {place}", key=key)
+        self._defined.setdefault(name, (what, path))
+
+    def defined(self, *kinds: str) -> list[str]:
+        """Give the names that were defined as one of some kinds."""
+        return [name for name, (what, _) in self._defined.items() if what in kinds]

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
-from jsonpath import JSONPathEnvironment, JSONPathError
 
-_ENVIRONMENT = JSONPathEnvironment(strict=True)
+@cache
+def _environment() -> Any:
+    from jsonpath import JSONPathEnvironment  # late: it takes long, and many files need none
+
+    return JSONPathEnvironment(strict=True)
 
 
 @lru_cache(maxsize=1_000)
 def _compiled(path: str) -> Any:
-    return _ENVIRONMENT.compile(path)
+    return _environment().compile(path)
 
 
 def path_problem(path: str) -> str | None:
     """Say what is wrong with a JSON path, or None."""
     if not path.startswith("$"):
         return f'"{path}" is not a JSON path: it begins with $, as in $.output'
+    from jsonpath import JSONPathError
+
     try:
         _compiled(path)
     except JSONPathError as error:

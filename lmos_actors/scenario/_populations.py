@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from lmos_actors.actors import Agent, MailboxOptions, Ref
+from lmos_actors.actors import Agent, MailboxOptions, Ref, set_service_time
 from lmos_actors.files import KEEP, decode, fill, inside, is_list, is_mapping, references
 from lmos_actors.supervision import ChildSpec, Crowd
 
-from ._classes import by_state_name, fields_of_agent
 from ._dist import draw
+from ._fields import by_state_name, fields_of_agent
 from ._model_base import Distribution
 from ._topology import neighbours_of
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from lmos_actors._entropy import Entropy
-    from lmos_actors.actors import LocalLink, Operation
+    from lmos_actors.actors import Operation
     from lmos_actors.files import DataPath, Document, Reference
 
-    from ._classes import FieldOf
+    from ._fields import FieldOf
     from ._model import Simulation
     from ._model_agents import Population, Topology
 
@@ -54,6 +54,7 @@ class Recipe:
     """Arguments that are made anew for each agent, from its number."""
     drawn: list[tuple[str, Any, Callable[[Any], Any]]] = attrs.Factory(list[Any])
     """Arguments left to chance: name, distribution, check."""
+    service_time: float = 0.0
     field: str = ""
     """The argument that gets the neighbours."""
     neighbours: list[tuple[int, ...]] | None = None
@@ -67,7 +68,7 @@ class Recipe:
             stream = self.entropy.stream(f"args {slot.path} {name}")
             given[name] = take(draw(distribution, stream))
         if self.neighbours is not None:
-            refs = self.refs
+            refs = self.refs = self.refs or [Ref(member) for member in slot.owner.members]
             given[self.field] = tuple([refs[other] for other in self.neighbours[number]])
         return given
 
@@ -75,27 +76,29 @@ class Recipe:
 class Populations:
     """The populations of one run, as supervisor specs; and the `Staging` that has their agents made.
 
-    `refs` are those that `$(agents.NAME)` stands for. Raises nothing for a file that was found right.
+    Raises nothing for a file that was found right.
     """
 
     def __init__(
-        self,
-        simulation: Simulation,
-        document: Document,
-        classes: Mapping[str, type],
-        refs: Mapping[str, Any],
-        entropy: Entropy,
+        self, simulation: Simulation, document: Document, classes: Mapping[str, type], entropy: Entropy
     ) -> None:
         self._simulation = simulation
         self._document = document
         self._classes: Mapping[str, Any] = classes
-        self._refs = refs
+        self._refs: Mapping[str, Any] = {}
         self._entropy = entropy
-        self._recipes: dict[str, Recipe] = {}
 
-    def crowd(self, index: int) -> Crowd:
-        """Make the spec of the population that stands at this place in the file."""
+    def __len__(self) -> int:
+        """Give how many populations there are."""
+        return len(self._simulation.population)
+
+    def crowd(self, index: int, refs: Mapping[str, Any]) -> Crowd:
+        """Make the spec of the population that stands at this place in the file.
+
+        `refs` are those that `$(agents.NAME)` stands for.
+        """
         entry = self._simulation.population[index]
+        self._refs = refs
         restarts = entry.max_restarts if isinstance(entry.max_restarts, int) else entry.count
         return Crowd(
             entry.id,
@@ -120,7 +123,7 @@ class Populations:
         cls = self._classes[entry.id]
         fields = fields_of_agent(cls)
         states = by_state_name(fields)
-        recipe = self._recipes[entry.id] = Recipe(self._entropy)
+        recipe = Recipe(self._entropy, service_time=float(entry.service_time))
         shared: dict[str, Any] = {}
         for name, value in entry.args.items():
             distribution = self._distribution(value, ("population", index, "args", name))
@@ -164,17 +167,16 @@ class Populations:
         recipe.field = topology.field
         recipe.neighbours = neighbours_of(topology, entry.count, seed)
 
-    def seated(self, name: str, members: Sequence[LocalLink]) -> None:
-        """The slots of a population are there: its agents can be told of each other."""
-        if self._recipes[name].neighbours is not None:
-            self._recipes[name].refs = [Ref(member) for member in members]
-
     # ---- the runtime's side
 
     def make(self, slot: Any) -> Any:
         """Make the agent object of a slot."""
         factory = slot.spec.factory
-        return factory.make(slot) if isinstance(factory, Member) else factory()
+        if not isinstance(factory, Member):
+            return factory()
+        if factory.recipe.service_time and not slot.incarnation:
+            set_service_time(Ref[Any](slot), factory.recipe.service_time)
+        return factory.make(slot)
 
     def table(self, slot: Any, agent: Any) -> dict[str, Operation]:
         """Give the operations of a slot: those of its class."""

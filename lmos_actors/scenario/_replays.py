@@ -16,8 +16,8 @@ from lmos_actors._errors import ActionFailed, AgentError, InvalidInput
 from lmos_actors.actors import RUN, STREAM, TURN, Altered, current_envelope, stand_in
 from lmos_actors.reports import Failure
 
+from ._exceptions import exception_class
 from ._mocks import request_of
-from ._story import exception_class
 from ._tapes import LISTENING, fits, most_like
 from ._untyped import untyped_class
 from ._values import show
@@ -56,7 +56,7 @@ def recorded_class(name: str, tapes: Sequence[Tape]) -> type[Agent]:
 
 
 class Player:
-    """What one replay does in one run, over all its incarnations. `place` gives the place of data in the file."""
+    """What one replay does in one run, over all its incarnations; `place` gives that of data in the file."""
 
     def __init__(
         self, name: str, entry: Replay, recording: Recording, tape: Tape, place: Callable[[DataPath], str]
@@ -98,7 +98,7 @@ class Player:
             there = dict.fromkeys(f"{e.verb} {e.affordance}" for e in self.tape.exchanges)
             saw = f"recorded are {', '.join(list(there)[:5]) or 'no requests'}"
         expected = f"a recorded {what} {show(shown)} from {sender}"
-        self._failures.append(Failure(self._place(("agents", self.name)), f"replay {self.name}", expected, saw))
+        self._failures.append(self._more(expected, saw))
 
     def _line(self, exchange: Exchange) -> str:
         return f"{self._recording.name}:{exchange.line}"
@@ -126,7 +126,7 @@ class Player:
             for exchange in unused[:SHOWN]
         ]
         if len(unused) > SHOWN:
-            found.append(self._more("all that was recorded", f"{len(unused) - SHOWN} more that nobody asked for"))
+            found.append(self._more("all that was recorded", f"{len(unused) - SHOWN} more unused"))
         return found
 
     def _more(self, expected: str, saw: str) -> Failure:

@@ -15,14 +15,16 @@ from ._mocks import mock_contract
 from ._model import AnyFile, Scenario, SeedRange, Simulation
 from ._model_agents import Mock, Root
 from ._names import Names
+from ._reading import check_cell, has_its_parts
 from ._recordings import Recordings, contract_of, replays_among, tape_of
-from ._story import Story
 from ._targets import import_target, project_root
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
+
+    from lmos_actors.files import DataPath
 
     from ._tapes import Recording
     from ._targets import Accepts
@@ -87,12 +89,13 @@ def resolve(
     classes: bool = True,
     accepts: Accepts | None = None,
     recording: bool = False,
+    fitted: bool = False,
 ) -> Resolved:
     """Read a scenario file, check it, import its agents' classes, and give its cells in order.
 
     `settings` set variables, matrix keys or `world` to text from the command line; `seeds` replace the
     file's; without `classes` nothing is imported; `accepts` says why a class cannot be an agent. With
-    `recording` replays are the real agents, to be recorded anew.
+    `recording` replays are the real agents, to be recorded anew; `fitted` holds the file against the classes.
     Blocks on the disk and runs the code of the modules named. Raises FileError with every mistake found;
     ConfigError for a setting that the file does not know.
     """
@@ -104,7 +107,8 @@ def resolve(
     mistakes += cells.mistakes
     recordings = Recordings(document, recording=recording)
     targets = _Targets(document, project_root(cast("Path", document.path)), accepts, recordings)
-    decoded = [_scenario(document, data, mistakes, targets if classes else None) for data in found]
+    given = targets if classes else None
+    decoded = [_scenario(document, data, mistakes, given, fitted=fitted) for data in found]
     if mistakes:
         raise FileError(mistakes)
     runs = _with_seeds(found, decoded, seeds, recordings)
@@ -121,14 +125,20 @@ def _check_format(document: Document) -> None:
 
 
 def _scenario(
-    document: Document, cell: CellData, mistakes: list[Mistake], targets: _Targets | None
+    document: Document, cell: CellData, mistakes: list[Mistake], targets: _Targets | None, *, fitted: bool
 ) -> tuple[Scenario | Simulation | None, dict[str, type]]:
-    scenario, wrong = decode(document, AnyFile, cell.data)
-    names = Names(document, cell)
+    made: dict[DataPath, Any] = {}
+    scenario, wrong = decode(document, AnyFile, cell.data, made=made)
+    mistakes += wrong
+    if not has_its_parts(cell.data):
+        return None, {}
+    names = Names(document, cell, made)
     names.check()
-    Story(names).check()
-    mistakes += [*wrong, *names.mistakes]
-    return scenario, targets.classes(names, mistakes) if targets else {}
+    names.classes = targets.classes(names, mistakes) if targets else {}
+    names.fitted = fitted
+    check_cell(names, cast("Path", document.path).parent)
+    mistakes += names.mistakes
+    return scenario, names.classes
 
 
 class _Targets:

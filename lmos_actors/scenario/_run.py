@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from collections import Counter
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 import trio
 
 from lmos_actors.reports import Failure
 
+from ._faults import INJECTED
 from ._model import Simulation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from lmos_actors.files import DataPath, Document
-    from lmos_actors.reports import FaultResult
 
     from ._cast import Cast
+    from ._faults import Faults
     from ._judges import Judges
     from ._resolve import Cell
+    from ._stopping import Stop
     from ._told import Told
     from ._watch import Watch
 
@@ -45,6 +47,8 @@ class Run:
     """The numbers of the messages that a step has sent, by its id; of all steps under None."""
     faults: Faults | None = None
     judges: Judges | None = None
+    stop: Stop | None = None
+    """Who looks at the run where it is to be stopped, if it is."""
     crashes: Crashes = attrs.Factory(lambda: Crashes())
     _cast: Cast | None = None
     _places: dict[tuple[DataPath, bool], str] = attrs.Factory(dict[Any, str])
@@ -79,8 +83,8 @@ class Run:
         return found
 
     def note_sent(self, kind: str, agent: str, fields: dict[str, Any]) -> None:
-        """Take a record of any kind: of a message, note which step has sent it."""
-        step = STEP.get() if kind == "sent" else None
+        """Take a record of a message that was sent: note which step has sent it."""
+        step = STEP.get()
         if step is not None and "id" in fields:
             for name in (None, step) if step else (None,):
                 self.sent.setdefault(name, []).append(fields["id"])
@@ -88,23 +92,6 @@ class Run:
     def fail(self, path: DataPath | None, what: str, expected: str, saw: str) -> None:
         """Note that something was not as it should be."""
         self.failures.append(Failure(self.place(path) if path else "", what, expected, saw))
-
-
-class Faults(Protocol):
-    """What injects faults, as far as it is looked at."""
-
-    @property
-    def active(self) -> bool:
-        """Whether a fault is in force."""
-        ...
-
-    def healed(self, id: str, /) -> float | None:
-        """Give the instant since which a fault is no longer in force; None if it is, or is yet to come."""
-        ...
-
-    def results(self) -> tuple[FaultResult, ...]:
-        """Give what was injected."""
-        ...
 
 
 class Watching:
@@ -138,9 +125,7 @@ class Crashes:
         self._expected: set[int] = set()
 
     def record(self, kind: str, agent: str, fields: dict[str, Any]) -> None:
-        """Take a record of any kind."""
-        if kind != "crashed":
-            return
+        """Take the record of a crash."""
         report = fields.get("report")
         if report is not None and getattr(report.error, INJECTED, False):
             return
@@ -165,6 +150,3 @@ STEP: Final[ContextVar[str | None]] = ContextVar("lmos_actors_step", default=Non
 
 MOST_CRASHES: Final = 10_000
 """How many crashes are told apart by their traces."""
-
-INJECTED: Final = "__lmos_injected__"
-"""The mark that exceptions of faults carry."""

@@ -1,4 +1,4 @@
-"""One run of one cell: a world of its own, its agents, its story, its checks."""
+"""One run of one cell: a world of its own, its agents, its story or timeline, its checks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import traceback
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
@@ -20,54 +20,59 @@ from lmos_actors._errors import (
     group_of,
     text_of,
 )
-from lmos_actors._node import open_node
-from lmos_actors.actors import Thing
-from lmos_actors.reports import Failure, RunResult
+from lmos_actors.reports import Failure, RunResult, last_messages
 from lmos_actors.simulation import TraceLog, simulate
-from lmos_actors.supervision import Pool, Supervisor, SupervisorSpec, children_of
 
-from ._classes import paths, supervisor_spec
+from ._classes import paths
 from ._doubles import Doubles
-from ._expect import Verdict, judge_bounded, judge_latency
 from ._guard import RUNTIME, Guard, staying
-from ._logs import head_of
-from ._model_checks import Latency, Never, Restarts, Statistics
+from ._heads import head_of
+from ._model import Scenario, Simulation
+from ._model_checks import Compare
+from ._run import Run, Watching
+from ._scene import Scene, looked_at
 from ._steps import Story
+from ._timeline import Timeline, entries_of
+from ._told import Told
 from ._watch import Watch
+from ._wording import count_steps, describe, each_step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from lmos_actors._node import Node
-    from lmos_actors.files import Document
-    from lmos_actors.reports import Ended
-    from lmos_actors.supervision import ChildSpec
+    from lmos_actors.files import DataPath
+    from lmos_actors.reports import CheckResult, Ended, FaultResult
 
     from ._resolve import Cell, Resolved
+    from ._run import Progress
+    from ._stopping import Stop
 
 REAL_LIMIT = 60.0
 """Seconds of real time that one run may take, unless said otherwise."""
 
 SHOWN_CAUSES = 3
+SHOWN_CRASHES = 5
+MOST_FAILURES = 200
+TAIL = 200
+"""How many of the last lines of a log are kept where the whole is not wanted."""
 
 
-@attrs.define
+@attrs.define(eq=False)
 class _Telling:
-    """One run while it goes on."""
+    """One run while it goes on, and what is to be told of it."""
 
-    cell: Cell
-    document: Document
+    run: Run
     root: Path
-    story: Story
     log: TraceLog
     guard: Guard
     doubles: Doubles
+    telling: Callable[[Watching], None]
     ended: Ended = "failed"
     told: bool = False
     virtual: float = 0.0
-    checks_passed: int = 0
     tree: tuple[str, ...] = ()
-    node: Node | None = None
+    faults: tuple[FaultResult, ...] = ()
+    judged: list[CheckResult] = attrs.Factory(list["CheckResult"])
     problems: list[Failure] = attrs.Factory(list[Failure])
 
     def problem(self, what: str, expected: str, saw: str, place: str = "") -> None:
@@ -80,157 +85,132 @@ def run_cell(
     trial: int,
     *,
     real_limit: float = REAL_LIMIT,
-    progress: Callable[[int, int, str], None] = lambda done, total, text: None,
+    progress: Progress = lambda done, total, text: None,
+    telling: Callable[[Watching], None] = lambda watching: None,
     last_words: Callable[[str, str], None] = lambda why, where: None,
+    whole_log: bool = True,
+    stop: Stop | None = None,
 ) -> RunResult:
     """Run a cell once in a simulated world, in the main thread. Raises KeyboardInterrupt, and nothing else.
 
     What agents print goes to standard error. Past `real_limit` seconds of real time the run is ended; if it
     cannot be, `last_words` is called with why and where, and the process ends with 124; with 130 if it
     cannot be ended by Ctrl-C.
+
+    `progress` is told how far the run is, in steps, or microseconds of a simulation; `telling` is given what
+    may be looked at while it goes on, once. Without `whole_log` the result has only the last lines.
+    `stop` looks at the run at its stop point and ends it there: the result is then that of no whole run.
     """
-    log = TraceLog(run=head_of(resolved, cell, trial))
-    watch = Watch(log)
-    story = Story(cell.scenario, resolved.document, watch, progress)
-    guard = Guard(real_limit, last_words)
+    log = TraceLog(run=head_of(resolved, cell, trial), keep=None if whole_log else TAIL)
+    run = Run(cell, resolved.document, Watch(log), Told(_count(cell)), progress)
+    if stop is not None:
+        run.stop = stop
+        stop.watch(log)
     doubles = Doubles(cell, resolved.document, paths(cell.root))
-    telling = _Telling(cell, resolved.document, resolved.root, story, log, guard, doubles)
+    guard = Guard(real_limit, last_words)
+    one = _Telling(run, resolved.root, log, guard, doubles, telling)
     began = perf_counter()
     try:
         with contextlib.redirect_stdout(sys.stderr), staying(), guard:
-            simulate(_live, telling, watch, seed=cell.seed, log=log)
+            simulate(_live, one, seed=cell.seed, log=log)
     except BaseException as error:  # noqa: ASYNC103 -- what ended the run is its verdict
         if not _interrupted(error):
-            _went_wrong(telling, error)
-            telling.problems += doubles.open_matters(told=False)
+            _went_wrong(one, error)
+            one.problems += doubles.open_matters(told=False)
         elif not guard.fired:
             raise KeyboardInterrupt from None
     if guard.interrupted and not guard.fired:  # and the code that it hit has suppressed it
         raise KeyboardInterrupt
     if guard.fired:
-        telling.ended = "time limit"
+        one.ended = "time limit"
         expected = f"an end within {real_limit:g} s of real time"
-        place = story.at if guard.where == RUNTIME and story.at else guard.where
-        telling.problems = [Failure("", "the run", expected, f"it was still busy at {place}")]
+        place = run.at if guard.where == RUNTIME and run.at else guard.where
+        one.problems = [Failure("", "the run", expected, f"it was still busy at {place}")]
     log.end()
-    return _result(telling, trial, perf_counter() - began)
+    return _result(one, trial, perf_counter() - began, whole_log)
 
 
-async def _live(telling: _Telling, watch: Watch) -> None:
-    with telling.guard.heeding():
-        await _stage(telling, watch)
+def _count(cell: Cell) -> int:
+    """Count what there is to do: steps, or entries of a timeline."""
+    scenario = cell.scenario
+    return count_steps(scenario.steps) if isinstance(scenario, Scenario) else len(entries_of(scenario))
 
 
-async def _stage(telling: _Telling, watch: Watch) -> None:
-    cell, story = telling.cell, telling.story
-    root = cell.root
-    empty = SupervisorSpec(
-        "root",
-        strategy=root.strategy,
-        max_restarts=root.max_restarts,
-        max_seconds=float(root.max_seconds),
-        auto_shutdown=root.auto_shutdown,
-    )
-    places = paths(root)
-    async with open_node(empty, instrument=watch) as node:
-        telling.node = node
-        for name, path in places.items():
-            story.refs[name] = node.find(cell.agent_class(name), path)
-        for spec in supervisor_spec(root, cell, story.refs, telling.doubles.classes).children:
-            await _start(node, spec)
-        story.things = {name: Thing(ref) for name, ref in story.refs.items()}
-        await _tell(telling)
-    telling.problems += telling.doubles.open_matters(told=telling.told)
-    if telling.told:
-        _judge_after(telling)
-        if not telling.problems:
-            telling.ended = "passed"
-
-
-async def _start(node: Node, spec: ChildSpec[Any] | SupervisorSpec | Pool[Any]) -> None:
-    if isinstance(spec, SupervisorSpec):
-        await node.start_supervisor(spec)
-    elif isinstance(spec, Pool):
-        await node.start_pool(spec)
+def _each(cell: Cell) -> Iterator[tuple[DataPath, str]]:
+    """Give what there is to do, each once: where it stands in the file, and in words."""
+    scenario = cell.scenario
+    if isinstance(scenario, Scenario):
+        yield from ((path, describe(step)) for path, step in each_step(scenario.steps))
     else:
-        await node.start_child(spec)
+        yield from ((("timeline", index), describe(entry)) for index, entry in entries_of(scenario))
 
 
-async def _tell(telling: _Telling) -> None:
-    story, timeout = telling.story, telling.cell.scenario.timeout
+async def _live(one: _Telling) -> None:
+    stop = one.run.stop
+    with one.guard.heeding(), contextlib.nullcontext() if stop is None else stop.scope:
+        await _stage(one)
+
+
+async def _stage(one: _Telling) -> None:
+    run, scene = one.run, Scene(one.run, one.doubles)
+    async with scene.open():
+        run.watch.often = run.follow
+        one.telling(Watching(run))
+        await _tell(one)
+        if one.told:
+            scene.last_look()
+        if isinstance(run.cell.scenario, Simulation):
+            scene.cut()
+    one.problems += one.doubles.open_matters(told=one.told)
+    if one.told:
+        _judge(one)
+    _crashes(one)
+    if one.told and not one.problems and not run.failures:
+        one.ended = "passed"
+
+
+async def _tell(one: _Telling) -> None:
+    run, scenario = one.run, one.run.cell.scenario
+    timeout = scenario.timeout if isinstance(scenario, Scenario) else None
+    story = Story(run, scenario) if isinstance(scenario, Scenario) else Timeline(run, scenario)
     began = trio.current_time()
     try:
-        with trio.move_on_after(timeout) as scope:
-            telling.told = await story.tell()
+        with trio.move_on_after(float("inf") if timeout is None else timeout) as scope:
+            one.told = await story.tell()
     finally:
-        telling.virtual = round(trio.current_time() - began, 6)
-        telling.tree = draw(telling)
-    if scope.cancelled_caught or (not telling.told and telling.virtual >= timeout):
-        telling.told = False
-        telling.ended = "failed" if story.failures else "time limit"
-        telling.problem("the story", f"its end within {timeout} of virtual time", f"still at {story.at}")
-    if telling.told:
-        _judge(telling)
+        one.virtual = round(trio.current_time() - began, 6)
+        one.tree = run.cast.draw()
+        one.faults = run.faults.results() if run.faults is not None else ()
+    if timeout is not None and (scope.cancelled_caught or (not one.told and one.virtual >= timeout)):
+        one.told = False
+        one.ended = "failed" if run.failures else "time limit"
+        one.problem("the story", f"its end within {timeout} of virtual time", f"still at {run.at}")
 
 
 # --- checks
 
 
-def _judge(telling: _Telling) -> None:
-    """Judge what is counted while the agents are still there."""
-    story, checks = telling.story, telling.cell.scenario.checks
-    for index, check in enumerate(checks):
-        verdicts: list[Verdict] = []
-        if isinstance(check, Latency):
-            verdicts = judge_latency(check, story.latencies.get(check.of, []))
-        elif isinstance(check, Restarts):
-            verdicts = judge_bounded(check, restarts_of(telling, check.of))
-        elif isinstance(check, Statistics):
-            numbers = story.things[check.of].slot.statistics()
-            verdicts = judge_bounded(check, getattr(numbers, check.counter))
-        else:
-            continue
-        _note(telling, index, verdicts)
+def _judge(one: _Telling) -> None:
+    """Take the verdicts, once the last agent has stopped."""
+    judges = one.run.judges
+    assert judges is not None
+    one.judged = judges.end()
+    for check in one.judged:
+        if not check.ok:
+            kind = "" if check.name.startswith(check.kind) else f"{check.kind} "
+            one.problem(f"check {kind}{check.name}", check.expected, check.saw, check.place)
 
 
-def _judge_after(telling: _Telling) -> None:
-    """Judge what must hold until the last agent has stopped."""
-    assert telling.node is not None
-    letters = telling.node.dead_letters
-    for index, check in enumerate(telling.cell.scenario.checks):
-        if isinstance(check, Never):
-            saw = "none"
-            if letters:
-                first = letters[0]
-                saw = f"{len(letters)}, the first for {first.agent}.{first.affordance} ({first.reason})"
-            _note(telling, index, [Verdict(not letters, "no dead letter", saw)])
-
-
-def _note(telling: _Telling, index: int, verdicts: list[Verdict]) -> None:
-    check = telling.cell.scenario.checks[index]
-    bad = [verdict for verdict in verdicts if not verdict.ok]
-    if verdicts and not bad:
-        telling.checks_passed += 1
-        return
-    what = f"check {type(check).__name__.lower()}"
-    for name in ("of", "counter"):
-        what += f" {getattr(check, name)}" if hasattr(check, name) else ""
-    for verdict in bad or [Verdict(False, "something to judge", "nothing")]:
-        telling.problem(what, verdict.expected, verdict.saw, telling.document.place(("checks", index)))
-
-
-def restarts_of(telling: _Telling, name: str) -> int:
-    """Count how often an agent, or a supervisor, was restarted."""
-    thing = telling.story.things.get(name)
-    if thing is not None:
-        return thing.slot.statistics().restarts
-    assert telling.node is not None
-    return next(s.incarnation - 1 for s in _supervisors(telling.node.root) if s.label == name)
-
-
-def _supervisors(above: Supervisor) -> list[Supervisor]:
-    below = [s for child in above.children if isinstance(child, Supervisor) for s in _supervisors(child)]
-    return [above, *below]
+def _crashes(one: _Telling) -> None:
+    """Agents that crashed though the file does not ask for it fail the run."""
+    run = one.run
+    found = [crash for crash in run.crashes.unexpected() if not looked_at(run.cell, crash[0])]
+    for agent, reason, count in found[:SHOWN_CRASHES]:
+        times = f" ({count} times)" if count > 1 else ""
+        one.problem(f"agent {agent}", "no crash that the file does not ask for", f"{reason}{times}")
+    if len(found) > SHOWN_CRASHES:
+        others = sum(count for _, _, count in found[SHOWN_CRASHES:])
+        one.problem("other agents", "no crash that the file does not ask for", f"{others} more crashes")
 
 
 # --- what went wrong around the story
@@ -241,26 +221,35 @@ def _interrupted(error: BaseException) -> bool:
     return isinstance(error, KeyboardInterrupt) or any(map(_interrupted, group.exceptions if group else ()))
 
 
-def _went_wrong(telling: _Telling, error: BaseException) -> None:
+def _went_wrong(one: _Telling, error: BaseException) -> None:
     """Note an exception that left the world."""
-    if isinstance(error, StartFailed) and not telling.tree:
-        telling.ended = "could not run"
-        name = error.path.rpartition("/")[2]
-        here = ("agents", name) if name in telling.cell.scenario.agents else ("tree",)
-        cause = error.__cause__ or error
-        telling.problem(
-            f"start {error.path}",
-            "a running agent",
-            said(cause, telling.root),
-            telling.document.place(here, key=True),
-        )
+    if isinstance(error, StartFailed):
+        _not_started(one, error)
     elif isinstance(error, RestartIntensityExceeded):
-        causes = [said(cause, telling.root) for cause in error.causes[-SHOWN_CAUSES:]]
-        telling.problem("the tree", "a root supervisor that goes on", "; ".join([str(error), *causes]))
+        causes = [said(cause, one.root) for cause in error.causes[-SHOWN_CAUSES:]]
+        one.problem("the tree", "a root supervisor that goes on", "; ".join([str(error), *causes]))
     elif isinstance(error, LmosActorsError) and not isinstance(error, SupervisionError):
-        telling.problem("the run", "an end", f"{type(error).__name__}: {error}")
+        one.problem("the run", "an end", f"{type(error).__name__}: {error}")
     else:
-        telling.problem("the run", "an end", said(error, telling.root))
+        one.problem("the run", "an end", said(error, one.root))
+
+
+def _not_started(one: _Telling, error: StartFailed) -> None:
+    if not one.run.told.done:
+        one.ended = "could not run"
+    saw, place = said(error.__cause__ or error, one.root), _declared(one.run, error.path)
+    one.problem(f"start {error.path}", "a running agent", saw, place)
+
+
+def _declared(run: Run, path: str) -> str:
+    """Give the place in the file of an agent, a population, or the tree."""
+    scenario, names = run.cell.scenario, path.split("/")
+    if isinstance(scenario, Simulation):
+        for index, entry in enumerate(scenario.population):
+            if entry.id == names[0]:
+                return run.place(("population", index))
+    here = ("agents", names[-1]) if names[-1] in scenario.agents else ("tree",)
+    return run.place(here, key=True)
 
 
 def said(error: BaseException, root: Path) -> str:
@@ -286,61 +275,39 @@ def _only(error: BaseException) -> BaseException:
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
-def _result(telling: _Telling, trial: int, real: float) -> RunResult:
-    story, scenario = telling.story, telling.cell.scenario
-    steps = story.total
-    failures = [*story.failures, *telling.problems]
-    if telling.ended == "failed" and not failures:
-        failures = [Failure("", "the tree", "one that lives until the story ends", f"its end at {story.at}")]
-    done, whole = (story.done, telling.checks_passed), (steps, len(scenario.checks))
-    if telling.ended == "passed" and done != whole:  # nothing passes by accident
-        telling.ended = "failed"
+def _result(one: _Telling, trial: int, real: float, whole_log: bool) -> RunResult:
+    run, scenario = one.run, one.run.cell.scenario
+    failures = [*run.failures, *one.problems]
+    if one.ended == "failed" and not failures:
+        failures = [Failure("", "the tree", "one that lives until the story ends", f"its end at {run.at}")]
+    checks = [check for check in scenario.checks if not isinstance(check, Compare)]
+    passed = sum(check.ok for check in one.judged)
+    done, whole = (run.told.done, passed), (run.told.total, len(checks))
+    if one.ended == "passed" and done != whole:  # nothing passes by accident
+        one.ended = "failed"
         failures.append(Failure("", "the run", f"{whole} steps and checks", f"{done}"))
+    lines = one.log.lines()
     return RunResult(
-        label=telling.cell.label,
-        values=telling.cell.values,
-        seed=telling.cell.seed,
+        label=run.cell.label,
+        values=run.cell.values,
+        seed=run.cell.seed,
         trial=trial,
-        ended=telling.ended,
-        steps=steps,
-        steps_done=story.done,
-        checks=len(scenario.checks),
-        checks_passed=telling.checks_passed,
-        failures=tuple(failures),
-        virtual=telling.virtual,
+        ended=one.ended,
+        steps=run.told.total,
+        steps_done=run.told.done,
+        checks=len(checks),
+        checks_passed=passed,
+        failures=tuple(failures[:MOST_FAILURES]),
+        virtual=one.virtual,
         real=real,
-        digest=telling.log.digest(),
-        tree=telling.tree,
-        log=tuple(telling.log.lines()),
+        digest=one.log.digest(),
+        tree=one.tree,
+        told=run.told.results((run.place(path), what) for path, what in _each(run.cell)),
+        judged=tuple(one.judged),
+        series=run.judges.series() if run.judges is not None else (),
+        faults=one.faults,
+        metrics=run.judges.metrics() if run.judges is not None else {},
+        last=last_messages(lines),
+        log=tuple(lines) if whole_log else (),
+        logged=len(one.log),
     )
-
-
-def draw(telling: _Telling) -> tuple[str, ...]:
-    """Draw the tree as it stands, with mailboxes and counts."""
-    assert telling.node is not None
-    rows = _rows(telling.node.root, "")
-    width = max(len(row[0]) for row in rows)
-    states = max(len(row[1]) for row in rows)
-    head = f"{'':{width}}  {'':{states}}  mailbox  handled  restarts"
-    return (
-        head.rstrip(),
-        *(f"{a:{width}}  {b:{states}}  {c:>7}  {d:>7}  {e:>8}".rstrip() for a, b, c, d, e in rows),
-    )
-
-
-def _rows(above: Supervisor, indent: str) -> list[tuple[str, str, str, str, str]]:
-    spec = above.spec
-    limit = f"{above.statistics().restarts} restarts, {spec.max_restarts} allowed in {spec.max_seconds:g} s"
-    rows = [(f"{indent}{above.label} {spec.strategy}", limit, "", "", "")]
-    for child in above.children:
-        if isinstance(child, Supervisor):
-            rows += _rows(child, indent + "  ")
-            continue
-        numbers = child.statistics()
-        seats = f"{numbers.waiting}/{child.mailbox.size}"
-        rows.append(
-            (f"{indent}  {child.label}", numbers.state, seats, str(numbers.handled), str(numbers.restarts))
-        )
-        below = children_of(child)
-        rows += _rows(below, indent + "  ")[1:] if below is not None else []
-    return rows

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from difflib import SequenceMatcher
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -20,6 +19,7 @@ from ._values import same
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from ._logs import Line, Logged
 
@@ -86,7 +86,9 @@ class _Taping:
         elif kind == "fault":
             self._struck = now
         elif kind in ("event", "changed"):
-            name, value = (data["event"], data["data"]) if kind == "event" else (data["property"], data["value"])
+            name, value = (
+                (data["event"], data["data"]) if kind == "event" else (data["property"], data["value"])
+            )
             self._add(now, kind, (name, value))
         elif number in self._open:
             self._go_on(self._open[number], number, str(kind), now, data)

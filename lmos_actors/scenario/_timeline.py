@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from lmos_actors.testing import settle
+from lmos_actors.simulation import settle
 
 from ._asking import Asker, StepFailed, unknown
+from ._judges import TIMED
+from ._judging import name_of
 from ._model_steps import FaultAt, InvokeAt, TellAt, WriteAt
 from ._wording import at_of, describe
 
@@ -36,6 +38,7 @@ class Timeline(Asker):
         self._waiting: list[tuple[Line, DataPath, Any]] = []
         self._over = False
         self._stop = trio.Event()
+        self._timed = [name_of(check) for check in simulation.checks if isinstance(check, TIMED)]
 
     async def tell(self) -> bool:
         """Carry it out, until the run is over; say whether all went as it should."""
@@ -68,11 +71,12 @@ class Timeline(Asker):
         await settle()
 
     def _look(self) -> None:
-        """End as soon as the check is met; not before everything has happened, and every fault is over."""
-        stop, run = self._simulation.stop, self.run
-        if self._over and stop.when is not None and run.judges is not None and run.judges.met(stop.when):
-            if run.faults is None or not run.faults.active:
-                self._stop.set()
+        """End as soon as the check is met; not while there is something to come, or another check is open."""
+        stop, judges, faults = self._simulation.stop, self.run.judges, self.run.faults
+        if not self._over or stop.when is None or judges is None or not judges.met(stop.when):
+            return
+        if all(map(judges.met, self._timed)) and (faults is None or not faults.active):
+            self._stop.set()
 
     # ---- entries
 

@@ -18,7 +18,6 @@ MOST_COMPLETE: Final = 5_000
 """So many agents may all know each other: the pairs grow with the square."""
 
 Neighbours: TypeAlias = "list[tuple[int, ...]]"
-_TRIES: Final = 100
 
 
 def topology_problem(topology: Topology, count: int) -> tuple[str, str] | None:
@@ -105,8 +104,12 @@ def _distinct(me: int, others: Iterable[int]) -> tuple[int, ...]:
 
 
 def _small_world(topology: Topology, count: int, seed: int) -> Neighbours:
-    made = _networkx().connected_watts_strogatz_graph
-    return _from_graph(made(count, topology.degree, topology.rewire, tries=_TRIES, seed=seed), count)
+    """Rewire a ring of near neighbours. What has come apart is joined again: a rumour is to reach all."""
+    networkx = _networkx()
+    graph = networkx.watts_strogatz_graph(count, topology.degree, topology.rewire, seed=seed)
+    first = [min(component) for component in networkx.connected_components(graph)]
+    graph.add_edges_from(zip(first, first[1:], strict=False))
+    return _from_graph(graph, count)
 
 
 def _random(topology: Topology, count: int, seed: int) -> Neighbours:

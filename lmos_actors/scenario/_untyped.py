@@ -61,7 +61,11 @@ def untyped_class(
     Its actions do nothing: `stand_in` gives them something to do. Raises TypeError for a name that two of
     them have.
     """
-    body: dict[str, Any] = {"__module__": __name__, "__doc__": "Known by its names alone.", "__annotations__": {}}
+    body: dict[str, Any] = {
+        "__module__": __name__,
+        "__doc__": "Known by its names.",
+        "__annotations__": {},
+    }
     for number, wire in enumerate(dict.fromkeys(actions)):
         body[f"action_{number}"] = action(name=wire, concurrency=AT_ONCE)(_Template.run)
     for number, wire in enumerate(dict.fromkeys(streams)):
@@ -110,5 +114,6 @@ class _Template:
 
     async def stream(self, anything: Any = None, /) -> AsyncIterator[Any]:
         """Take any input, and give many outputs."""
-        for nothing in ():
-            yield nothing
+        none: tuple[Any, ...] = ()
+        for item in none:
+            yield item

@@ -29,8 +29,11 @@ class RunView:
         """Give the virtual time, in seconds since the run began."""
         return self._run.now()
 
-    def agent(self, path: str) -> tuple[LocalLink, tuple[str, ...]] | None:
-        """Give the slot at a path and the names it goes by; None for one that the file does not know."""
+    def agent(self, path: str) -> tuple[LocalLink | None, tuple[str, ...]] | None:
+        """Give the slot at a path, None before its first start, and the names it goes by.
+
+        None for a path that the file does not know.
+        """
         cast = self._run.cast
         name = self._names.get(path)
         names = (name,) if name is not None else cast.names_in_crowd(path)
@@ -39,7 +42,7 @@ class RunView:
         try:
             return cast.slot(names[0]), names
         except LmosActorsError:  # it is just being started for the first time
-            return None
+            return None, names
 
     def slots(self, of: str) -> Sequence[LocalLink]:
         """Give the slots that there are."""
@@ -67,7 +70,7 @@ class RunView:
 
     def supervisor_restarts(self, name: str) -> int | None:
         """Give how often a supervisor was restarted, None if the name is no supervisor's."""
-        if name == EVERYBODY or name in self._names.values() or "/" in name:
+        if name == EVERYBODY or "/" in name or name in self._run.cast.given:
             return None
         supervisor = self._run.cast.supervisor(name)
         return max(0, supervisor.incarnation - 1) if supervisor is not None else None

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from lmos_actors.testing import settle
+from lmos_actors.simulation import settle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,12 +23,12 @@ class Watch:
 
     def __init__(self, log: TraceLog) -> None:
         self._log = log
-        self._takers: list[Callable[[Kind, str, dict[str, Any]], None]] = []
+        self._takers: dict[str, list[Callable[[Kind, str, dict[str, Any]], None]]] = {}
         self._looks: list[Callable[[], object]] = []
         self._changed: trio.Event | None = None
         self._ended = False
         self._count = 0
-        self.counts: Counter[str] = Counter()
+        self.counts: dict[str, int] = {}
         """How many records there were of each kind."""
         self.often: Callable[[], None] | None = None
         """Called now and then, while much happens."""
@@ -39,21 +38,22 @@ class Watch:
         if self._ended:
             return
         self._log.record(kind, agent, fields)
-        for take in self._takers:
+        for take in self._takers.get(kind, ()):
             take(kind, agent, fields)
         if self._looks:
             for look in tuple(self._looks):
                 look()
         if self._changed is not None:
             self.notify()
-        self.counts[kind] += 1
+        self.counts[kind] = self.counts.get(kind, 0) + 1
         self._count += 1
         if not self._count % OFTEN and self.often is not None:
             self.often()
 
-    def add(self, take: Callable[[Kind, str, dict[str, Any]], None]) -> None:
-        """Have somebody told of every record from now on."""
-        self._takers.append(take)
+    def add(self, take: Callable[[Kind, str, dict[str, Any]], None], *kinds: str) -> None:
+        """Have somebody told of every record of these kinds from now on."""
+        for kind in kinds:
+            self._takers.setdefault(kind, []).append(take)
 
     def look(self, look: Callable[[], object]) -> None:
         """Have somebody look at the world after every record from now on, until the end."""

@@ -22,14 +22,14 @@ import msgspec
 
 from lmos_actors.reports import RunResult
 
-from ._classes import accepts
+from ._fields import accepts
 from ._guard import TIME_LIMIT, staying
 from ._resolve import resolve
 from ._runner import run_cell
 from ._until import stopped_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from queue import SimpleQueue
 
     from ._resolve import Resolved
@@ -64,6 +64,11 @@ class Order:
 
 
 @attrs.frozen
+class Ready:
+    """A worker has come so far that it can do what it is told to."""
+
+
+@attrs.frozen
 class Going:
     """A run goes on: how much is done, of how much, what it is at, and its tree where that was asked for."""
 
@@ -87,7 +92,7 @@ class Said:
     """What a worker says of the order that it is at. After a `Lost` with `died` it says nothing more."""
 
     worker: Worker
-    what: Going | Lost | RunResult
+    what: Ready | Going | Lost | RunResult
     died: bool = False
 
 
@@ -144,9 +149,10 @@ class Worker:
             self._inbox.put(Said(self, self._lost(self._process.wait()), died=True))
 
     def _heard(self, said: dict[str, Any], stream: IO[bytes]) -> None:
+        what: Ready | Going | Lost | RunResult = Ready()
         if "going" in said:
             done, total, text, tree = said["going"]
-            what: Going | Lost | RunResult = Going(done, total, text, tuple(tree))
+            what = Going(done, total, text, tuple(tree))
         elif "result" in said:
             log = stream.read(said["log"]).decode("utf-8", "surrogatepass")
             result = msgspec.convert(said["result"], RunResult)
@@ -155,7 +161,7 @@ class Worker:
             why, where = said["last"]
             self._last = Lost(f"{why}, and it cannot be ended", where, late=why == "time limit")
             return
-        else:
+        elif "lost" in said:
             what = Lost(said["lost"])
         if not self._ended:
             self._inbox.put(Said(self, what))
@@ -192,6 +198,7 @@ def main() -> None:
         os._exit(0)  # whatever goes on, nobody wants it any more
 
     threading.Thread(target=listen, name="orders", daemon=True).start()
+    desk.open()
     while True:
         with arrived:
             arrived.wait_for(lambda: inbox)
@@ -217,6 +224,10 @@ class _Desk:
         self._lock = threading.Lock()
         self._read: tuple[object, Resolved] | None = None
 
+    def open(self) -> None:
+        """Say that orders can be given."""
+        self._say({"ready": True})
+
     def carry_out(self, order: Order) -> None:
         """Do what is ordered, and say what came of it."""
         try:
@@ -227,12 +238,15 @@ class _Desk:
         except Exception as error:
             self._say({"lost": f"{type(error).__name__}: {error}"})
             return
+        teller = _Teller(self._say, order.draw)
         result = run_cell(
             resolved,
             cell,
             order.trial,
             real_limit=order.real_limit,
-            progress=_Teller(self._say, order.draw),
+            progress=teller,
+            telling=teller.telling,
+            whole_log=order.log,
             last_words=lambda why, where: self._say({"last": [why, where]}),
         )
         self._say_result(result, result.log if order.log else ())
@@ -257,7 +271,7 @@ class _Desk:
 
 
 class _Watching(Protocol):
-    def tree(self) -> tuple[str, ...]: ...
+    def tree(self) -> Sequence[str]: ...
 
 
 class _Teller:

@@ -2,7 +2,7 @@
 
 from lmos_actors._errors import ForbiddenCall as ForbiddenCall
 
-from ._clock import VirtualClock as VirtualClock
+from ._clock import VirtualClock as VirtualClock, settle as settle
 from ._trace import (
     SCHEMA as SCHEMA,
     Difference as Difference,

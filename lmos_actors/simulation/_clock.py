@@ -160,6 +160,17 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
             self._do_chore()
 
 
+async def settle() -> None:
+    """Wait until nothing is left to do at the present instant of a simulated world.
+
+    Raises RuntimeError in a run whose clock is no VirtualClock.
+    """
+    clock = trio.lowlevel.current_clock()
+    if not isinstance(clock, VirtualClock):
+        raise RuntimeError(f"only a simulated world settles, and this run goes by a {type(clock).__name__}")
+    await clock.settle()
+
+
 class _WakeWatch(trio.abc.Instrument):
     """Tells the clock of every task that becomes runnable.
 

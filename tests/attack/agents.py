@@ -28,6 +28,8 @@ from lmos_actors import (
     prop,
 )
 
+from lmos_actors.actors import hold, keep_state, release, set_service_time, slot_of
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
@@ -198,6 +200,18 @@ class Rogue(Agent, behaviours=("day", "night")):
                 raise Bug("after becoming")
             elif what == "become after":
                 self.after(seconds, self.turn_over)
+            elif what == "hold":
+                hold(other)
+            elif what == "release" and slot_of(other).held:
+                release(other)
+            elif what == "hold and release":
+                hold(other)
+                self.ref.tell_nowait(Rogue.count, number)
+                release(other)
+            elif what == "serve":
+                set_service_time(other, seconds)
+            elif what == "keep state":
+                keep_state(other)
         except (AgentError, trio.WouldBlock):
             self.level += 1
 
@@ -358,6 +372,7 @@ AT_ONCE = (
     "crash after", "task", "stop",
     "stop badly", "tell self", "publish list", "follow lists", "follow crew", "send crew",
     "publish self stop", "become twice", "become and stash", "become and crash", "become after",
+    "hold", "release", "hold and release", "serve", "keep state",
 )  # fmt: skip
 IN_TIME = (
     *AT_ONCE,

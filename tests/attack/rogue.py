@@ -18,7 +18,7 @@ from lmos_actors import (
     invoke_all,
     open_node,
 )
-from lmos_actors.actors import LocalLink, TracedLink
+from lmos_actors.actors import LocalLink, TracedLink, hold, release, set_service_time, slot_of
 from lmos_actors.simulation import VirtualClock
 from tests.attack.agents import COUNT, KINDS, Bug, Rogue, Slow
 
@@ -124,6 +124,10 @@ class Stage:
             with trio.fail_after(50):
                 if kind == "do":
                     await self.tell_to_do(node, *deed[1:])
+                elif kind == "hold":
+                    await self.hold(node, *deed[1:])
+                elif kind == "serve":
+                    await self.serve(node, *deed[1:])
                 elif kind == "supervise":
                     await self.supervise(node, *deed[1:])
                 else:
@@ -145,6 +149,23 @@ class Stage:
             await rogue.invoke(Rogue.do_slowly, [what, other, seconds])
         else:
             await rogue.invoke(Rogue.do, [what, other, seconds])
+
+    async def hold(self, node: Node, number: int, seconds: float) -> None:
+        rogue = node.find(Rogue, f"rogue-{number}")
+        hold(rogue)
+        try:
+            await trio.sleep(seconds)
+        finally:
+            if slot_of(rogue).held:  # else another has released it
+                release(rogue)
+
+    async def serve(self, node: Node, number: int, seconds: float, after: float) -> None:
+        rogue = node.find(Rogue, f"rogue-{number}")
+        set_service_time(rogue, seconds)
+        try:
+            await trio.sleep(after)
+        finally:
+            set_service_time(rogue, 0)
 
     async def supervise(self, node: Node, number: int, what: str) -> None:
         desk = node.root.supervisor("desk")
@@ -259,6 +280,7 @@ class Stage:
                 left = {name: getattr(more, name) for name in OF_ONE_LIFE if getattr(more, name, None)}
                 assert not left, (slot.path, left)
                 assert more.own == 0
+                assert more.pace is None or (more.pace.item, more.pace.timer) == (None, None)
                 assert more.withdrawn == 0
                 assert not more.active or not any(more.active.values())
                 assert more.sinks is None or not more.sinks.by_key, (slot.path, more.sinks.by_key)

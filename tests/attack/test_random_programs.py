@@ -22,6 +22,8 @@ DEEDS: SearchStrategy[Deed] = st.one_of(
     st.tuples(st.just("do"), WHO, st.just(False), st.sampled_from(AT_ONCE), WHO, SECONDS),
     st.tuples(st.just("do"), WHO, st.just(True), st.sampled_from(IN_TIME), WHO, SECONDS),
     st.tuples(st.just("request"), WHO, st.sampled_from(HOW), st.sampled_from(ASKED), SECONDS),
+    st.tuples(st.just("hold"), WHO, SECONDS),
+    st.tuples(st.just("serve"), WHO, SECONDS, SECONDS),
     st.tuples(st.just("supervise"), WHO, st.sampled_from(["terminate", "resize", "ready"])),
 )
 PROGRAMS = st.lists(DEEDS, min_size=1, max_size=60)

@@ -133,7 +133,7 @@ class Page:
     async def until(self, script: str, seconds: float = ANSWERED) -> Any:
         """Evaluate an expression until it is true."""
         with trio.move_on_after(seconds):
-            while not (got := await self.run(script)):
+            while not (got := await self.run(script)):  # noqa: ASYNC110 -- it happens in another process
                 await trio.sleep(0.02)
             return got
         raise AssertionError(f"not within {seconds} s: {script}; problems: {self.problems}")
@@ -146,7 +146,11 @@ class Page:
     async def window(self, width: int, height: int, *, dark: bool = False) -> None:
         """Set size and colours."""
         await self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         await self.call("Emulation.setEmulatedMedia", features=[scheme])
@@ -162,15 +166,18 @@ class Page:
     async def click(self, selector: str) -> None:
         """Click into the middle of the first element that fits."""
         x, y = await self.run(
-            f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{block: 'nearest'}});"
-            " const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()"
+            f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
+            " e.scrollIntoView({block: 'nearest'}); const r = e.getBoundingClientRect();"
+            " return [r.x + r.width / 2, r.y + r.height / 2]; })()"
         )
         await self.mouse("mousePressed", x, y)
         await self.mouse("mouseReleased", x, y)
 
     async def mouse(self, what: str, x: float, y: float) -> None:
         """Press, move or release the left button at a place."""
-        await self.call("Input.dispatchMouseEvent", type=what, x=x, y=y, button="left", buttons=1, clickCount=1)
+        await self.call(
+            "Input.dispatchMouseEvent", type=what, x=x, y=y, button="left", buttons=1, clickCount=1
+        )
 
     async def picture(self) -> bytes:
         """Give the window as PNG."""

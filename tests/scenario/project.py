@@ -82,6 +82,10 @@ class Actor(Agent):
         return len(anything)
 
     @action
+    def give(self, anything: Any, /) -> Any:
+        return anything
+
+    @action
     def who(self) -> str | None:
         from lmos_actors import current_request
 

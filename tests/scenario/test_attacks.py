@@ -48,7 +48,7 @@ def expect(**what: Any) -> dict[str, Any]:
 
 
 def matched(**condition: Any) -> dict[str, Any]:
-    return expect(match={"$": condition})
+    return expect(match={"$.output": condition})
 
 
 # --- files: what does nothing, or could mean two things, is refused
@@ -91,8 +91,8 @@ def test_refused(project: Project, steps: list[Any], more: dict[str, Any], said:
 @pytest.mark.parametrize(
     "step",
     [
-        {"do": "repeat", "times": 3, "within": "1ms", "steps": [PAUSE]},
-        {"do": "parallel", "within": "1ms", "branches": [[PAUSE], [PAUSE]]},
+        {"do": "repeat", "times": 3, "within": "1ms", "steps": [PAUSE, NOTE]},
+        {"do": "parallel", "within": "1ms", "branches": [[PAUSE], [PAUSE, NOTE]]},
     ],
 )
 def test_within_bounds_repeat_and_parallel(project: Project, step: dict[str, Any]) -> None:

@@ -99,6 +99,8 @@ def run(project: Project, rules: list[Any], *steps: Any, seed: int = 1, **more: 
         "desk": {"from": "agent", "use": f"mock_desk.py:{desk}", "args": {"llm": "$(agents.llm)"}},
         "llm": {"from": "mock", "rules": rules, **more},
     }
+    if all(step.get("target") != "desk" for step in steps):
+        del agents["desk"]  # nobody uses it
     file = project.root / project.write("story.yaml", story(*steps, agents=agents, seeds=[seed]))
     resolved = load_scenario(file)
     return run_cell(resolved, resolved.cells[0], 1, real_limit=20)

@@ -104,7 +104,7 @@ steps:
   - do: wait
     for: 10ms
   - do: repeat
-    times: 3
+    times: 20
     every: 1s
     steps:
       - do: invoke
@@ -134,9 +134,9 @@ steps:
     that: output
     of: ask
     match:
-      $.city: {eq: "$(vars.city)", ne: x}
-      $.rating: {ge: 1, le: 5, gt: 0, lt: 6}
-      $.n: {regex: a+, contains: a}
+      $.output.city: {eq: "$(vars.city)", ne: x}
+      $.output.rating: {ge: 1, le: 5, gt: 0, lt: 6}
+      $.output.n: {regex: a+, contains: a}
   - do: expect
     that: reading
     of: watch
@@ -409,10 +409,10 @@ WRONG = [
     # steps
     ("id: ask\n", "id: look\n", 'step id "look" is given twice'),
     ("of: ask\n    sequence", "of: askk\n    sequence", 'no earlier step "askk", did you mean "ask"?'),
-    ("of: ask\n    sequence", "of: look\n    sequence", '"look" is not an invoke step'),
+    ("of: ask\n    sequence", "of: look\n    sequence", '"look" is not an invoke or stream step'),
     ("of: ask\n    match", "of: watch\n    match", '"watch" is not a read or invoke step'),
     ("of: watch", "of: ask", '"ask" is not an observe step'),
-    ("of: again", "of: boom", '"boom" is not a read, write or invoke step'),
+    ("of: again", "of: boom", '"boom" is not a read, write, invoke or stream step'),
     (
         "event: asked\n    sequence",
         "event: askd\n    sequence",
@@ -431,7 +431,7 @@ WRONG = [
     ("{regex: a+, contains: a}", "{regex: a(}", "is not a regular expression"),
     ("{regex: a+, contains: a}", "{}", "a condition without anything"),
     ("{regex: a+, contains: a}", "{regx: a+}", 'unknown key "regx", did you mean "regex"?'),
-    ("$.n: {", "n: {", "begins with $"),
+    ("$.output.n: {", "n: {", "begins with $"),
     ("    for: 10ms\n", "", 'exactly one of "until" and "for"'),
     ("    for: 10ms\n", "    for: 10ms\n    within: 1s\n", '"within" belongs to "until"'),
     ("is: NotAllowed", "is: NotAlowed", 'no error "NotAlowed", did you mean "NotAllowed"?'),
@@ -501,21 +501,19 @@ def test_a_broken_step_is_not_a_missing_one(project: Project) -> None:
 
 LATER = [
     ("lmos: scenario/v1", "lmos: deployment/v1"),
-    ("lmos: scenario/v1", "lmos: deployment/v1"),
     ("world: memory", "world: websocket"),
     ("world: memory", "world: wire"),
-    ("from: agent\n    use: people.weather:WeatherAgent", "from: mock"),
+    ("from: agent\n    use: people.weather:WeatherAgent", "from: remote"),
     ("from: agent\n    use: people.weather:WeatherAgent", "from: process"),
-    ("    state: {units", "    id: urn:x\n    state: {units"),
-    ("    state: {units", "    description: td/w.json\n    state: {units"),
+    ("    state: {units", "    listen: ws\n    state: {units"),
+    ("    state: {units", "    backoff: {}\n    state: {units"),
     ("do: tell", "do: partition"),
-    ("do: tell", "do: cancel"),
+    ("do: tell", "do: chat"),
     ("kind: crash", "kind: partition"),
-    ("check: never", "check: always"),
-    ("check: never", "check: causal"),
-    ("{dead_letter: true}", "{dead_letter: true, fault_free: true}"),
-    ("log: out/messages.jsonl", "junit: out/x.xml"),
-    ("log: out/messages.jsonl", "html: out/x.html"),
+    ("kind: crash", "kind: clock_skew"),
+    ("timeout: 30s", "secrets: {}"),
+    ("timeout: 30s", "network: {}"),
+    ("that: status", "that: trace"),
 ]
 
 
@@ -531,10 +529,18 @@ def test_what_is_not_available_yet_says_so(old: str, new: str, project: Project)
 
 
 def test_another_format_says_only_that(project: Project) -> None:
-    text = "lmos: simulation/v1\npopulation: []\n"
-    assert project.mistakes(text) == [(1, '"simulation/v1" is not available yet')]
-    assert project.mistakes("lmos: scenario/v2\nx: 1\n")[0][1].startswith('unknown word "scenario/v2"')
-    assert 'missing key "lmos"' in [message for _, message in project.mistakes("name: x\n")]
+    text = "lmos: deployment/v1\npopulation: []\n"
+    assert project.mistakes(text) == [(1, '"lmos: deployment/v1" is not available yet')]
+    assert project.mistakes("lmos: scenario/v2\nx: 1\n") == [
+        (
+            1,
+            'unknown lmos "scenario/v2", did you mean "scenario/v1"? (known: scenario/v1, simulation/v1)',
+        )
+    ]
+    assert project.mistakes("name: x\n") == [
+        (1, 'missing key "lmos" (one of: scenario/v1, simulation/v1)')
+    ]
+    assert project.mistakes("lmoss: x\n") == [(1, 'unknown key "lmoss", did you mean "lmos"?')]
     assert project.mistakes("- 1\n") == [(1, "expected a mapping, saw a list")]
 
 

@@ -8,6 +8,8 @@ const VIEWS = [
   ['series', 'Series', (page, run) => seriesView(page.report, run)],
 ];
 
+const NARROW = '(max-width: 760px)';
+
 class Page {
   constructor(report) {
     this.report = report;
@@ -16,7 +18,7 @@ class Page {
     this.turn = 0;
     this.verdicts = new Verdicts(report, (where) => this.go(where));
     this.detail = h('main', { class: 'detail', tabindex: '-1' });
-    this.runs = h('details', { class: 'runs', open: true }, h('summary', {}, 'Runs'), this.verdicts.element);
+    this.runs = h('details', { class: 'runs', open: !matchMedia(NARROW).matches }, h('summary', {}, 'All runs'), this.verdicts.element);
     this.element = h('div', { id: 'app' }, this.banner(), h('div', { class: 'panes' }, this.runs, this.detail));
     addEventListener('hashchange', () => this.show());
   }
@@ -50,7 +52,7 @@ class Page {
     }
     if (location.hash.slice(1) === words.toString()) this.show(); else location.hash = words.toString();
     if (run !== undefined || file !== undefined) {
-      if (matchMedia('(max-width: 760px)').matches) this.runs.open = false;
+      if (matchMedia(NARROW).matches) this.runs.open = false;
       this.detail.focus({ preventScroll: true });
     }
   }

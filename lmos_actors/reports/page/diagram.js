@@ -1,13 +1,13 @@
 // A sequence diagram of as many rows as there are: only those in sight are drawn.
 
 const ZOOMS = [{ row: 3, column: 14 }, { row: 6, column: 28 }, { row: 12, column: 52 }, { row: 20, column: 84 }, { row: 24, column: 120 }, { row: 32, column: 180 }, { row: 44, column: 260 }];
-const HEAD = 26;
+const LOCAL = 24; // more agents than these: only those of the rows in sight have lines
 const LEGIBLE = 16;
 const MOST_HEIGHT = 8_000_000;
 
 class Diagram {
   constructor(log, choose) {
-    Object.assign(this, { log, chosen: choose, rows: [], column: 120, level: 4, picked: -1 });
+    Object.assign(this, { log, chosen: choose, rows: [], column: 120, level: innerWidth < 600 ? 5 : 4, picked: -1, own: true, local: null });
     const later = soon(() => this.draw());
     this.list = h('div', { class: 'rows' });
     this.picture = svg('svg', { class: 'sequence', 'aria-hidden': 'true' });
@@ -21,8 +21,7 @@ class Diagram {
     const before = this.rows[this.picked], names = new Set();
     this.rows = rows;
     for (const record of rows) for (const name of this.log.ends(record)) names.add(name);
-    this.names = [...names].sort((one, other) => this.log.agents.get(one) - this.log.agents.get(other));
-    this.columns = new Map(this.names.map((name, n) => [name, n]));
+    this.all = this.ordered(names);
     this.busy = this.spans(new Set(['delivered', 'sent']), new Set(['answered', ...LOST]), (record) => record.id);
     this.down = this.spans(new Set(['crashed', 'stopped']), new Set(['started']), (record) => record.agent);
     this.picked = rows.indexOf(before);
@@ -30,12 +29,35 @@ class Diagram {
     this.draw();
   }
 
+  get gathered() { return this.local === null ? this.all.length > LOCAL : this.local; }
+
+  get head() { return this.column < 56 ? 64 : 26; }
+
   get row() { return Math.min(ZOOMS[this.level].row, MOST_HEIGHT / Math.max(this.rows.length, 1)); }
+
+  ordered(names) { return [...names].sort((one, other) => this.log.agents.get(one) - this.log.agents.get(other)); }
+
+  // Chooses the columns: all agents, or those of the rows from `first` to `last` in the order in which they come up.
+  choose(first, last) {
+    const names = new Set();
+    if (this.gathered) for (let row = first; row < last; row++) for (const name of this.log.ends(this.rows[row])) names.add(name);
+    this.names = this.gathered ? [...names] : this.all;
+    this.columns = new Map(this.names.map((name, n) => [name, n]));
+    if (this.gathered) this.column = Math.min(Math.max(this.share(), 14), 140);
+    else if (this.own) this.column = Math.min(Math.max(this.share(), 84), 200);
+  }
+
+  gather() {
+    this.local = !this.gathered;
+    this.own = true;
+    this.draw();
+    return this.gathered;
+  }
 
   // From which row to which something holds for an agent.
   spans(begins, ends, key) {
     const open = new Map(), found = [];
-    const add = (span, to) => { if (this.columns.has(span.agent)) found.push({ column: this.columns.get(span.agent), from: span.row, to }); };
+    const add = (span, to) => found.push({ agent: span.agent, from: span.row, to });
     this.rows.forEach((record, row) => {
       const name = key(record);
       if (name === undefined || name === null) return;
@@ -51,14 +73,20 @@ class Diagram {
     const middle = (this.element.scrollTop + this.element.clientHeight / 2) / this.row;
     this.level = Math.min(Math.max(this.level + by, 0), ZOOMS.length - 1);
     this.column = ZOOMS[this.level].column;
+    this.own = false;
+    if (this.local === null && !this.gathered) this.local = false;
     this.size();
     this.element.scrollTop = middle * this.row - this.element.clientHeight / 2;
     this.draw();
   }
 
+  // How wide a column may be if all are to be in sight.
+  share() { return (this.element.clientWidth - this.listed() - 24) / Math.max((this.names || this.all).length, 1); }
+
   fit() {
-    const room = this.element.clientWidth - this.listed() - 24;
-    this.column = Math.min(Math.max(room / Math.max(this.names.length, 1), 5), 260);
+    this.names = this.all;
+    this.column = Math.min(Math.max(this.share(), 14), 260);
+    this.own = this.local = false;
     this.element.scrollLeft = 0;
     this.draw();
   }
@@ -69,27 +97,28 @@ class Diagram {
   }
 
   size() {
-    const width = this.listed() + this.names.length * this.column + 24;
-    place(this.spacer, { height: `${HEAD + this.rows.length * this.row + 8}px`, width: `${width}px` });
+    const width = this.gathered ? 0 : this.listed() + this.names.length * this.column + 24;
+    place(this.spacer, { height: `${this.head + this.rows.length * this.row + 8}px`, width: `${width}px` });
   }
 
   x(column) { return (column + 0.5) * this.column + 8 - this.element.scrollLeft; }
 
   draw() {
     const { clientWidth: width, clientHeight: height, scrollTop } = this.element;
-    if (!width || !this.names) return;
-    if (!this.fitted) { this.fitted = true; this.column = Math.min(Math.max((width - this.listed() - 24) / Math.max(this.names.length, 1), 84), 200); }
+    if (!width || !this.all) return;
+    const listed = this.listed(), first = Math.floor(scrollTop / this.row), last = Math.min(first + Math.ceil(height / this.row) + 1, this.rows.length);
+    this.choose(first, last);
     this.size();
-    const listed = this.listed(), first = Math.floor(scrollTop / this.row), last = Math.min(first + Math.ceil((height - HEAD) / this.row) + 1, this.rows.length);
     this.wide = Math.max(width - listed, 40);
     place(this.stage, { width: `${width}px`, height: `${height}px` });
     place(this.list, { width: `${listed}px` });
+    this.list.classList.toggle('stacked', width < 560 && this.row >= 30);
     place(this.picture, { left: `${listed}px` });
     this.picture.setAttribute('width', this.wide);
     this.picture.setAttribute('height', height);
-    this.y = (row) => HEAD + (row + 0.5) * this.row - scrollTop;
+    this.y = (row) => this.head + (row + 0.5) * this.row - scrollTop;
     const numbers = Array.from({ length: Math.max(last - first, 0) }, (_, n) => first + n);
-    this.list.replaceChildren(h('div', { class: 'rowhead' }, this.row < LEGIBLE ? 'time' : 'time, from → to, what'), ...this.entries(numbers));
+    this.list.replaceChildren(place(h('div', { class: 'rowhead' }, this.row < LEGIBLE ? 'time' : 'time, from → to, what'), { height: `${this.head}px`, 'line-height': `${this.head}px` }), ...this.entries(numbers));
     this.picture.replaceChildren(...this.lifelines(first, last, height), ...numbers.map((row) => this.mark(row)), ...this.heads());
     if (this.picked >= first && this.picked < last) this.element.setAttribute('aria-activedescendant', `row-${this.picked}`); else this.element.removeAttribute('aria-activedescendant');
   }
@@ -102,7 +131,7 @@ class Diagram {
       const entry = h('div', { class: `row ${mood(record)}${row === this.picked ? ' picked' : ''}${gap ? ' gap' : ''}`, id: `row-${row}`, role: 'option', 'aria-selected': String(row === this.picked),
         'aria-setsize': this.rows.length, 'aria-posinset': row + 1, title: gap ? 'records before this one are not in this page' : null },
       h('span', { class: 'time' }, seconds(record.t)), every > 1 ? null : [h('span', { class: 'sign', 'aria-hidden': 'true' }, SIGNS[record.kind] || '?'),
-        h('span', { class: 'who' }, to === undefined ? from : `${from} → ${to}`), h('span', { class: 'what' }, told(record))]);
+        h('span', { class: 'words' }, h('span', { class: 'who' }, to === undefined ? from : `${from} → ${to}`), h('span', { class: 'what' }, told(record)))]);
       return place(entry, { top: `${this.y(row) - (every > 1 ? LEGIBLE : this.row) / 2}px`, height: `${every > 1 ? LEGIBLE : this.row}px` });
     });
   }
@@ -113,10 +142,10 @@ class Diagram {
   }
 
   lifelines(first, last, height) {
-    const [left, right] = this.sight(), found = [], inside = ({ column, from, to }) => column >= left && column < right && from <= last && to >= first;
-    for (let column = left; column < right; column++) found.push(svg('line', { x1: this.x(column), x2: this.x(column), y1: HEAD, y2: height, class: 'lifeline' }));
-    const bar = (style, half) => ({ column, from, to }) => {
-      const top = Math.max(this.y(from), HEAD - 4), bottom = Math.min(this.y(to), height + 4);
+    const [left, right] = this.sight(), found = [], inside = ({ agent, from, to }) => from <= last && to >= first && this.columns.get(agent) >= left && this.columns.get(agent) < right;
+    for (let column = left; column < right; column++) found.push(svg('line', { x1: this.x(column), x2: this.x(column), y1: this.head, y2: height, class: 'lifeline' }));
+    const bar = (style, half) => ({ agent, from, to }) => {
+      const column = this.columns.get(agent), top = Math.max(this.y(from), this.head - 4), bottom = Math.min(this.y(to), height + 4);
       return svg('rect', { x: this.x(column) - half, width: 2 * half, y: top, height: Math.max(bottom - top, 0), class: style });
     };
     const half = Math.min(4, this.column / 4);
@@ -139,16 +168,16 @@ class Diagram {
     if (to >= left && to <= right) group.append(svg('path', { d: `M${to - way * tip * 1.6} ${y - tip}L${to} ${y}L${to - way * tip * 1.6} ${y + tip}`, class: 'tip' }));
     if (record.kind === 'dead_letter') group.append(svg('text', { x: to, y: y + 5, class: 'sign' }, '✝'));
     const begin = Math.max(left, 0), end = Math.min(right, this.wide), room = Math.floor((end - begin - 16) / 6.2);
-    if (this.row >= 20 && room > 5) group.append(svg('text', { x: (begin + end) / 2, y: y - 2, class: 'label' }, cut(record.kind === 'sent' ? record.name : told(record), room)));
+    if (this.row >= 20 && room > 5) group.append(svg('text', { x: (begin + end) / 2, y: y - 4, class: 'label' }, cut(record.kind === 'sent' ? record.name : told(record), room)));
     return group;
   }
 
   heads() {
-    const [left, right] = this.sight(), found = [svg('rect', { x: 0, y: 0, width: this.wide, height: HEAD, class: 'headback' })];
-    const most = Math.floor(this.column / 7), every = Math.ceil(16 / this.column);
+    const [left, right] = this.sight(), found = [svg('rect', { x: 0, y: 0, width: this.wide, height: this.head, class: 'headback' })];
+    const tilted = this.head > 30, most = tilted ? 10 : Math.floor(this.column / 7), every = tilted ? Math.ceil(13 / this.column) : 1, y = this.head - 9;
     for (let column = left; column < right; column++) {
-      const name = this.names[column], last = name.slice(name.lastIndexOf('/') + 1), short = [name, last].find((text) => text.length <= most) || cut(last, most);
-      found.push(svg('text', { x: this.x(column), y: 17, class: 'name' }, most >= 2 ? short : column % every ? '' : '|', svg('title', {}, name)));
+      const name = this.names[column], last = name.slice(name.lastIndexOf('/') + 1), short = [name, last].find((text) => text.length <= most) || cut(last, most), x = this.x(column);
+      if (column % every === 0) found.push(svg('text', { x, y, class: tilted ? 'name tilted' : 'name', transform: tilted ? `rotate(-52 ${x} ${y})` : null }, short, svg('title', {}, name)));
     }
     return found;
   }
@@ -156,22 +185,22 @@ class Diagram {
   pick(row) {
     if (!this.rows.length) return;
     this.picked = Math.min(Math.max(row, 0), this.rows.length - 1);
-    const top = this.picked * this.row, room = this.element.clientHeight - HEAD - this.row;
+    const top = this.picked * this.row, room = this.element.clientHeight - this.head - this.row;
     if (top < this.element.scrollTop) this.element.scrollTop = top;
     else if (top > this.element.scrollTop + room) this.element.scrollTop = top - room;
-    const ends = this.log.ends(this.rows[this.picked]).map((name) => this.x(this.columns.get(name)));
-    if (Math.max(...ends) < 0 || Math.min(...ends) > this.wide) this.element.scrollLeft += ends[0] - this.wide / 2;
     this.chosen(this.rows[this.picked]);
-    this.draw();
+    this.draw(); // what was chosen takes room
+    const ends = this.log.ends(this.rows[this.picked]).map((name) => this.x(this.columns.get(name)));
+    if (!this.gathered && (Math.max(...ends) < 0 || Math.min(...ends) > this.wide)) this.element.scrollLeft += ends[0] - this.wide / 2;
   }
 
   click(event) {
-    const y = event.clientY - this.element.getBoundingClientRect().top - HEAD;
+    const y = event.clientY - this.element.getBoundingClientRect().top - this.head;
     if (y >= 0 && event.target !== this.element) this.pick(Math.floor((y + this.element.scrollTop) / this.row));
   }
 
   key(event) {
-    const page = Math.max(Math.floor((this.element.clientHeight - HEAD) / this.row) - 1, 1);
+    const page = Math.max(Math.floor((this.element.clientHeight - this.head) / this.row) - 1, 1);
     const move = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page }[event.key];
     if (move) this.pick(this.picked + move);
     else if (event.key === 'Home') this.pick(0);

@@ -1,6 +1,6 @@
 // The message log of one run: records, who sent what to whom, and what befell agents.
 
-const LIFE = new Set(['started', 'stopped', 'crashed', 'restarting', 'fault']);
+const LIFE = new Set(['started', 'stopped', 'crashed', 'restarting', 'fault', 'healed']);
 const LOST = new Set(['refused', 'dropped', 'cancelled', 'dead_letter']);
 
 class Log {
@@ -82,13 +82,13 @@ function told(record) {
 
 const SIGNS = {
   sent: '→', answered: '⇠', delivered: '·', event: '◆', started: '▶', stopped: '■', crashed: '✗', restarting: '↻',
-  fault: 'ϟ', refused: '⊘', dropped: '⊘', cancelled: '⊘', dead_letter: '✝',
+  fault: 'ϟ', healed: '✚', refused: '⊘', dropped: '⊘', cancelled: '⊘', dead_letter: '✝',
 };
 
 // How it is drawn: plain, an answer, an event, of an agent's life, or trouble.
 function mood(record) {
   if (record.kind === 'crashed' || LOST.has(record.kind) || record.error) return 'bad';
-  if (record.kind === 'fault') return 'fault';
+  if (record.kind === 'fault' || record.kind === 'healed') return 'fault';
   if (record.kind === 'event') return 'event';
   return LIFE.has(record.kind) ? 'life' : 'plain';
 }

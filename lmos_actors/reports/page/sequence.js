@@ -5,23 +5,26 @@ const KINDS = [
   ['answers', 'answers', new Set(['answered'])],
   ['events', 'events', new Set(['event'])],
   ['lives', 'starts and stops', new Set(['started', 'stopped', 'restarting'])],
-  ['trouble', 'crashes, faults, losses', new Set(['crashed', 'fault', ...LOST])],
+  ['trouble', 'crashes, faults, losses', new Set(['crashed', 'fault', 'healed', ...LOST])],
   ['begins', 'begins of turns', new Set(['delivered'])],
 ];
+
+const MANY = 60; // agents whose starts would fill the first pages
 
 class Sequence {
   constructor(page, run, log) {
     Object.assign(this, { page, run, log });
     if (!log) { this.element = h('div', {}, leftOut(run)); return; }
-    this.filter = Object.assign(run.filter, { hidden: run.filter.hidden || new Set(['begins']) });
+    this.filter = Object.assign(run.filter, { hidden: run.filter.hidden || new Set(log.agents.size > MANY ? ['begins', 'lives'] : ['begins']) });
     this.count = h('p', { class: 'quiet count', role: 'status' });
     this.side = h('aside', { class: 'chosen', 'aria-label': 'The chosen record', hidden: true });
     this.diagram = new Diagram(log, (record) => this.choose(record));
+    this.local = button('Agents in sight', () => { this.diagram.gather(); this.press(); }, { title: 'Lines only for the agents of the rows in sight' });
     this.split = h('div', { class: 'split' }, this.diagram.element, this.side);
-    const zoom = (by) => () => { this.diagram.zoom(by); };
+    const zoom = (by) => () => { this.diagram.zoom(by); this.press(); };
     this.element = h('div', {}, leftOut(run), this.fields(),
       h('div', { class: 'tools' }, button('−', zoom(-1), { 'aria-label': 'Zoom out' }), button('+', zoom(1), { 'aria-label': 'Zoom in' }),
-        button('Fit agents', () => this.diagram.fit()), this.count, h('span', { class: 'quiet' }, 'Choose a row for its raw records.')),
+        button('All agents', () => { this.diagram.fit(); this.press(); }), this.local, this.count, h('span', { class: 'quiet hint' }, 'Choose a row for its raw records.')),
       this.split);
     this.apply();
   }
@@ -64,7 +67,10 @@ class Sequence {
     this.span.replaceChildren(...(filter.range ? [`${seconds(filter.range[0])} to ${seconds(filter.range[1])} `, button('Whole time', () => this.set({ range: null }))] : []));
     this.count.textContent = `${rows.length.toLocaleString('en')} of ${many(log.records.length, 'record')}`;
     this.diagram.show(rows);
+    this.press();
   }
+
+  press() { this.local.setAttribute('aria-pressed', String(this.diagram.gathered)); }
 
   choose(record) {
     const { log } = this, story = log.story(record), raw = story.map((one) => log.lines[one.at]);

@@ -59,9 +59,9 @@ function chart(name, about, band, series, faults, limits) {
     picture.setAttribute('width', width);
     picture.setAttribute('height', height);
     picture.replaceChildren(
-      ...faultBands(faults, x, () => true, 10, bottom, end),
+      ...faultBands(faults, x, () => true, 10, bottom, end, 20),
       ...ticks(floor, top, 4).map((value) => svg('g', {}, svg('line', { x1: left, x2: width - 10, y1: y(value), y2: y(value), class: 'grid' }), svg('text', { x: left - 6, y: y(value) + 4, class: 'tick end' }, amount(value)))),
-      ...ticks(0, end, width / 110).map((time) => svg('text', { x: x(time), y: height - 6, class: 'tick' }, seconds(time))),
+      ...ticks(0, end, width / 110).map((time) => tick(time, x(time), height - 6, width)),
       ...(several ? [svg('path', { d: between(band, 'min', 'max', x, y), class: 'extremes' }), svg('path', { d: between(band, 'q1', 'q3', x, y), class: 'quartiles' }), svg('path', { d: line(band.times, band.median, x, y), class: 'median' })] : []),
       svg('path', { d: line(base.times, base.values, x, y), class: series ? 'series' : 'median' }),
       ...(at === null ? [] : [svg('line', { x1: x(base.times[at]), x2: x(base.times[at]), y1: 10, y2: bottom, class: 'cross' })]));

@@ -16,7 +16,8 @@ function runHead(report, run, log) {
   return h('header', { class: 'runhead' },
     h('h2', {}, badge(run.ended), ' ', file.name, h('span', { class: 'quiet' }, ` ${run.combination}`)),
     h('dl', { class: 'facts' }, facts.map(([name, value]) => h('div', {}, h('dt', {}, name), h('dd', {}, value)))),
-    run.again ? h('div', { class: 'command' }, h('code', { id: 'again' }, run.again), copying(run.again, 'the command that repeats this run')) : null);
+    run.again ? h('div', { class: 'command' }, h('code', { id: 'again' }, run.again), copying(run.again, 'the command that repeats this run')) : null,
+    run.replay ? h('div', { class: 'command' }, h('code', {}, run.replay), copying(run.replay, 'the command that replays this run')) : null);
 }
 
 function storyView(run) {
@@ -24,8 +25,9 @@ function storyView(run) {
     run.failures.length ? [h('h3', {}, 'What went wrong'), run.failures.map(failure)] : null,
     h('h3', {}, 'Checks'),
     run.judged.length ? checkTable(run.judged) : h('p', { class: 'quiet' }, 'None.'),
-    Object.keys(run.metrics).length ? [h('h3', {}, 'Metrics'), metrics(run.metrics)] : null,
     h('h3', {}, 'Steps'), steps(run),
+    Object.keys(run.metrics).length ? [h('h3', {}, 'Metrics'), metrics(run.metrics)] : null,
+    run.last.length ? [h('h3', {}, 'Last messages'), h('pre', {}, run.last.join('\n'))] : null,
     run.tree.length ? [h('h3', {}, 'The tree when the story ended'), h('pre', {}, run.tree.join('\n'))] : null);
 }
 
@@ -38,13 +40,14 @@ function failure({ place: where, what, expected, saw }) {
 function checkTable(checks) {
   return table(['', 'Check', 'Expected', 'Saw', 'At'], checks, (check) => h('tr', { class: check.ok ? '' : 'bad' },
     h('td', {}, truth(check.ok)),
-    h('td', { title: check.place }, check.name, check.name === check.kind ? null : h('span', { class: 'quiet' }, ` ${check.kind}`)),
+    h('td', { title: check.place }, check.name, check.name.startsWith(check.kind) ? null : h('span', { class: 'quiet' }, ` ${check.kind}`)),
     h('td', {}, check.expected), h('td', {}, check.saw), h('td', { class: 'number' }, seconds(check.at))));
 }
 
 function metrics(found) {
-  return table(['Metric', 'Value'], Object.entries(found), ([name, value]) => h('tr', {},
-    h('td', {}, name), h('td', { class: 'number' }, value === null ? 'cannot be computed' : amount(value))));
+  const known = Object.entries(found).filter(([, value]) => value !== null), others = Object.keys(found).filter((name) => found[name] === null);
+  return [known.length ? h('dl', { class: 'facts' }, known.map(([name, value]) => h('div', {}, h('dt', {}, name), h('dd', {}, amount(value))))) : null,
+    others.length ? h('p', { class: 'quiet' }, `Cannot be computed: ${others.join(', ')}`) : null];
 }
 
 function steps(run) {

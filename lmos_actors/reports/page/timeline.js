@@ -89,18 +89,20 @@ class Timeline {
     this.inside = (begin, end) => end >= low && begin <= high;
     const lanes = [], name = (text, y) => svg('text', { x: gutter - 8, y, class: 'lane' }, cut(text, gutter / 7), svg('title', {}, text));
     let y = 26;
-    if (this.log) { lanes.push(name('messages', y + 34), this.histogram(y, 44)); y += 56; }
+    if (this.log) { lanes.push(name('messages', y + 30), this.histogram(y, 44)); y += 56; }
+    const labels = y + 11;
+    if (this.run.faults.length) { lanes.push(name('faults', labels)); y += 22; }
     if (this.steps.length) { lanes.push(name('steps', y + 11), this.stepBars(y)); y += Math.min(Math.max(...this.steps.map((step) => step.lane)) + 1, LANES.steps) * 17 + 10; }
     for (const life of this.lives.slice(0, LANES.agents)) { lanes.push(name(life.agent, y + 10), this.lifeBar(life, y)); y += 17; }
     if (this.lives.length > LANES.agents) { lanes.push(svg('text', { x: gutter, y: y + 11, class: 'lane more' }, `and ${this.lives.length - LANES.agents} more agents to which less happened`)); y += 18; }
     y += this.lives.length ? 8 : 0;
     for (const series of this.run.series.slice(0, LANES.series)) { lanes.push(name(series.name, y + 24), this.small(series, y, 36)); y += 46; }
     const marks = ticks(low, high, (width - gutter) / 90).map((time) => svg('g', {},
-      svg('line', { x1: this.x(time), x2: this.x(time), y1: 18, y2: y, class: 'grid' }), svg('text', { x: this.x(time), y: 13, class: 'tick' }, seconds(time))));
+      svg('line', { x1: this.x(time), x2: this.x(time), y1: 18, y2: y, class: 'grid' }), tick(time, this.x(time), 13, width)));
     const chosen = this.chosen && this.inside(...this.chosen) ? svg('rect', { x: this.x(this.chosen[0]), width: Math.max(this.x(this.chosen[1]) - this.x(this.chosen[0]), 1), y: 18, height: y - 18, class: 'chosen' }) : null;
     this.picture.setAttribute('height', y + 4);
     this.picture.setAttribute('width', width);
-    this.picture.replaceChildren(...faultBands(this.run.faults, this.x, this.inside, 18, y, this.whole), ...marks, ...lanes, ...(chosen ? [chosen] : []));
+    this.picture.replaceChildren(...faultBands(this.run.faults, this.x, this.inside, 18, y, this.whole, labels), ...marks, ...lanes, ...(chosen ? [chosen] : []));
   }
 
   histogram(top, height) {
@@ -114,7 +116,7 @@ class Timeline {
     }
     const most = Math.max(...all, 1), path = (counts) => Array.from(counts, (count, bin) => (count ? `M${this.gutter + bin * BIN} ${top + height}v${-Math.max(count / most * height, 2)}h${BIN - 1}v${Math.max(count / most * height, 2)}z` : '')).join('');
     return svg('g', {}, svg('path', { d: path(all), class: 'bars' }), svg('path', { d: path(bad), class: 'bars bad' }),
-      svg('text', { x: this.gutter + 2, y: top + 8, class: 'tick start' }, `at most ${many(most, 'record')} in ${seconds((high - low) / bins)}`));
+      svg('text', { x: this.gutter - 8, y: top + 9, class: 'tick end' }, `≤ ${most.toLocaleString('en')}`, svg('title', {}, `A column is ${seconds((high - low) / bins)}; the highest is ${many(most, 'record')}.`)));
   }
 
   stepBars(top) {
@@ -174,11 +176,16 @@ function lives(log, whole) {
   return [...found.values()].sort((one, other) => other.marks.length - one.marks.length);
 }
 
-function faultBands(faults, x, inside, top, bottom, whole) {
+// A time at an axis, which does not leave the picture at its right end.
+function tick(time, x, y, width) {
+  return svg('text', { x: Math.min(x, width - 4), y, class: x > width - 30 ? 'tick end' : 'tick' }, seconds(time));
+}
+
+function faultBands(faults, x, inside, top, bottom, whole, labels) {
   return faults.filter((fault) => inside(fault.begin, fault.end === null ? whole : fault.end)).map((fault) => {
     const begin = x(fault.begin), end = fault.end === null ? whole : fault.end, width = Math.max(x(end) - begin, 2), targets = fault.targets;
     return svg('g', { class: 'faultband' }, svg('rect', { x: begin, y: top, width, height: bottom - top }),
       svg('title', {}, `${fault.kind} ${fault.id}: ${targets.slice(0, 10).join(', ')}${targets.length > 10 ? ` and ${targets.length - 10} more` : ''}\n${seconds(fault.begin)} to ${fault.end === null ? 'the end' : seconds(fault.end)}`),
-      width > 30 ? svg('text', { x: begin + 3, y: bottom - 3 }, cut(`${fault.kind} ${fault.id}`, Math.floor(width / 6.5))) : null);
+      svg('text', { x: begin + (width > 30 ? 3 : -3), y: labels }, width > 30 ? cut(`${fault.kind} ${fault.id}`, Math.floor(width / 6.5)) : SIGNS.fault));
   });
 }

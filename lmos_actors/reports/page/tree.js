@@ -55,7 +55,7 @@ function treeAt(log, at) {
 }
 
 function count(record, node) {
-  const own = record.kind === 'fault' || (!LIFE.has(record.kind) && record.agent === 'user') ? null : node(record.agent);
+  const own = record.kind === 'fault' || record.kind === 'healed' || (!LIFE.has(record.kind) && record.agent === 'user') ? null : node(record.agent);
   if (!own) return;
   switch (record.kind) {
     case 'started':
@@ -98,7 +98,11 @@ function cells(nodes) {
   const shown = nodes.slice(0, MOST_CELLS), squares = shown.map((node, n) => svg('rect', { x: (n % columns) * side, y: Math.floor(n / columns) * side, width: side - 2, height: side - 2, rx: 2, class: `cell ${node.state.replaceAll(' ', '-')}${node.starts > 1 ? ' again' : ''}`, 'data-n': n }));
   const about = (node) => `${node.path}: ${node.state}${node.starts > 1 ? `, ${many(node.starts - 1, 'restart')}` : ''}, ${node.handled} handled${node.reason ? `, ${node.reason}` : ''}`;
   const rows = Math.ceil(shown.length / columns);
+  const others = [...counts].filter(([state, number]) => number < nodes.length / 2).map(([state]) => {
+    const own = nodes.filter((node) => node.state === state);
+    return h('p', { class: 'quiet' }, `${state}: ${own.slice(0, 12).map((node) => node.path).join(', ')}${own.length > 12 ? ` and ${own.length - 12} more` : ''}`);
+  });
   return h('div', { class: 'cells' }, svg('svg', { viewBox: `0 0 ${columns * side} ${rows * side}`, role: 'img', 'aria-label': words,
-    onpointerover: (event) => { const node = shown[event.target.dataset.n]; reading.textContent = node ? about(node) : words; } }, squares), reading,
+    onpointerover: (event) => { const node = shown[event.target.dataset.n]; reading.textContent = node ? about(node) : words; } }, squares), reading, others,
   nodes.length > MOST_CELLS ? h('p', { class: 'quiet' }, `The first ${MOST_CELLS} of ${nodes.length.toLocaleString('en')} are drawn.`) : null);
 }

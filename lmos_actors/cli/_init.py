@@ -1,0 +1,73 @@
+"""`init`: writes a project that validates and runs as it is."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Final
+
+from lmos_actors._errors import ConfigError
+from lmos_actors.files import did_you_mean
+from lmos_actors.scenario import scenario_schema
+
+from ._app import json_text
+
+TEMPLATES: Final = ("weather", "gossip")
+LATER: Final = ("deploy", "bridge")
+
+_FOLDER = Path(__file__).parent / "templates"
+_SUFFIX: Final = ".txt"  # those in a wheel are no modules
+_RENAMED: Final = {"gitignore": ".gitignore"}
+
+
+def init_project(folder: Path, template: str) -> int:
+    """Write a project into a folder, over nothing that is there. Raises ConfigError."""
+    if template in LATER:
+        raise ConfigError(f'"{template}" is not available yet', "--template")
+    if template not in TEMPLATES:
+        near = did_you_mean(template, TEMPLATES)
+        raise ConfigError(f'no template "{template}"{near}; there are {", ".join(TEMPLATES)}', "--template")
+    texts = _texts(template, _name_of(folder))
+    _refuse(folder, texts)
+    try:
+        for place, text in texts.items():
+            (folder / place).parent.mkdir(parents=True, exist_ok=True)
+            (folder / place).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror}", str(folder)) from None
+    _tell(folder, template, texts)
+    return 0
+
+
+def _texts(template: str, name: str) -> dict[Path, str]:
+    """Give the files of a project: what is to be written, and where in it."""
+    root = _FOLDER / template
+    found: dict[Path, str] = {}
+    for file in sorted(root.rglob(f"*{_SUFFIX}")):
+        place = file.relative_to(root).with_suffix("")
+        own = place.with_name(_RENAMED.get(place.name, place.name))
+        found[own] = file.read_text(encoding="utf-8").replace("@NAME@", name)
+    return {**found, Path(".lmos/schema.json"): json_text(scenario_schema()) + "\n"}
+
+
+def _name_of(folder: Path) -> str:
+    """Make the name of a project from that of its folder."""
+    words = re.findall(r"[a-z0-9]+", folder.resolve().name.lower())
+    return "-".join(words) or "my-agents"
+
+
+def _refuse(folder: Path, texts: dict[Path, str]) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError("is no folder", str(folder))
+    there = [str(place) for place in texts if (folder / place).exists()]
+    if there:
+        more = f" and {len(there) - 3} more" if len(there) > 3 else ""
+        raise ConfigError(f"has {', '.join(there[:3])}{more} already; init writes over nothing", str(folder))
+
+
+def _tell(folder: Path, template: str, texts: dict[Path, str]) -> None:
+    for place in texts:
+        print(f"wrote {folder / place}", file=sys.stderr)
+    here = "" if folder.resolve() == Path.cwd() else f"cd {folder} && "
+    print(f"next: {here}lmos-actors run scenarios/{template}.yaml", file=sys.stderr)

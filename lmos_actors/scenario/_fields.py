@@ -1,0 +1,123 @@
+"""What an agent's class takes: its fields and their types, asked for `args` and `state` of a file."""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
+
+import attrs
+
+from lmos_actors.actors import Agent, Ref, shape_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lmos_actors.actors import Shape
+
+
+def accepts(cls: type) -> str | None:
+    """Say why a class cannot be an agent of a scenario, or None."""
+    if not issubclass(cls, Agent):
+        return f"{cls.__name__} is not an agent, it does not derive from lmos_actors.Agent"
+    return "Agent is the base of all agents, not one of them" if cls is Agent else None
+
+
+def acts_by_itself(cls: type[Agent]) -> bool:
+    """Tell whether agents of a class do something without being asked: at their start, or now and then."""
+    contract = cls.__contract__
+    return bool(contract.has_started or contract.periodic or contract.has_lifespan or contract.has_children)
+
+
+@attrs.frozen
+class Pointer:
+    """What a field of refs points to: agents of which class, one of them or `many`."""
+
+    cls: Any
+    many: bool
+
+
+@attrs.frozen
+class FieldOf:
+    """One field of an agent's state. `shape` is None where the type is no plain data, or cannot be read."""
+
+    name: str
+    wire: str | None
+    required: bool
+    hint: Any
+    shape: Shape[Any] | None
+
+    @property
+    def pointer(self) -> Pointer | None:
+        """Say what a field of type `Ref[X]`, `tuple[Ref[X], ...]`, or one of these or None, points to."""
+        hint = _without_none(self.hint)
+        if get_origin(hint) in (tuple, list) and get_args(hint):
+            one = _pointed(_without_none(get_args(hint)[0]))
+            return None if one is None else Pointer(one, many=True)
+        one = _pointed(hint)
+        return None if one is None else Pointer(one, many=False)
+
+    @property
+    def points_to(self) -> Any:
+        """Give the class of agent that a field of one ref points to, None for any other field."""
+        return self.pointer.cls if self.pointer is not None and not self.pointer.many else None
+
+
+def _without_none(hint: Any) -> Any:
+    if get_origin(hint) in (Union, types.UnionType):
+        rest = [part for part in get_args(hint) if part is not type(None)]
+        return rest[0] if len(rest) == 1 else hint
+    return hint
+
+
+def _pointed(hint: Any) -> Any:
+    if hint is Ref:
+        return Agent
+    return (get_args(hint) or (Agent,))[0] if get_origin(hint) is Ref else None
+
+
+def fields_of_agent(cls: type[Agent]) -> dict[str, FieldOf]:
+    """Give the fields of an agent class by the name its constructor knows."""
+    made: Any = cls
+    found: dict[str, FieldOf] = {}
+    for field in attrs.fields(made):
+        if field.init:
+            name: str = field.alias
+            found[name] = _field(cls, name, field)
+    return found
+
+
+def _field(cls: type[Agent], name: str, field: Any) -> FieldOf:
+    wire = _wire_names(cls).get(field.name)
+    hint = None if wire is not None else _hint(cls, field.name)
+    shape = cls.__contract__.table[f"={wire}"].params[0].shape if wire is not None else _shape(hint)
+    return FieldOf(name, wire, field.default is attrs.NOTHING, hint, shape)
+
+
+def _wire_names(cls: type[Agent]) -> dict[str, str]:
+    return {made.attribute: wire for wire, made in cls.__contract__.properties.items()}
+
+
+def by_state_name(fields: Mapping[str, FieldOf]) -> dict[str, FieldOf]:
+    """Give the fields by the name that `state:` uses: a property's is that its consumers know."""
+    return {field.wire or name: field for name, field in fields.items()}
+
+
+def _hint(cls: type, name: str) -> Any:
+    for part in cls.__mro__:
+        found = vars(part).get("__annotations__", {}).get(name)
+        if isinstance(found, str):
+            try:
+                return eval(found, vars(sys.modules[part.__module__]), dict(vars(part)))
+            except Exception:
+                return None
+        if found is not None:
+            return found
+    return None
+
+
+def _shape(hint: Any) -> Shape[Any] | None:
+    try:
+        return shape_of(hint) if hint is not None else None
+    except TypeError:
+        return None

@@ -1,0 +1,61 @@
+"""One cell of a file, all of its parts checked in one go: what is wrong in one does not hide the others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lmos_actors.files import is_list, is_mapping
+
+from ._cells import known_keys, needed_keys, struct_of
+from ._crowds import Crowds, Identities
+from ._faulty import Faulty
+from ._fields import acts_by_itself
+from ._fit import Fit
+from ._laws import Laws
+from ._stand_ins import StandIns
+from ._story import Story
+from ._timed import Timeline
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ._names import Names
+
+
+def has_its_parts(data: dict[str, Any]) -> bool:
+    """Tell whether the parts that others name are there: else all of these names would be wrong ones.
+
+    A misspelt key of the file itself is said alone, with what is wrong in the shape of the rest.
+    """
+    known, needed = known_keys(data), needed_keys(struct_of(data))
+    if any(key not in known for key in data) or any(key not in data for key in needed):
+        return False
+    return is_mapping(data.get("agents", {})) and is_list(data.get("population", []))
+
+
+def check_cell(names: Names, folder: Path) -> None:
+    """Check what agents take, what happens to them, and what must hold; mistakes go to `names`.
+
+    `folder` is that of the file.
+    """
+    fit, faulty = Fit(names), Faulty(names)
+    Crowds(names, fit).check()
+    fit.agents()
+    StandIns(names, fit).check()
+    Identities(names, folder).check()
+    story, timeline = Story(names, fit, faulty), Timeline(names, fit, faulty)
+    story.check()
+    timeline.check()
+    Laws(names, fit, faulty, {**story.seen.ids, **timeline.ids}, story.seen.often).check()
+    if names.fitted:
+        _idle(names)
+
+
+def _idle(names: Names) -> None:
+    """Refuse agents that nothing in the file names and that do nothing by themselves."""
+    for name, path in names.places.items():
+        cls: Any = names.classes.get(name)
+        if name in names.used or cls is None or acts_by_itself(cls):
+            continue
+        here, key = (path, True) if path[0] == "agents" else ((*path, "id"), False)
+        names.wrong(here, f'nothing uses the agent "{name}", and it does nothing by itself', key=key)

@@ -1,0 +1,139 @@
+"""The world of one run: a node, the agents of the file in it, who judges them, and how it ends."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from lmos_actors._ambient import current_ambient, set_ambient
+from lmos_actors._node import open_node
+from lmos_actors.actors import set_service_time
+from lmos_actors.supervision import SupervisorSpec
+
+from ._cast import Cast
+from ._classes import paths, supervisor_spec
+from ._faults import Faults
+from ._judges import Judges
+from ._model import Simulation
+from ._model_agents import AgentEntry, Mock, Replay
+from ._model_base import EVERYBODY
+from ._model_checks import Restarts, Statistics
+from ._populations import Populations
+from ._stopping import KINDS
+from ._view import RunView
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from lmos_actors._node import Node
+
+    from ._doubles import Doubles
+    from ._model_agents import Root
+    from ._resolve import Cell
+    from ._run import Run
+
+
+class Scene:
+    """The world of one run."""
+
+    def __init__(self, run: Run, doubles: Doubles) -> None:
+        self._run = run
+        self._doubles = doubles
+        self._node: Node | None = None
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[None]:
+        """Open a node with all agents of the file. Raises StartFailed, and what else ends a node."""
+        run, cell = self._run, self._run.cell
+        ambient = current_ambient()
+        assert ambient is not None  # whoever runs a cell has simulated a world
+        populations: Populations | None = None
+        if isinstance(cell.scenario, Simulation):
+            populations = Populations(cell.scenario, run.document, cell.classes, ambient.entropy)
+            set_ambient(attrs.evolve(ambient, staging=populations))
+        async with open_node(_empty(cell.root), instrument=run.watch) as node:
+            self._node = node
+            self._meet(node)
+            for spec in supervisor_spec(cell.root, cell, run.cast.given, self._doubles.classes).children:
+                await _start(node, spec)
+            self._occupy()
+            if populations is not None:
+                for index in range(len(populations)):
+                    await node.start_supervisor(populations.crowd(index, run.cast.given))
+            yield
+
+    def _meet(self, node: Node) -> None:
+        """Have everybody told who is to be, before the first of them is started."""
+        run, scenario = self._run, self._run.cell.scenario
+        places = paths(run.cell.root)
+        run.meet(Cast(run.cell, node, places))
+        judges = Judges(
+            scenario.checks,
+            scenario.measure,
+            RunView(run, places),
+            lambda index: run.place(("checks", index)),
+        )
+        run.judges = judges
+        run.watch.add(lambda kind, agent, fields: judges.record(kind, agent, fields, run.now()))
+        run.watch.add(run.crashes.record)
+        if run.stop is not None:
+            run.stop.begin(node, run.cast.draw)
+            run.watch.add(run.stop.record, *KINDS)
+        run.watch.add(run.note_sent)
+        faults = run.faults = Faults(run.watch, node.root.rt.entropy, run.cast.refs)
+        run.watch.add(faults.record, "started", "crashed", "stopped")
+
+    def _occupy(self) -> None:
+        for name, entry in self._run.cell.scenario.agents.items():
+            if isinstance(entry, AgentEntry) and entry.service_time:
+                set_service_time(self._run.cast.ref(name), float(entry.service_time))
+
+    def last_look(self) -> None:
+        """The story has been told: judge what is to be seen while the agents are still there."""
+        assert self._run.judges is not None
+        self._run.judges.last_look(self._run.now())
+
+    def cut(self) -> None:
+        """End a simulation: its agents are busy, and what they would do while they stop is no part of it."""
+        assert self._node is not None
+        self._run.watch.end()
+        self._node.root.kill()
+
+
+def _empty(root: Root) -> SupervisorSpec:
+    return SupervisorSpec(
+        "root",
+        strategy=root.strategy,
+        max_restarts=root.max_restarts,
+        max_seconds=float(root.max_seconds),
+        auto_shutdown=root.auto_shutdown,
+    )
+
+
+async def _start(node: Node, spec: Any) -> None:
+    if isinstance(spec, SupervisorSpec):
+        await node.start_supervisor(spec)
+    else:
+        await node.start_child(spec)
+
+
+# --- crashes that the file looks at
+
+
+def looked_at(cell: Cell, path: str) -> bool:
+    """Tell whether the file asks for crashes of an agent: by a rule, a recording, or a check of restarts.
+
+    Such a check is of the agent, its population, a supervisor above it, or all.
+    """
+    name = next((name for name, place in paths(cell.root).items() if place == path), path)
+    if isinstance(cell.scenario.agents.get(name), (Mock, Replay)):
+        return True
+    names = (path, name, *path.split("/")[:-1], "root", EVERYBODY)
+    counted = [
+        check
+        for check in cell.scenario.checks
+        if isinstance(check, Restarts) or (isinstance(check, Statistics) and check.counter == "restarts")
+    ]
+    return any(check.of in names for check in counted)

@@ -1,0 +1,315 @@
+"""Runs in several processes: the same logs, in the same order, whatever becomes of a process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+
+from lmos_actors.cli._pool import Pool, Task
+from lmos_actors.scenario import Lost, Order, Ready, Said, Worker, load_scenario, run_cell
+from tests.scenario.project import CAST, Project, story
+from tests.source import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lmos_actors.reports import RunResult
+
+NOTE = {"do": "invoke", "id": "note", "target": "actor", "action": "note", "input": {"text": "hi"}}
+SLOWLY = {"do": "invoke", "target": "actor", "action": "slowly"}
+PATIENCE = 40.0  # seconds after which a process is taken to hang; none needs a tenth of it
+
+DYING = """
+import os
+from lmos_actors import Agent, action
+
+class Dying(Agent):
+    @action
+    def die(self, signal: int) -> None:
+        os.kill(os.getpid(), signal)
+
+    @action
+    def seed(self) -> int:
+        return hash("a")
+
+    @action
+    def ready(self, path: str) -> None:
+        with open(path, "w") as file:
+            file.write(f"{os.getpid()} ")
+        while True:
+            pass
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    path, modules = list(sys.path), set(sys.modules)
+    made = Project(tmp_path_factory.mktemp("workers"))
+    made.write("pyproject.toml", "")
+    made.write("cast.py", CAST)
+    made.write("dying.py", DYING)
+    yield made
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        if name in ("cast", "dying"):
+            del sys.modules[name]
+
+
+def dying(*steps: Any, **more: Any) -> str:
+    return story(*steps, agents={"actor": {"from": "agent", "use": "dying.py:Dying"}}, **more)
+
+
+def die(number: signal.Signals) -> dict[str, Any]:
+    return {"do": "invoke", "target": "actor", "action": "die", "input": {"signal": int(number)}}
+
+
+def runs_of(out: str) -> list[dict[str, Any]]:
+    (file,) = json.loads(out)["files"]
+    return file["runs"]
+
+
+# --- the command
+
+
+def test_fifty_runs_at_once_give_the_logs_that_they_give_alone(project: Project) -> None:
+    file = project.write("fifty.yaml", story(NOTE, SLOWLY, seeds={"from": 1, "count": 50}))
+    ran = project.command("run", file, "-j", "50", "--check-determinism", "off", "--json")
+    assert ran.code == 0, ran.text
+    alone = project.command("run", file, "--check-determinism", "off", "--json")
+    ours, theirs = ([(run["label"], run["digest"]) for run in runs_of(each.out)] for each in (ran, alone))
+    assert ours == theirs
+    assert len(dict.fromkeys(ours)) == 50
+
+
+def test_results_are_told_in_the_files_order(project: Project) -> None:
+    waits = {"do": "wait", "for": "$(matrix.pause)"}
+    matrix = {"pause": ["9s", "1s"], "size": [1, 2, 3]}
+    text = story(NOTE, waits, matrix=matrix).replace(
+        '"use": "cast.py:Actor"', '"use": "cast.py:Actor", "mailbox": {"size": "$(matrix.size)"}'
+    )
+    file = project.write("order.yaml", text)
+    one = project.command("run", file, "--log", "one.jsonl", "--json")
+    many = project.command("run", file, "-j", "3", "--log", "many.jsonl", "--json")
+    assert (one.code, many.code) == (0, 0)
+    assert [r["label"] for r in runs_of(one.out)] == [r["label"] for r in runs_of(many.out)]
+    assert (project.root / "one.jsonl").read_text() == (project.root / "many.jsonl").read_text()
+
+
+def test_a_log_that_depends_on_the_hash_seed_is_seen_in_several_processes_too(project: Project) -> None:
+    step = {"do": "invoke", "target": "actor", "action": "hashed"}
+    file = project.write("hashed.yaml", story(step, seeds=[1, 2, 3]))
+    ran = project.command("run", file, "-j", "2", "--check-determinism", "all")
+    assert ran.code == 4
+    assert ran.out.count("NOT DETERMINISTIC") == 3
+
+
+def test_what_a_worker_prints_goes_to_the_error_output(project: Project) -> None:
+    step = {"do": "invoke", "target": "actor", "action": "speak"}
+    ran = project.command("run", project.write("speak.yaml", story(step)), "-j", "2", "--json")
+    assert (ran.code, ran.err) == (0, "spoken by an agent\n")
+    assert json.loads(ran.out)["exit_code"] == 0
+
+
+def test_a_process_that_dies_is_an_outcome_and_is_replaced(project: Project) -> None:
+    text = dying(die(signal.SIGKILL), seeds=[1, 2, 3])
+    dies, good = project.write("dies.yaml", text), project.write("good.yaml", story(NOTE, seeds=[1, 2, 3]))
+    ran = project.command("run", dies, good, "-j", "2", "--json")
+    assert ran.code == 3
+    first, second = json.loads(ran.out)["files"]
+    assert {(run["ended"], run["failures"][0]["saw"]) for run in first["runs"]} == {
+        ("could not run", "its process ended by signal SIGKILL")
+    }
+    assert (len(first["runs"]), second["exit_code"], second["passed"]) == (3, 0, 3)
+
+
+def test_a_second_process_that_dies_has_given_no_log(project: Project) -> None:
+    text = dying(die(signal.SIGTERM), seeds=[1])
+    cast = project.write("dies.yaml", text)
+    module = (project.root / "dying.py").read_text()
+    here = module.replace("os.kill(", "os.environ.get('PYTHONHASHSEED') == '1' and os.kill(")
+    project.write("dying.py", here)
+    ran = project.command("run", cast)
+    project.write("dying.py", module)
+    assert ran.code == 3, ran.text
+    assert (
+        "could not be repeated: the second process gave no log: its process ended by signal SIGTERM"
+        in ran.out
+    )
+
+
+def test_a_worker_that_cannot_be_ended_keeps_the_time_limit(project: Project) -> None:
+    step = {"do": "invoke", "target": "actor", "action": "spin_hard"}
+    file = project.write("hard.yaml", story(step))
+    ran = project.command("run", file, "-j", "2", "--time-limit", "300ms", "--check-determinism", "off")
+    assert ran.code == 124
+    assert "time limit, and it cannot be ended, it hangs at" in ran.out
+    assert "in spin_hard" in ran.out
+
+
+def test_fail_fast_hands_out_no_more(project: Project) -> None:
+    wrong = {"do": "expect", "that": "output", "of": "note", "equals": "ho"}
+    file = project.write("fast.yaml", story(NOTE, wrong, seeds={"from": 1, "count": 40}))
+    ran = project.command("run", file, "-j", "2", "--fail-fast", "--json", "--check-determinism", "off")
+    assert ran.code == 1
+    assert 1 <= len(runs_of(ran.out)) < 10
+
+
+def test_ctrl_c_ends_every_process(project: Project) -> None:
+    ready = [project.root / f"ready{seed}" for seed in (1, 2)]
+    step = {"do": "invoke", "target": "actor", "action": "ready", "input": {"path": "$(vars.path)"}}
+    paths = {"path": {"type": "string"}}
+    text = dying(step, vars=paths, matrix={"path": [str(path) for path in ready]})
+    file = project.write("busy.yaml", text)
+    words = [sys.executable, "-m", "lmos_actors", "run", file, "-j", "2", "--check-determinism", "off"]
+    process = subprocess.Popen(
+        words,
+        cwd=project.root,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    pids = [wait_for(path) for path in ready]
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, err) == (130, "interrupted\n")
+    assert not any(map(runs, pids))
+
+
+def test_a_worker_does_not_outlive_its_parent(project: Project) -> None:
+    ready = project.root / "orphan"
+    step = {"do": "invoke", "target": "actor", "action": "ready", "input": {"path": str(ready)}}
+    file = project.write("orphan.yaml", dying(step))
+    words = [sys.executable, "-m", "lmos_actors", "run", file, "-j", "2", "--check-determinism", "off"]
+    process = subprocess.Popen(words, cwd=project.root, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    pid = wait_for(ready)
+    process.kill()
+    process.wait(PATIENCE)
+    deadline = time.monotonic() + PATIENCE
+    while runs(pid):
+        assert time.monotonic() < deadline, "it is still there"
+        time.sleep(0.02)
+
+
+def wait_for(path: Any) -> int:
+    """Give the number of the process that has written to a file, once it has."""
+    deadline = time.monotonic() + PATIENCE
+    while not (path.exists() and path.read_text().endswith(" ")):
+        assert time.monotonic() < deadline, f"nothing in {path}"
+        time.sleep(0.02)
+    return int(path.read_text())
+
+
+def runs(pid: int) -> bool:
+    """Whether a process is there, and no zombie that waits to be looked at."""
+    try:
+        os.kill(pid, 0)
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] != "Z"
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+
+
+# --- workers and their pool
+
+
+def order(file: str, label: str = "seed=1", **more: Any) -> Order:
+    given: dict[str, Any] = {"settings": {}, "seeds": None, "cell": 0, "trial": 1, "real_limit": 20.0}
+    return Order(file=file, label=label, **{**given, **more})
+
+
+def results(inbox: SimpleQueue[Said], count: int) -> list[Any]:
+    found: list[Any] = []
+    while len(found) < count:
+        what = inbox.get(timeout=PATIENCE).what
+        found += [] if isinstance(what, Ready) else [what]
+    return found
+
+
+def test_a_worker_takes_orders_one_after_the_other(project: Project) -> None:
+    file = str(project.root / project.write("orders.yaml", story(NOTE, seeds=[1, 2])))
+    inbox: SimpleQueue[Said] = SimpleQueue()
+    worker = Worker("1", inbox)
+    worker.begin(order(file))
+    worker.begin(order(file, "seed=2", cell=1, trial=3, log=False))
+    worker.begin(order(file, "seed=3", cell=1))
+    first, second, third = results(inbox, 3)
+    worker.end()
+    assert (first.seed, first.ok, second.seed, second.trial, second.log) == (1, True, 2, 3, ())
+    assert json.loads(first.log[0])["seed"] == 1
+    assert third == Lost("RuntimeError: the file has changed while it was being run")
+    assert inbox.empty()  # it was told to end: that is no news
+
+
+def test_results_come_through_whole(project: Project) -> None:
+    sizes = {"name": "é", "size": 3}
+    text = story(NOTE, matrix={"room": [sizes]}).replace(
+        '"use": "cast.py:Actor"', '"use": "cast.py:Actor", "mailbox": {"size": "$(matrix.room.size)"}'
+    )
+    file = project.write("whole.yaml", text)
+    resolved = load_scenario(project.root / file)
+    here: RunResult = run_cell(resolved, resolved.cells[0], 1)
+    inbox: SimpleQueue[Said] = SimpleQueue()
+    worker = Worker("1", inbox)
+    worker.begin(order(str(project.root / file), here.label))
+    (there,) = results(inbox, 1)
+    worker.end()
+    assert there.values == {"room": sizes}
+    assert attrs.evolve(here, real=0.0) == attrs.evolve(there, real=0.0)
+    assert here.ok
+
+
+def test_a_pool_replaces_a_process_and_what_it_had_to_do_is_done(project: Project) -> None:
+    """Second runs wait in one process; the first of them kills it."""
+    bad = str(project.root / project.write("bad.yaml", dying(die(signal.SIGKILL))))
+    good = str(project.root / project.write("fine.yaml", story(NOTE)))
+    tasks = [Task(number, 1, second=True) for number in range(3)]
+    heard: list[Any] = []
+    with Pool() as pool:
+        for task, file in zip(tasks, (bad, good, good), strict=True):
+            pool.give(task, order(file), beside=False)
+        assert pool.busy == 3
+        while len(heard) < 3:
+            said = pool.take()
+            heard += [said] if said is not None else []
+    assert [task for task, _ in heard] == tasks
+    assert heard[0][1] == Lost("its process ended by signal SIGKILL")
+    assert [what.ok for _, what in heard[1:]] == [True, True]
+
+
+def test_a_run_that_is_dropped_is_not_heard_of(project: Project) -> None:
+    spin = {"do": "invoke", "target": "actor", "action": "spin"}
+    busy = str(project.root / project.write("spins.yaml", story(spin)))
+    good = str(project.root / project.write("fine.yaml", story(NOTE)))
+    first, second = Task(0, 1, second=True), Task(1, 1, second=True)
+    with Pool() as pool:
+        pool.give(first, order(busy), beside=False)
+        pool.give(second, order(good), beside=False)
+        pool.drop(first)
+        assert pool.busy == 1
+        while (said := pool.take()) is None or said[0] is not second:
+            assert said is None
+    assert said[1].ended == "passed"
+
+
+def test_first_and_second_runs_have_other_hash_seeds(project: Project) -> None:
+    step = {"do": "invoke", "id": "seed", "target": "actor", "action": "seed"}
+    file = str(project.root / project.write("seeds.yaml", dying(step)))
+    digests: list[str] = []
+    with Pool() as pool:
+        for second in (False, True, False):
+            pool.give(Task(0, 1, second), order(file))
+            while (said := pool.take()) is None:
+                pass
+            assert not isinstance(said[1], Lost)
+            digests.append(said[1].digest)
+    assert digests[0] == digests[2] != digests[1]
