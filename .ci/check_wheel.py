@@ -14,6 +14,7 @@ if strange:
     raise SystemExit(f"in the wheel but not of the package: {', '.join(strange)}")
 schema = "lmos_actors/protocol/td/td-json-schema-validation"
 needed = ("lmos_actors/py.typed", f"{schema}.json", f"{schema}.license.txt", f"{schema}.origin.txt")
+needed += tuple(f"lmos_actors/reports/page/{name}" for name in ("page.html", "style.css", "app.js"))
 for name in needed:
     if PurePosixPath(name) not in names:
         raise SystemExit(f"the wheel lacks {name}")

@@ -56,10 +56,19 @@ class Buyer(Agent):
     name: str
     limit: int
     sellers: tuple[Ref[Seller], ...]
+    comes_at: float | None = None  # in seconds after its start; else it waits to be told to buy
     opening: float = 0.5
     step: float = 0.05
     paid: Property[int] = prop(default=0, read_only=True)
+    gave_up: Property[bool] = prop(default=False, read_only=True)
     bought: Event[Deal] = event()
+
+    def started(self) -> None:
+        if self.comes_at is not None:
+            self.after(self.comes_at, self.come)
+
+    def come(self) -> None:
+        self.send(self.ref, Buyer.buy)
 
     @action
     async def buy(self) -> int:
@@ -77,6 +86,7 @@ class Buyer(Agent):
                 open_to.remove(seller)
             price = min(self.limit, price + max(1, int(self.limit * self.step)))
             await trio.sleep(self.random.uniform(0.5, 1.5))  # thinks it over
+        self.gave_up = True
         raise ActionFailed(f"nobody sells for {self.limit}")
 
     def is_beyond(self, reply: Reply) -> bool:

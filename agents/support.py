@@ -38,7 +38,7 @@ class Ticket(Struct, frozen=True):
 class LanguageModel(Agent):
     """What a desk asks of a language model. There is none in here: scenarios put a mock in its place."""
 
-    @action
+    @action(concurrency=16)
     async def draft(self, question: str) -> Draft:
         """Draft an answer."""
         raise ActionFailed("no language model is configured")

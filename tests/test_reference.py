@@ -34,7 +34,15 @@ from lmos_actors.protocol import lmos, td
 from lmos_actors.protocol.lmos import _problems
 from lmos_actors.protocol.lmos._asked import VERBS
 from lmos_actors.reports._results import PRECEDENCE
-from lmos_actors.scenario import _model as model
+from lmos_actors.scenario import (
+    _formula_text,
+    _look,
+    _model,
+    _model_agents,
+    _model_base,
+    _model_checks,
+    _model_steps,
+)
 from tests.source import ROOT
 
 REFERENCE = ROOT / "docs/reference"
@@ -368,38 +376,78 @@ def test_what_a_foreign_problem_becomes_is_told() -> None:
 # --- the scenario format
 
 HEADINGS = {
-    "Scenario": "The file",
+    "File": "Both kinds of file",
+    "Scenario": "A scenario",
+    "Simulation": "A simulation",
     "SeedRange": "Range of seeds",
+    "SweepRange": "Range of numbers",
+    "StopAt": "Stop",
+    "StartOver": "Start",
     "ExpectedError": "Error",
     "NeverWhen": "When",
+    "When": "When a rule fits",
     "Below": "Bound",
+    "Chunk": "Parts of a reply",
+    "Progressed": "Parts of a reply",
+    "Waited": "Parts of a reply",
+    "Done": "Parts of a reply",
+    "TellAt": "do: tell in a timeline",
+    "InvokeAt": "do: invoke in a timeline",
+    "WriteAt": "do: write in a timeline",
+    "FaultAt": "do: fault in a timeline",
+    "Supervised": "Agents",
+    "Faulty": "Faults",
+    "Timed": "Timeline",
 }
 SHARED = {
-    model.Step: {"do", "id", "within"},
-    model.Asking: {"as", "target", "error"},
-    model.Check: {"check", "name"},
-    model.Supervisor: set(model.Root.__struct_encode_fields__),
+    _model.File: set(_model.File.__struct_encode_fields__),
+    _model_agents.Supervised: set(_model_agents.Supervised.__struct_encode_fields__),
+    _model_agents.Supervisor: set(_model_agents.Root.__struct_encode_fields__),
+    _model_steps.Step: {"do", "id", "within"},
+    _model_steps.Asking: {"as", "target", "error"},
+    _model_steps.Faulty: {"target", "pick"},
+    _model_steps.Timed: {"do", "at", "id"},
+    _model_checks.Check: {"check", "name"},
 }
+BASES = (
+    _model_base.Closed,
+    _model_base.Expected,
+    _model_checks.Bounded,
+    _model_checks.Formula,
+    _model_checks.Check,
+    _model_steps.Step,
+    _model_steps.Asking,
+    _model_steps.TimedAsking,
+)
+"""Structs that no file has by themselves; others that share keys have a section of their own."""
+
 STRUCTS = {
     thing.__name__: thing
-    for thing in vars(model).values()
-    if isinstance(thing, type)
-    and issubclass(thing, model.Closed)
-    and thing not in (model.Closed, model.Expected, model.Bounded, *list(SHARED)[:3])
+    for module in (_model_base, _model_agents, _model_steps, _model_checks, _model)
+    for thing in vars(module).values()
+    if isinstance(thing, type) and issubclass(thing, _model_base.Closed) and thing not in BASES
 }
 
 
-@pytest.mark.parametrize("name", STRUCTS)
-def test_the_keys_of_a_struct_are_in_its_section(name: str) -> None:
-    struct = STRUCTS[name]
+def heading_of(struct: type[_model_base.Closed]) -> str:
     config = struct.__struct_config__
-    tagged = f"{config.tag_field}: {config.tag}"
-    text = format_sections()[tagged if config.tag else HEADINGS.get(name, name)]
-    shared = {key for base, keys in SHARED.items() if issubclass(struct, base) for key in keys}
-    if struct is model.Expect:  # a step, though no `Step`
-        shared = SHARED[model.Step]
-    table = text.split("| `that` | looks at |")[0]
-    assert set(rows(table)) == set(struct.__struct_encode_fields__) - shared
+    tagged = f"{config.tag_field}: {config.tag}" if config.tag else struct.__name__
+    return HEADINGS.get(struct.__name__, tagged)
+
+
+@pytest.mark.parametrize("heading", sorted({heading_of(struct) for struct in STRUCTS.values()}))
+def test_the_keys_of_a_struct_are_in_its_section(heading: str) -> None:
+    table = format_sections()[heading].split("| `that` | looks at |")[0].split("| `kind` | needs |")[0]
+    told: set[str] = set()
+    for struct in (struct for struct in STRUCTS.values() if heading_of(struct) == heading):
+        shared = {key for base, keys in SHARED.items() if issubclass(struct, base) for key in keys}
+        if struct in SHARED and struct is not _model_agents.Supervisor:
+            shared = set()
+        if struct is _model_steps.Expect:  # a step, though no `Step`
+            shared = SHARED[_model_steps.Step]
+        told |= set(struct.__struct_encode_fields__) - shared
+    # the key that tells structs apart stands where all of them have it
+    assert set(rows(table)) - {"lmos", "from", "do"} == told - {"from", "do"}
 
 
 @cache
@@ -410,17 +458,32 @@ def format_sections() -> dict[str, str]:
 
 
 def test_what_all_steps_and_checks_share_is_said() -> None:
-    assert set(rows(format_sections()["Steps"])) == SHARED[model.Step] | SHARED[model.Asking]
-    assert SHARED[model.Check] <= words(format_sections()["Checks"])
+    both = SHARED[_model_steps.Step] | SHARED[_model_steps.Asking]
+    assert set(rows(format_sections()["Steps"])) == both
+    assert SHARED[_model_checks.Check] <= words(format_sections()["Checks"])
+
+
+def test_the_kinds_of_topology_and_the_names_of_formulas_are_told() -> None:
+    needs = format_sections()["Topology"].partition("| `kind` | needs |")[2]
+    for kind, keys in _model_agents.TOPOLOGY_KEYS.items():
+        (row,) = [
+            line for line in needs.splitlines() if line.startswith("|") and f"`{kind}`" in line.split("|")[1]
+        ]
+        assert keys <= words(row), kind
+    assert {f"mailbox.{name}" for name in _look.COUNTERS} <= {
+        word if word.startswith("mailbox") else f"mailbox{word}"
+        for word in code(format_sections()["Formulas"])
+    }
+    assert set(_formula_text.FUNCTIONS) <= words(format_sections()["Formulas"])
 
 
 def test_the_defaults_of_a_file_are_true() -> None:
-    said = {key: default.strip("`") for key, default in rows(format_sections()["from: agent"]).items()}
-    fields = {field.encode_name: field.default for field in msgspec.structs.fields(model.AgentEntry)}
+    said = {key: default.strip("`") for key, default in rows(format_sections()["Agents"]).items()}
+    fields = {field.encode_name: field.default for field in msgspec.structs.fields(_model_agents.AgentEntry)}
     plain = {key: str(fields[key]) for key in ("restart", "shutdown")}
     assert {key: said[key] for key in plain} == plain
-    assert rows(format_sections()["The file"])["timeout"].strip("`") == str(
-        next(f.default for f in msgspec.structs.fields(model.Scenario) if f.name == "timeout")
+    assert rows(format_sections()["A scenario"])["timeout"].strip("`") == str(
+        next(f.default for f in msgspec.structs.fields(_model.Scenario) if f.name == "timeout")
     )
 
 

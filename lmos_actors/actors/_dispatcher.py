@@ -289,8 +289,10 @@ def _failed(rt: Runtime, slot: Box, exc: BaseException, batch: list[Any], done: 
         hand = _fired(item, exc) if isinstance(item, Firing) else cast("Any", item)
         reason = crash_reason(slot, exc, hand, batch[max(0, done - 1 - EARLIER) : done - 1])
         if envelope is not None:
-            rt.note("answered", envelope, error=f"AgentDied: {reason}")
-            envelope.fail(AgentDied(str(reason), started=True, agent=slot))
+            died = AgentDied(str(reason), started=True, agent=slot)
+            if envelope.trace is not None:
+                rt.note("answered", envelope, error=f"AgentDied: {died}")
+            envelope.fail(died)
         slot.put_back(batch[done:])
         rt.turns.leave = False
         slot.turn_crashed(exc, reason)

@@ -62,6 +62,11 @@ class Mortal(Linked):
                 more.household.kill()
 
     @property
+    def gone(self) -> bool:
+        """The slot has been emptied for good."""
+        return self.state == GONE
+
+    @property
     def at_rest(self) -> bool:
         """Nothing waits, runs, listens or is held: told to stop, it ends at once."""
         return self.gate == IDLE and self.more is None

@@ -84,10 +84,9 @@ class Listened(Mail):
         more = self.more
         if more is not None and more.sinks is not None:
             key = property_key(name)
-            if self.rt.instrument is not None and key in more.sinks.by_key:
-                shown = conceal(value, self.table[key].result_secrecy)
-                self.rt.record("changed", self, property=name, value=shown)
-            more.sinks.push(key, value)
+            if key in more.sinks.by_key:
+                self._note_change(key, name, value)
+                more.sinks.push(key, value)
 
     def show_properties(self, sinks: Sinks) -> None:
         """Show a new incarnation's values to those who observe (W2)."""
@@ -95,7 +94,14 @@ class Listened(Mail):
             if key.startswith("?"):
                 op = self.table.get(key)
                 if op is not None:
-                    sinks.push(key, op.fn(self.agent))
+                    value = op.fn(self.agent)
+                    self._note_change(key, op.name, value)
+                    sinks.push(key, value)
+
+    def _note_change(self, key: str, name: str, value: Any) -> None:
+        if self.rt.instrument is not None:
+            shown = conceal(value, self.table[key].result_secrecy)
+            self.rt.record("changed", self, property=name, value=shown)
 
     def note_event(self, name: str, data: Any) -> None:
         """Tell the instrument of an event."""

@@ -18,7 +18,7 @@ from trio.lowlevel import enable_ki_protection
 
 from ._aside import Aside
 from ._cell import BUSY, DRAINING, HELD, IDLE, NO_MAIL, PAUSED, QUIET, RUNNING, WORKED, WORKING, Pace
-from ._mailbox import DONE, QUEUED, WORKED_ON, Envelope, Firing
+from ._mailbox import DONE, QUEUED, WORKED_ON, Envelope, Firing, Periodic
 from ._runtime import BATCH
 
 if TYPE_CHECKING:
@@ -139,6 +139,8 @@ class Paced(Aside):
             self.begun += 1
             if isinstance(item, Envelope):
                 item.phase = WORKED_ON
+        elif isinstance(item, Periodic):
+            item = Firing(*item.take())  # it waits no more: the next firing is not merged into it
         pace.item = item
         pace.timer = self.rt.timers.call_at(trio.current_time() + pace.seconds, self._work_done)
         self.gate = WORKING

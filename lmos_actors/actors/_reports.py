@@ -157,7 +157,7 @@ class CrashReport:
 
     @property
     def trace(self) -> int | None:
-        """The number of the message that it all began with; None where no message raised, or nobody counts."""
+        """The number of the message that it all began with; None where none raised, or nobody counts."""
         trace = getattr(self._hand, "trace", None)
         return trace[1] if trace else None
 

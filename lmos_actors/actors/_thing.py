@@ -85,9 +85,7 @@ class Thing:
             return self.slot.closed_error()
         return NotFound(kind, name, where=self.slot.path, known=known)
 
-    def _input(
-        self, name: str, data: Any, *, stream: bool = False
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _input(self, name: str, data: Any, *, stream: bool = False) -> tuple[tuple[Any, ...], dict[str, Any]]:
         op = self.slot.table.get(name)
         if op is None or op.internal or (op.kind == STREAM) is not stream:
             table = self.slot.table.values()

@@ -1,10 +1,10 @@
-"""The commands but `run` and `sim`, as their users see them: the docstrings are the help."""
+"""The other commands, as their users see them: the docstrings are the help."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -14,6 +14,33 @@ from ._app import Files, Settings, Switch, json_text, settings_of
 from ._log_commands import app as app
 
 SCHEMA_FILE = Path(".lmos/schema.json")
+
+
+@app.command(sort_key=1)
+def init(
+    folder: Annotated[Path, Parameter(name="FOLDER")] = Path(),
+    /,
+    *,
+    template: Annotated[str, Parameter(metavar="NAME")] = "weather",
+) -> int:
+    """Write a project: agents, a story about them, and tests, all of which run as they are.
+
+    lmos-actors init my-agents
+
+    lmos-actors init my-agents --template gossip
+
+    Nothing that is there is written over.
+
+    Parameters
+    ----------
+    folder
+        Where to write it; it need not be there yet.
+    template
+        weather: two agents, one of which crashes. gossip: a simulation of many agents of one class.
+    """
+    from ._init import init_project
+
+    return init_project(folder, template)
 
 
 @app.command(sort_key=10)
@@ -117,3 +144,83 @@ def describe(
 
     asked = Asked(base=base, name=name, id=id_, strict=strict, against=against, json=json)
     return describe_subject(subject, asked)
+
+
+@app.command(name="fmt", sort_key=45)
+def format_(
+    files: Files,
+    /,
+    *,
+    check: Switch = False,
+    diff: Switch = False,
+) -> int:
+    """Format files: order of keys, indentation, quotes, blank lines. Comments stay, and so does the meaning.
+
+    lmos-actors fmt scenarios/*.yaml
+
+    lmos-actors fmt scenarios/*.yaml --check
+
+    lmos-actors fmt scenarios/weather.yaml --diff
+
+    Parameters
+    ----------
+    files
+        Scenario and simulation files: YAML or JSON.
+    check
+        Write nothing; exit code 1 if a file is not formatted.
+    diff
+        Write nothing, and print what would change; exit code 1 if anything would.
+    """
+    from ._fmt import format_files
+
+    return format_files([str(file) for file in files], check=check, diff=diff)
+
+
+@app.command(sort_key=60)
+def doctor(*, port: Annotated[int, Parameter(metavar="N")] = 8080, json: Switch = False) -> int:
+    """Look at this machine, and say what may be in the way: versions, limits, permissions, clock.
+
+    lmos-actors doctor
+
+    lmos-actors doctor --port 9000 --json
+
+    Exit code 1: something has to be mended.
+
+    Parameters
+    ----------
+    port
+        Look whether this port is free.
+    json
+        Print what is found as JSON, and nothing else.
+    """
+    from ._doctor import diagnose
+
+    if not 0 < port < 65_536:
+        raise ConfigError("must be from 1 to 65535", "--port")
+    return diagnose(port, json=json)
+
+
+@app.command(sort_key=70)
+def completion(shell: Literal["bash", "zsh", "fish"], /, *, install: Switch = False) -> int:
+    """Print a script that completes commands and options in a shell, or install it.
+
+    lmos-actors completion bash > ~/.lmos-actors.bash
+
+    lmos-actors completion zsh --install
+
+    Parameters
+    ----------
+    shell
+        Which shell it is for.
+    install
+        Write it where the shell looks for it, and have the shell's startup file read it.
+    """
+    if not install:
+        print(app.generate_completion(prog_name=app.name[0], shell=shell))
+        return 0
+    try:
+        place = app.install_completion(shell=shell)
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror}", str(error.filename)) from None
+    print(f"wrote {place}", file=sys.stderr)
+    return 0

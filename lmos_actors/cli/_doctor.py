@@ -153,7 +153,7 @@ def _folders(_: int) -> Iterator[Finding]:
         except OSError as error:
             saw = f"{Path(folder).resolve()}: {error.strerror}"
             yield Finding(
-                name, "fail", saw, "results cannot be written there: go elsewhere, or give it rights"
+                name, "fail", saw, "go elsewhere, or give yourself the right to write there"
             )
         else:
             yield Finding(name, "ok", "can be written")

@@ -15,7 +15,7 @@ from rich.file_proxy import FileProxy
 from rich.live import Live
 from rich.text import Text
 
-from lmos_actors.reports import bar
+from lmos_actors.reports import bar, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -25,7 +25,7 @@ REFRESH = 0.1
 """Seconds of real time between two pictures."""
 
 BEGIN = 0.15
-"""Seconds after which a run that still goes on is shown."""
+"""Seconds after which a file, or a run, that still goes on is shown."""
 
 SHARE = 100
 """A picture that took so long to draw is followed by no other for so many times as long."""
@@ -74,13 +74,15 @@ class Moving:
         self.due = self.begun + BEGIN
         self.watching = watching
 
-    def line(self, width: int) -> str:
-        """Say how far it is."""
+    def line(self, width: int, now: float) -> str:
+        """Say how far it is, and how long it has taken."""
+        far = ""
         if self.total > COUNTED:
             far = f"{100 * self.done / self.total:.0f} %"
-        else:
+        elif self.total:
             far = f"{self.done:g}/{self.total:g}"
-        return f" {self.label:{width}}  {bar(self.done, self.total or 1)} {far:>7}  {self.text}"
+        done = f"{bar(self.done, self.total or 1)} {far:>7}"
+        return f" {self.label:{width}}  {done}  {now - self.begun:.1f} s  {self.text}"
 
 
 class Screen:
@@ -94,6 +96,7 @@ class Screen:
         self._out = out
         self._head: Callable[[float], str] | None = None
         self._width = 0
+        self._since = 0.0
         self._moving: list[Moving] = []
         self._live: Live | None = None
         self._over = threading.Event()
@@ -106,11 +109,17 @@ class Screen:
     def begin(self, head: Callable[[float], str], width: int) -> None:
         """Show from now on how a file goes: `head` says it, given the present; labels are `width` wide."""
         with self._lock:
-            self._head, self._width = head, width
+            self._head, self._width, self._since = head, width, monotonic()
         self._take_errors()
         if self._thread is None:  # here, since a simulated world starts no threads
             self._thread = threading.Thread(target=self._draw_on, name="terminal", daemon=True)
             self._thread.start()
+
+    def end(self) -> None:
+        """Show nothing, until the next file begins."""
+        with self._lock:
+            self._head = None
+            self._moving.clear()
 
     def _take_errors(self) -> None:
         """Have what agents print stand above what moves, where that is the same terminal."""
@@ -185,7 +194,7 @@ class Screen:
         with self._lock:
             if self._over.is_set():
                 return
-            lines = self._lines(now)
+            lines = self.lines(now)
             if not lines and self._live is None:
                 return
             if self._live is None:
@@ -200,16 +209,16 @@ class Screen:
                 self._live.start()
             self._live.update(picture(lines or [" "], self.console.width), refresh=True)
 
-    def _lines(self, now: float) -> list[str]:
+    def lines(self, now: float) -> list[str]:
         """Say what there is to see; the less room, the less of it."""
         shown = [moving for moving in self._moving if now - moving.begun >= BEGIN]
-        if not shown or self._head is None:
+        if self._head is None or now - self._since < BEGIN:
             return []
         room = max(self.console.height // 2, 4)  # what has been printed is to stay in sight
-        lines = [self._head(now), *(moving.line(self._width) for moving in shown[:MOST_RUNS])]
+        lines = [self._head(now), *(moving.line(self._width, now) for moving in shown[:MOST_RUNS])]
         if len(shown) > MOST_RUNS:
             lines.append(f" and {len(shown) - MOST_RUNS} more")
-        tree = [f"   {row}" for row in shown[0].tree]
+        tree = [f"   {row}" for row in shown[0].tree] if shown else []
         if len(lines) + len(tree) > room:
             cut = max(room - len(lines) - 1, 0)
             tree = [*tree[:cut], f"   and {len(tree) - cut} rows more"] if cut else []
@@ -224,7 +233,7 @@ def _pass_on(reading: int) -> None:
 
 def picture(lines: Iterable[str], width: int) -> Text:
     """Put lines below each other, each of which fits."""
-    rows = [Text(line, no_wrap=True, overflow="ellipsis") for line in lines]
+    rows = [Text(printable(line), no_wrap=True, overflow="ellipsis") for line in lines]
     for row in rows:
         row.truncate(width, overflow="ellipsis")
     return Text("\n", no_wrap=True, overflow="crop").join(rows)

@@ -54,8 +54,8 @@ def replay(
     at
         Stop after everything of this instant of virtual time.
     break_
-        Stop at the first record that all of this is so of: agent, action, property, event, kind, from, verb, \
-id, trace, n (its number in the log), nth=3 (the third such record).
+        Stop at the first record that all of this is so of: agent, action, property, event, kind, from, \
+verb, id, trace, n (its number in the log), nth=3 (the third such record).
     agent
         Show this agent alone; of a population or a supervisor, all that are in it.
     time_limit

@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 
     from cyclopts import App
 
-VERBS: Final = ("validate", "run", "sim", "replay", "diff", "describe", "schema")
+VERBS: Final = (
+    "init", "validate", "run", "sim", "replay", "diff", "describe", "fmt", "schema", "doctor", "completion",
+)  # fmt: skip
 LATER: Final = (
-    "init", "fmt", "explore", "record", "up", "down", "ps", "logs", "restart",
+    "explore", "record", "up", "down", "ps", "logs", "restart",
     "scale", "drain", "status", "top", "tree", "inspect", "trace", "deadletters", "attach", "call", "read",
-    "write", "observe", "listen", "chat", "relay", "serve", "conform", "export", "doctor",
+    "write", "observe", "listen", "chat", "relay", "serve", "conform", "export",
 )  # fmt: skip
 
 _RESULTS: Final = ("run", "sim", "validate")

@@ -7,7 +7,6 @@ import sys
 import tempfile
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lmos_actors._errors import ConfigError
@@ -20,6 +19,7 @@ from ._select import selection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from lmos_actors.scenario import Cell, Resolved
 

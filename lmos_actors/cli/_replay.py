@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from functools import partial
+from itertools import islice
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from lmos_actors.reports import RunResult
-    from lmos_actors.scenario import Cell, Divergence, Line, Logged, Resolved, Snapshot, Standing, StopPoint
+    from lmos_actors.scenario import Cell, Divergence, Line, Resolved, Snapshot, Standing, StopPoint
 
 WRONG, COULD_NOT_RUN, NOT_DETERMINISTIC, TIME_LIMIT = 2, 3, 4, 124
 
@@ -73,7 +74,7 @@ class Replayed:
 
 
 def replay_log(log: str, options: Options) -> int:
-    """Run a recorded run again, say what came of it, and give the exit code. Raises FileError, ConfigError."""
+    """Run a recorded run again, say what came of it, give the exit code. Raises FileError, ConfigError."""
     head = _head(log, options.run)
     recorded = mapped(head.get("run"))
     if not recorded:
@@ -135,13 +136,6 @@ def _head(log: str, number: int | None) -> dict[str, Any]:
     return heads[0]
 
 
-def _logged(log: str, number: int | None) -> Iterator[Line]:
-    with LogFile(log) as file:
-        for count, run in enumerate(file.runs(), start=1):
-            if count == (number or 1):
-                yield from run
-
-
 def _resolved(log: str, recorded: dict[str, Any], options: Options) -> Resolved | int:
     """Read the scenario file again as it was read for the run."""
     named = str(recorded.get("file", ""))
@@ -170,26 +164,24 @@ def _cell(resolved: Resolved, recorded: dict[str, Any], log: str) -> Cell:
 def _held(log: str, options: Options, head: dict[str, Any], result: RunResult, stop: Stop | None) -> Replayed:
     again = list(lines_of(result.log))
     snapshot = stop.snapshot if stop is not None else None
-    found: list[Logged] = []
+    most = snapshot.n if snapshot is not None else len(again)
     with LogFile(log) as file:
-        for count, run in enumerate(file.runs(), start=1):
-            if count == (options.run or 1):
-                found.append(run)
-                lines: Iterable[Line] = run
-                if snapshot is not None:
-                    lines = (line for line in run if line.data.get("n", 0) <= snapshot.n)
-                    again = [line for line in again if line.data.get("n", 0) <= snapshot.n]
-                records = compare_records(lines, again)
-                run.skip()
+        run = next(islice(file.runs(), (options.run or 1) - 1, None))
+        records = compare_records(_up_to(run, most), _up_to(again, most))
+        run.skip()
     return Replayed(
         log=log,
         label=str(mapped(head.get("run")).get("label")),
         changed=tuple(_changed(head, again[0].data if again else {})),
-        problem=found[0].problem,
+        problem=run.problem,
         result=result,
         records=records,
         snapshot=snapshot,
     )
+
+
+def _up_to(lines: Iterable[Line], most: int) -> Iterator[Line]:
+    return (line for line in lines if line.data.get("n", 0) <= most)
 
 
 def _changed(recorded: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from ._written import Kind
 
 
+INTERRUPTED = 130
+
+
 @attrs.frozen(kw_only=True)
 class Options:
     """What `run` was given. `workers` 0 stands for as many as there are processors."""
@@ -95,7 +98,7 @@ def run_files(files: Sequence[str], options: Options) -> int:
                 if options.fail_fast and running.code():
                     break
         except KeyboardInterrupt:
-            running.write()
+            running.interrupted()
             raise
         running.end()
         return running.code()
@@ -174,6 +177,12 @@ class _Running:
     def write(self) -> None:
         """Write what there is to tell of what has run."""
         self._written.finish()
+
+    def interrupted(self) -> None:
+        """Write, and give as JSON, what there is to tell of what has run."""
+        self.write()
+        if self.options.json:
+            self._show.end(self.results, perf_counter() - self._began, INTERRUPTED)
 
     def end(self) -> None:
         """Write and show what has come of everything."""

@@ -79,7 +79,7 @@ class Show:
         self._told: _Told | None = None
         self._moving: dict[tuple[str, int], Moving] = {}
         self._screen: Screen | None = None
-        if not json and self._out.isatty() and os.environ.get("TERM") != "dumb":
+        if not json and self._out.isatty() and os.environ.get("TERM") not in ("dumb", "unknown"):
             from ._live import Screen
 
             self._screen = Screen(self._out)
@@ -177,8 +177,9 @@ class Show:
 
     def end_file(self, result: FileResult) -> None:
         """A file has ended."""
-        for moving in list(self._moving):
-            self.gone(*moving)
+        self._moving.clear()
+        if self._screen is not None:
+            self._screen.end()
         told = self._told
         if told is not None:
             self._unfold(told)

@@ -89,8 +89,12 @@ class Written:
         self._all: list[_Report] = []
         self._places: dict[tuple[Kind, str], int] = {}  # in that list
         self._room = {True: MOST_KEPT, False: MOST_KEPT}
-        for kind, path in self._asked.items():
-            self._open(kind, path)
+        try:
+            for kind, path in self._asked.items():
+                self._open(kind, path)
+        except ConfigError:
+            self.close()
+            raise
 
     def open(self, file: str, scenario: Any) -> None:
         """Open what a cell of a file asks for in its `report`. Raises ConfigError if it cannot be written."""

@@ -15,6 +15,8 @@ from ._document import (
     parse as parse,
     read as read,
 )
+from ._layout import Unlikely as Unlikely, lay_out_json as lay_out_json, lay_out_yaml as lay_out_yaml
+from ._order import key_orders as key_orders
 from ._references import (
     KEEP as KEEP,
     BadReference as BadReference,

@@ -1,6 +1,6 @@
 """JSON Schema 2020-12 of a file's structs, for editors.
 
-Every scalar may also be written as a `$(...)` reference: it is checked after it has been filled in.
+Every value may also be written as a `$(...)` reference: it is checked after it has been filled in.
 """
 
 from __future__ import annotations
@@ -27,14 +27,33 @@ _SCALARS = {str: "string", int: "integer", float: "number", bool: "boolean", Non
 _LIMITS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 
 
-def schema_of_file(struct: type[msgspec.Struct], *, title: str = "") -> dict[str, Any]:
-    """Give the JSON Schema of a file that decodes into `struct`; plain data, members in a stable order."""
+def schema_of_file(declared: Any, *, title: str = "") -> dict[str, Any]:
+    """Give the JSON Schema of a file that decodes into a struct, or into one of several told apart by a tag.
+
+    Plain data, members in a stable order.
+    """
     parts: dict[str, Any] = {}
-    root = _struct(struct, parts)
+    structs = [split(part)[0] for part in branches(declared)]
+    root = _struct(structs[0], parts) if len(structs) == 1 else _choice(structs, parts)
     head: dict[str, Any] = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     if title:
         head["title"] = title
     return {**head, **root, "$defs": dict(sorted(parts.items()))}
+
+
+def _choice(structs: list[Any], parts: dict[str, Any]) -> dict[str, Any]:
+    """Choose by the tag, so that what is said about a file is about the kind it is of."""
+    tags = [tag for struct in structs if (tag := tag_of(struct)) is not None]
+    field = tags[0].field
+    chosen = [
+        {
+            "if": {"required": [field], "properties": {field: {"const": tag.value}}},
+            "then": _part(struct, parts),
+        }
+        for struct, tag in zip(structs, tags, strict=True)
+    ]
+    words = {"enum": [tag.value for tag in tags]}
+    return {"type": "object", "required": [field], "properties": {field: words}, "allOf": chosen}
 
 
 def _struct(struct: type[msgspec.Struct], parts: dict[str, Any]) -> dict[str, Any]:
@@ -50,15 +69,10 @@ def _struct(struct: type[msgspec.Struct], parts: dict[str, Any]) -> dict[str, An
 
 
 def _value(declared: Any, parts: dict[str, Any]) -> dict[str, Any]:
-    found: list[dict[str, Any]] = []
-    referable = False
-    for part in branches(declared):
-        if is_open(part):
-            return {}
-        schema = _part(part, parts)
-        referable = referable or schema.get("type") not in ("object", "array", "null", "string")
-        found.append(schema)
-    if referable and not all("$ref" in schema for schema in found):
+    if any(is_open(part) for part in branches(declared)):
+        return {}
+    found = [_part(part, parts) for part in branches(declared)]
+    if not any(schema.get("type") == "string" for schema in found):
         found.append(_REFERENCE)
     return found[0] if len(found) == 1 else {"anyOf": found}
 
@@ -76,12 +90,19 @@ def _part(declared: Any, parts: dict[str, Any]) -> dict[str, Any]:
     if is_written(declared):
         return {"type": "string", "pattern": rf"({inner.pattern})|\$\(", "description": inner.described}
     if get_origin(inner) is dict:
-        return {"type": "object", "additionalProperties": _value(get_args(inner)[1], parts)}
+        members = {"type": "object", "additionalProperties": _value(get_args(inner)[1], parts)}
+        return {**members, **_fewest(declared, "minProperties")}
     if get_origin(inner) in (list, tuple):
-        return {"type": "array", "items": _value(get_args(inner)[0], parts)}
+        items = {"type": "array", "items": _value(get_args(inner)[0], parts)}
+        return {**items, **_fewest(declared, "minItems")}
     if inner not in _SCALARS:
         raise TypeError(f"no schema for {inner!r}")
-    return {"type": _SCALARS[inner], **_bounds(declared)}
+    return {"type": _SCALARS[inner], **_bounds(declared), **_fewest(declared, "minLength")}
+
+
+def _fewest(declared: Any, name: str) -> dict[str, Any]:
+    found = [limit.min_length for limit in limits(declared) if limit.min_length is not None]
+    return {name: max(found)} if found else {}
 
 
 def _bounds(declared: Any) -> dict[str, Any]:

@@ -70,6 +70,12 @@ def _unreadable(text: str, error: Any) -> Unreadable:
     return Unreadable(start, f"{problem}, {error.context}" if error.context else problem)
 
 
+def reads_as_text(word: str) -> bool:
+    """Tell whether a plain scalar is read as the text that it is, by this reader and by older ones."""
+    numbers = (_NOT_FINITE, _INTEGER, _OCTAL, _HEX, _FLOAT, *(pattern for pattern, _ in _OLDER))
+    return word not in _PLAIN and not any(pattern.fullmatch(word) for pattern in numbers)
+
+
 class _Reader:
     """Turns parser events into a tree. libyaml's marks count characters, as PyYAML's do."""
 

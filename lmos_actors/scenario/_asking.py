@@ -70,6 +70,8 @@ class Asker:
         self.asked: dict[str, Asked] = {}
         self.listening: trio.Nursery | None = None
         """What goes on beside the steps, until the end."""
+        self.next = math.inf
+        """The instant at which something is to happen next, as far as that is known beforehand."""
         self._due = math.inf
 
     def fail(self, step: Any, path: DataPath, expected: str, saw: str) -> StepFailed:
@@ -186,7 +188,9 @@ class Asker:
         assert faults is not None
         fault = fault_of(step) if isinstance(step, FaultAt) else step.fault
         try:
-            await faults.inject(fault, step.id or self.run.place(path), wait=getattr(step, "wait", False))
+            # not by its place: a log is the same wherever its file stands
+            name = step.id or ".".join(map(str, path))
+            await faults.inject(fault, name, wait=getattr(step, "wait", False))
         except FaultFailed as error:
             raise self.fail(step, path, error.expected, error.saw) from None
 
@@ -200,8 +204,14 @@ class Asker:
         for number in count(1):
             self._due = round(begin + number * measure.every, 6)
             await trio.sleep_until(self._due)
-            await settle()
+            await self.settled()
             self.sample()
+
+    async def settled(self) -> None:
+        """Wait until the present instant is over, with all that is to happen at it."""
+        await settle()
+        while self.next <= trio.current_time():
+            await settle()
 
     def sample(self) -> None:
         """Take the sample that is due, if any is and has not been taken."""

@@ -114,6 +114,10 @@ class Cast:
         population = path.partition("/")[0]
         return (path, population) if population in self._counts and path != population else ()
 
+    def never_started(self, path: str) -> bool:
+        """Tell whether a member of a population has not run yet."""
+        return bool(self.names_in_crowd(path)) and not self.slot(path).incarnation
+
     # ---- the tree
 
     def draw(self) -> tuple[str, ...]:

@@ -177,6 +177,10 @@ class Cells:
 
     def _distinct(self, key: str, values: list[Any]) -> None:
         """Refuse values that are shown alike: runs are told apart, and judged together, by what is shown."""
+        for index, value in enumerate(values):
+            label = mapped(value).get(LABEL)
+            if is_mapping(label) or is_list(label):
+                self.wrong((self.axes, key, index, LABEL), f'"{LABEL}" is what the value is shown as: text')
         shown = [str(mapped(value).get(LABEL, value)) for value in values]
         for index, text in enumerate(shown):
             if text in shown[:index]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from lmos_actors.actors import Agent, MailboxOptions, Ref
 from lmos_actors.files import inside
@@ -37,6 +37,8 @@ def _fresh(field: FieldOf, value: Any) -> Any:
 def _has_ref(value: Any) -> bool:
     if isinstance(value, Ref):
         return True
+    if isinstance(value, tuple):  # the refs of a population
+        return any(map(_has_ref, cast("tuple[Any, ...]", value)))
     return any(_has_ref(part) for _, part in inside(value))
 
 

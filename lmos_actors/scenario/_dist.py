@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from msgspec import structs
 
@@ -12,6 +12,8 @@ from lmos_actors.files import Duration
 from ._model_base import Constant, Delay, Distribution, Exponential, Lognormal, Normal, Uniform
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lmos_actors._entropy import RandomStream
 
 Drawn: TypeAlias = Delay | Distribution
@@ -35,6 +37,14 @@ def draw(given: Drawn, stream: RandomStream) -> float:
     if is_time(given):
         return round(min(max(value, 0.0), LONGEST) * 1_000_000) / 1_000_000
     return value
+
+
+def number_type(schema: Mapping[str, Any]) -> Literal["number", "integer"] | None:
+    """Say which numbers a data schema takes; what is drawn for an integer is rounded."""
+    found = [schema.get("type"), *(inner.get("type") for inner in schema.get("oneOf", ()))]
+    if "number" in found:
+        return "number"
+    return "integer" if "integer" in found else None
 
 
 def is_time(given: Drawn) -> bool:

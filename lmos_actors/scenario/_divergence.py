@@ -22,7 +22,7 @@ PASSED_OVER: Final = ("run.file",)
 
 @attrs.frozen
 class Differing:
-    """A member that differs: its name, `value.text`, and what both have there; None stands for nothing too."""
+    """A member that differs: its name, `value.text`, and what both have there, None if nothing."""
 
     name: str
     first: Any

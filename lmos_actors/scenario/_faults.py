@@ -27,8 +27,8 @@ from lmos_actors.actors import (
 from lmos_actors.reports import FaultResult
 
 from ._dist import draw
-from ._model_steps import Comeback, Crash, FaultAt, Pause, Slow
 from ._exceptions import exception_class
+from ._model_steps import Comeback, Crash, FaultAt, Pause, Slow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,6 +81,7 @@ class Faults:
         self._entropy = entropy
         self._find = find
         self._spells: list[_Spell] = []
+        self._in_force: dict[_Spell, None] = {}
         self._down: dict[str, list[_Spell]] = {}  # by the paths of the crashed
         self._ends: dict[str, trio.Event] = {}
         self._paces: dict[LocalLink, tuple[float, list[float]]] = {}
@@ -114,6 +115,7 @@ class Faults:
         kind = type(fault).__name__.lower()
         spell = _Spell(id, kind, slots, trio.current_time(), left=dict.fromkeys(slots))
         self._spells.append(spell)
+        self._in_force[spell] = None
         more = _more(fault)
         for slot in slots:
             told = {"fault": kind, "id": id, "targets": len(slots), **more}
@@ -188,9 +190,7 @@ class Faults:
         """Let crashes be over whose agents never will run again."""
         for path, spells in tuple(self._down.items()):
             for spell in tuple(spells):
-                gone = [
-                    slot for slot in spell.left if slot.path == path and slot.statistics().state == "gone"
-                ]
+                gone = [slot for slot in spell.left if slot.gone and slot.path == path]
                 if gone:
                     spells.remove(spell)
                     self._heal(spell, gone)
@@ -239,6 +239,7 @@ class Faults:
             spell.left.pop(slot, None)
         if not spell.left:
             spell.end = trio.current_time()
+            del self._in_force[spell]
         for slot in slots:
             self._watch.record("healed", slot.path, {"fault": spell.kind, "id": spell.id})
 
@@ -246,7 +247,7 @@ class Faults:
     def active(self) -> bool:
         """Whether any fault is in force now."""
         self._bury()
-        return any(spell.end is None for spell in self._spells)
+        return bool(self._in_force)
 
     def healed(self, id: str) -> float | None:
         """Give the instant since which the faults of an id are over; None: they are not, or none came."""

@@ -76,6 +76,11 @@ class Faulty:
         comeback: Any = fault.restart
         if comeback is UNSET or comeback is None:
             return
+        base = (fault.target or (fault.pick.of if fault.pick is not None else "")).partition("/")[0]
+        entry = self.names.agents.get(base) or self.names.populations.get(base)
+        if entry is not None and entry.restart == "temporary":
+            message = f'"{base}" is temporary: once it has crashed, it does not come back'
+            self.names.wrong((*path, "restart"), message, "shape", key=True)
         problem = problem_at(comeback.after, time=True)
         if problem is not None:
             self.names.wrong((*path, "restart", "after", problem[0]), problem[1], "shape")

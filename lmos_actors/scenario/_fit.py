@@ -14,7 +14,7 @@ from lmos_actors._errors import InvalidInput
 from lmos_actors.actors import MISSING, StreamAction
 from lmos_actors.files import decode, did_you_mean, is_list, is_mapping, listed, mapped
 
-from ._dist import problem_at
+from ._dist import number_type, problem_at
 from ._fields import by_state_name, fields_of_agent
 from ._model_agents import AgentEntry, Mock, Population
 from ._model_base import Distribution
@@ -98,7 +98,7 @@ class Fit:
         if isinstance(value, str) and _AGENT.fullmatch(value):
             if shape.schema:  # of Any there is nothing to say
                 self.wrong(path, f'"{key}" is no ref to an agent but {shape.name}')
-        elif many and is_mapping(value) and shape.schema.get("type") in ("number", "integer"):
+        elif many and is_mapping(value) and number_type(shape.schema):
             self._drawn(value, shape, path)
         elif many and value == _INDEX:
             self.value(0, shape, path)
@@ -115,7 +115,7 @@ class Fit:
         if problem is not None:
             self.wrong((*path, problem[0]), problem[1])
         else:
-            self.value(_SAMPLE, shape, path)
+            self.value(round(_SAMPLE) if number_type(shape.schema) == "integer" else _SAMPLE, shape, path)
 
     # ---- refs
 

@@ -22,7 +22,7 @@ LONGEST: Final = 2_000
 DEEPEST: Final = 100
 
 _NUMBERS: Final = ("abs", "len", "sum")
-_WORDS: Final = {"true": True, "false": False, "null": None}
+WORDS: Final = {"true": True, "false": False, "null": None}
 _SHOWN: Final = 60
 _SLIPS: Final = (
     (re.compile(r"&&"), "&&", "and"),
@@ -226,8 +226,8 @@ class _Reader:
                 raise self._at(node, f'"{dotted}" {refused}')
             self.names.append(dotted)
             return ast.copy_location(ast.Name(dotted, ast.Load()), node)
-        if isinstance(node, ast.Name) and node.id in _WORDS:
-            return ast.copy_location(ast.Constant(_WORDS[node.id]), node)
+        if isinstance(node, ast.Name) and node.id in WORDS:
+            return ast.copy_location(ast.Constant(WORDS[node.id]), node)
         root = _root(node)
         if isinstance(node, ast.Name) or (root is not None and not self._leads_somewhere(node)):
             raise self._unknown(node, dotted or ast.unparse(node))
@@ -260,7 +260,7 @@ class _Reader:
 
 
 def _dotted(node: ast.expr) -> str | None:
-    """Give `a.b` and `a["b"]` as a dotted name, None for anything else."""
+    """Give `a.b` and `a["b"]` as a dotted name, None for anything else; of what has a dot itself too."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
@@ -270,7 +270,7 @@ def _dotted(node: ast.expr) -> str | None:
     else:
         return None
     above = _dotted(node.value)
-    return f"{above}.{last}" if above is not None and isinstance(last, str) else None
+    return f"{above}.{last}" if above is not None and isinstance(last, str) and "." not in last else None
 
 
 def _root(node: ast.expr) -> str | None:

@@ -50,7 +50,8 @@ class Guard:
         self._told: SimpleQueue[None] = SimpleQueue()
 
     def __enter__(self) -> Guard:
-        threading.Thread(target=self._watch, name="time limit", daemon=True).start()
+        # not by threading.Thread, which waits until the thread runs: most runs are shorter than that takes
+        _thread.start_new_thread(self._watch, ())
         return self
 
     def __exit__(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ._causes import CausalJudge, TraceJudge
 from ._expect import percentile
 from ._judge_counts import ConvergesJudge, CountJudge, DeadLetterJudge, LatencyJudge
-from ._judge_formulas import EventuallyJudge, HoldsJudge
+from ._judge_formulas import EventuallyJudge, HoldsJudge, OfFormula
 from ._judging import Cast, Judge, name_of
 from ._look import Agents, AnyNames
 from ._model_checks import (
@@ -66,6 +66,9 @@ class Judges:
         for judge in self._judges:
             for kind in judge.records:
                 self._by_kind.setdefault(kind, []).append(judge)
+        formulas = [judge.formula for judge in self._judges if isinstance(judge, (OfFormula, ConvergesJudge))]
+        formulas += [series.formula for series in self._series.values()]
+        self._counts = any("delivered" in formula.names for formula in formulas)
         self._looked = False
 
     @property
@@ -76,11 +79,12 @@ class Judges:
     @property
     def kinds(self) -> tuple[str, ...]:
         """The kinds of records that it has to be told of."""
-        return tuple(dict.fromkeys(["delivered", *self._by_kind]))
+        own = ["delivered"] if self._counts else []
+        return tuple(dict.fromkeys([*own, *self._by_kind]))
 
     def record(self, kind: str, path: str, fields: Mapping[str, Any], now: float) -> None:
         """Take one record, in the step in which it happened. `path` is the agent's in the tree."""
-        if kind == "delivered":
+        if kind == "delivered" and self._counts:
             self._delivered[path] = self._delivered.get(path, 0) + 1
         for judge in self._by_kind.get(kind, ()):
             if not self._looked or judge.late:

@@ -211,7 +211,8 @@ def _about(check: AnyCheck) -> str:
 
 def _message(message: Message) -> str:
     what = message.action or message.property or message.event or ""
-    return ".".join(part for part in (message.to, what) if part) or f"from {message.from_}"
+    owner = message.from_ if message.event else message.to
+    return ".".join(part for part in (owner, what) if part) or f"from {message.from_}"
 
 
 def _short(text: object) -> str:

@@ -10,7 +10,7 @@ from lmos_actors.files import did_you_mean, listed, mapped
 
 from ._conditions import contradiction, given
 from ._formulas import FormulaProblem, compile_formula
-from ._look import known_names, of_agents
+from ._look import RESERVED, known_names, of_agents
 from ._model_base import EVERYBODY, USER
 from ._model_checks import (
     Always,
@@ -106,6 +106,8 @@ class Laws:
     def _define_check(self, name: str, kind: object, path: DataPath) -> None:
         self.names.define(name, "check", path)
         if kind in ("eventually", "converges"):
+            if name in RESERVED:
+                self.names.wrong(path, f'"{name}" is a word of formulas: call the check something else')
             self.instants.append(name)
 
     def _stop(self) -> None:
@@ -251,6 +253,9 @@ class Laws:
             if name is not None and name != USER:
                 self.names.several(name, (*path, key))
         kinds = given(message, "action", "property", "event")
+        if "event" in kinds and message.to is not None:
+            why = '"to" does not go with "event": an event goes to whoever listens'
+            self.names.wrong((*path, "to"), why, "shape", key=True)
         for kind in list(kinds)[1:]:
             self.names.wrong((*path, kind), f'"{next(iter(kinds))}" or "{kind}", not both', key=True)
         for kind, word in kinds.items():

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import msgspec
 
-from lmos_actors.files import FileError, Mistake
+from lmos_actors.files import FileError, Mistake, mapped
 from lmos_actors.simulation import SCHEMA
 
 if TYPE_CHECKING:
@@ -61,8 +61,7 @@ class Logged:
     @property
     def run(self) -> dict[str, Any]:
         """What the head says of how to repeat the run; empty if it says nothing."""
-        found: Any = self.head.data.get("run")
-        return dict(found) if isinstance(found, dict) else {}
+        return mapped(self.head.data.get("run"))
 
     @property
     def place(self) -> str:

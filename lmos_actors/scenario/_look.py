@@ -18,6 +18,8 @@ import attrs
 from lmos_actors._instrument import plain
 from lmos_actors.actors import conceal_all
 
+from ._formula_text import FUNCTIONS, WORDS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -37,8 +39,8 @@ COUNTERS: Final = (
 )
 """What may follow `mailbox.` in a formula."""
 
-OF_AGENTS: Final = ("state.", "mailbox.", "delivered", "restarts")
-"""How the names begin that are of one agent each."""
+RESERVED: Final = ("state", "mailbox", "series", "delivered", "restarts", *WORDS, *FUNCTIONS)
+"""What no check is to be called that formulas may name."""
 
 NEEDS_OF: Final = 'is of an agent: say which with "of"'
 SECRET: Final = "is secret: no formula may speak of it"
@@ -49,7 +51,8 @@ _PARTS: Final = 1  # how secret a value is of which parts may be: those are hidd
 
 def of_agents(names: Iterable[str]) -> bool:
     """Tell whether some of these names are of one agent each."""
-    return any(name.startswith(OF_AGENTS) for name in names)
+    alone = ("delivered", "restarts")
+    return any(name in alone or name.startswith(("state.", "mailbox.")) for name in names)
 
 
 # --- when a file is read
@@ -65,9 +68,9 @@ def known_names(
     """
     known: dict[str, str | None] = {}
     fields = [fields_known(cls) for cls in classes]
-    for name in fields[0] if fields else ():
-        if all(name in other for other in fields):
-            secret = any(other[name][1] for other in fields)
+    for name in dict.fromkeys(name for found in fields for name in found):
+        if not of or all(name in found for found in fields):
+            secret = any(name in found and found[name][1] for found in fields)
             known[f"state.{name}"] = SECRET if secret else None
     known |= dict.fromkeys([f"mailbox.{name}" for name in COUNTERS])
     known |= {"delivered": None, "restarts": None}

@@ -111,9 +111,9 @@ class Script:
 
     def seconds(self, agent: Any, delay: Delay) -> float:
         """Draw how long something takes."""
-        if self._stream is None:
-            self._stream = agent._slot.rt.entropy.stream(f"mock {self.name}")
-        return draw(delay, self._stream)
+        stream: RandomStream = self._stream or agent._slot.rt.entropy.stream(f"mock {self.name}")
+        self._stream = stream
+        return draw(delay, stream)
 
     def open_matters(self, *, told: bool) -> list[Failure]:
         """Give what the run is to fail with; unused rules only where the story was `told` to its end."""
@@ -178,9 +178,14 @@ def input_of(op: Operation, args: tuple[Any, ...]) -> Any:
     return plain({} if data is None else data)
 
 
+def message_now(agent: Any) -> Any:
+    """Give the message that an agent's run or turn carries out now."""
+    return current_envelope() or agent._slot.rt.turns.current
+
+
 def request_of(agent: Any, op: Operation, args: tuple[Any, ...]) -> tuple[Request, Any]:
     """Give the request that an agent's run or turn carries out now, and its input as it may be shown."""
-    asker = getattr(current_envelope() or agent._slot.rt.turns.current, "sender", None)
+    asker = getattr(message_now(agent), "sender", None)
     sender = asker.path if asker is not None else USER
     hidden = input_of(op, conceal_all(args, op.secrecies))
     return Request(op.name, input_of(op, args), sender), hidden

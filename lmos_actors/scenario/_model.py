@@ -113,5 +113,5 @@ AnyFile: TypeAlias = Annotated[Scenario | Simulation, Later("deployment/v1")]
 
 
 def scenario_schema() -> dict[str, Any]:
-    """Give the JSON Schema of a scenario file, for editors."""
-    return schema_of_file(Scenario, title="lmos-actors scenario/v1")
+    """Give the JSON Schema of scenario and simulation files, for editors."""
+    return schema_of_file(AnyFile, title="lmos-actors scenario/v1 and simulation/v1")

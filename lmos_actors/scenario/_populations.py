@@ -15,7 +15,7 @@ from lmos_actors.actors import Agent, MailboxOptions, Ref, set_service_time
 from lmos_actors.files import KEEP, decode, fill, inside, is_list, is_mapping, references
 from lmos_actors.supervision import ChildSpec, Crowd
 
-from ._dist import draw
+from ._dist import draw, number_type
 from ._fields import by_state_name, fields_of_agent
 from ._model_base import Distribution
 from ._topology import neighbours_of
@@ -188,7 +188,12 @@ class Populations:
 
 
 def _check_of(field: FieldOf) -> Callable[[Any], Any]:
-    return field.shape.take if field.shape is not None else _as_it_is
+    shape = field.shape
+    if shape is None:
+        return _as_it_is
+    if number_type(shape.schema) == "integer":
+        return lambda drawn: shape.take(round(drawn))
+    return shape.take
 
 
 def _as_it_is(value: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lmos_actors.files import is_list, is_mapping
+from lmos_actors.files import is_list, is_mapping, mapped
 
 from ._cells import known_keys, needed_keys, struct_of
 from ._crowds import Crowds, Identities
@@ -47,8 +47,19 @@ def check_cell(names: Names, folder: Path) -> None:
     story.check()
     timeline.check()
     Laws(names, fit, faulty, {**story.seen.ids, **timeline.ids}, story.seen.often).check()
+    _reports(names)
     if names.fitted:
         _idle(names)
+
+
+def _reports(names: Names) -> None:
+    """Refuse two reports in one file: the second would take the place of the first."""
+    first: dict[str, str] = {}
+    for key, file in mapped(names.cell.data.get("report")).items():
+        if isinstance(file, str) and file in first:
+            names.wrong(("report", key), f'"{file}" is written twice, by "{first[file]}" too', "shape")
+        elif isinstance(file, str):
+            first[file] = key
 
 
 def _idle(names: Names) -> None:

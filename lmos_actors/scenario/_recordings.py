@@ -52,7 +52,8 @@ class Recordings:
             read = self._of(entry)
             if isinstance(read, FileError):
                 first = read.mistakes[0]
-                what = f"{first.place}: {first.message}"
+                hint = ", run --update-recordings writes it" if entry.use and not first.line else ""
+                what = f"{first.place}: {first.message}{hint}"
                 mistakes.append(self._document.mistake((*path, "log"), what, "name"))
             else:
                 found[name] = read

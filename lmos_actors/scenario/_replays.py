@@ -7,6 +7,8 @@ requests that nobody makes, unless the file says otherwise. Nothing is ever aske
 
 from __future__ import annotations
 
+import re
+from functools import partialmethod
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -17,9 +19,9 @@ from lmos_actors.actors import RUN, STREAM, TURN, Altered, current_envelope, sta
 from lmos_actors.reports import Failure
 
 from ._exceptions import exception_class
-from ._mocks import request_of
+from ._mocks import message_now, request_of
 from ._tapes import LISTENING, fits, most_like
-from ._untyped import untyped_class
+from ._untyped import Loose, untyped_class
 from ._values import show
 
 if TYPE_CHECKING:
@@ -34,18 +36,20 @@ if TYPE_CHECKING:
 SHOWN: Final = 3
 """How many requests that were not recorded, and recorded ones that nobody made, are shown."""
 
+_DIED: Final = re.compile(r"agent .* died \((.*)\), request had begun", re.DOTALL)
+
 
 def recorded_class(name: str, tapes: Sequence[Tape]) -> type[Agent]:
     """Make the class of a replay without `use`: with what its tapes name."""
     exchanges = [exchange for tape in tapes for exchange in tape.exchanges]
-    told = [item for tape in tapes for item in tape.told]
-    told += [item for exchange in exchanges for item in exchange.told]
+    told = [(item.kind, item.what) for tape in tapes for item in tape.told]
+    told += [(kind, what) for exchange in exchanges for _, kind, what in exchange.told]
     actions = [e for e in exchanges if e.verb in ("invoke", "tell")]
     many = [e.affordance for e in actions if any(kind == "item" for _, kind, _ in e.told)]
     properties = [e.affordance for e in exchanges if e.verb in ("read", "write", "observe")]
-    properties += [what[0] for _, kind, what in told if kind == "changed"]
+    properties += [what[0] for kind, what in told if kind in ("changed", "shown")]
     events = [e.affordance for e in exchanges if e.verb == "subscribe"]
-    events += [what[0] for _, kind, what in told if kind == "event"]
+    events += [what[0] for kind, what in told if kind == "event"]
     return untyped_class(
         name,
         actions=[e.affordance for e in actions if e.affordance not in many],
@@ -73,11 +77,11 @@ class Player:
     def find(self, agent: Any, op: Operation, args: tuple[Any, ...]) -> Exchange:
         """Give the recorded exchange for the request that is carried out now. Raises ActionFailed if none."""
         request, shown = request_of(agent, op, args)
-        envelope = current_envelope()
-        verb = "tell" if envelope is not None and not envelope.waits_for_answer else op.verb
+        verb = op.verb if getattr(message_now(agent), "waits_for_answer", True) else "tell"
+        loosely = isinstance(op, Loose)
         same = [e for e in self.tape.exchanges if e.verb == verb and e.affordance == op.name]
         for exchange in same:
-            if exchange.line not in self._used and fits(exchange.input, shown):
+            if exchange.line not in self._used and fits(exchange.input, shown, loosely=loosely):
                 self._used.add(exchange.line)
                 return exchange
         self._miss(f"{verb} {op.name}", same, shown, request.sender)
@@ -103,10 +107,23 @@ class Player:
     def _line(self, exchange: Exchange) -> str:
         return f"{self._recording.name}:{exchange.line}"
 
-    def wrong(self, exchange: Exchange, op: Operation, error: InvalidInput) -> None:
-        """Take note that a recorded value is none that the class can give."""
-        expected = f"an output that {op.label} can have"
-        self._failures.append(Failure(self._line(exchange), f"replay {self.name}", expected, str(error)))
+    def in_one_step(self, action: str) -> bool:
+        """Whether every recorded answer of an action came at once, as those of a turn do."""
+        return all(
+            e.ended == 0.0 and (e.error or "ActionFailed").startswith(("ActionFailed", "AgentDied"))
+            for e in self.tape.exchanges
+            if e.affordance == action and e.verb in ("invoke", "tell")
+        )
+
+    def taken(self, exchange: Exchange, op: Operation, value: Any) -> Any:
+        """Give a recorded value as the class has it. Raises TypeError where the class cannot give it."""
+        try:
+            return op.give(value)
+        except InvalidInput as error:
+            expected = f"an output that {op.label} can have"
+            failure = Failure(self._line(exchange), f"replay {self.name}", expected, str(error))
+            self._failures.append(failure)
+            raise op.wrong_result(error) from None
 
     def open_matters(self, *, told: bool) -> list[Failure]:
         """Give what the run is to fail with; unused requests only where the story was `told` to its end."""
@@ -115,7 +132,7 @@ class Player:
             found.append(self._more("nothing but what was recorded", f"{self._missed - SHOWN} more misses"))
         if not told or self._entry.unused == "allowed":
             return found
-        unused = [e for e in self.tape.exchanges if e.line not in self._used and e.verb not in LISTENING]
+        unused = [e for e in self.tape.exchanges if e.line not in self._used and e.counts]
         found += [
             Failure(
                 self._line(exchange),
@@ -149,22 +166,28 @@ def replay_class(cls: type[Agent], player: Player) -> type[Agent]:
     made: Any = stand_in(cls, alter, {})
     if player.tape.told:
         made.__contract__.has_started = True
-        made.started = lambda agent: _tell_later(agent, player.tape)
+        made.started = partialmethod(_tell_later, player.tape)
     return made  # type: ignore[no-any-return]
 
 
 def _tell_later(agent: Any, tape: Tape) -> None:
-    """Have what nothing asked for happen at its instants, those that are still to come."""
-    now = trio.current_time()
-    for when, kind, what in tape.told:
-        if when >= now:
-            agent.after(when - now, _tell, agent, kind, what)
+    """Have what nothing asked for in this life happen at its instants, and begin with the values it had."""
+    now, life = trio.current_time(), agent._slot.incarnation
+    for told in tape.told:
+        if told.life != life:
+            continue
+        if told.kind == "shown":
+            name, value = told.what
+            made = agent.__contract__.properties[name]
+            agent.__dict__[made.hidden] = made.take(value)
+        elif told.when >= now:
+            agent.after(told.when - now, _tell, agent, told.kind, told.what)
 
 
 def _replayed(player: Player, key: str, op: Operation) -> Altered:
     made = type(op) if isinstance(op, Altered) else Altered
-    if op.internal:
-        return made(op, _turn(player, key, op), kind=TURN)
+    if op.internal or (op.kind == TURN and player.in_one_step(op.name)):
+        return made(op, _turn(player, key, op), kind=TURN, bare=not op.internal)
 
     async def run(agent: Any, *args: Any) -> Any:
         return await _Answer(player, agent, op, args).output()
@@ -183,14 +206,18 @@ def _replayed(player: Player, key: str, op: Operation) -> Altered:
 
 
 def _turn(player: Player, key: str, op: Operation) -> Callable[..., Any]:
-    """Make the turn that answers what is asked of properties."""
+    """Make the turn that answers in one step: of an action that is one, or what is asked of properties."""
 
     def turn(agent: Any, *args: Any) -> Any:
+        if op.verb == "read" and getattr(agent._slot.rt.turns.current, "op", None) != op:
+            return op.fn(agent)  # nobody has asked: a new life is shown to those who observe
         exchange = player.find(agent, op, () if op.verb == "observe" else args)
         for _, kind, what in exchange.told:
             _tell(agent, kind, what)
         if exchange.error is not None:
             raise _error(exchange)
+        if not op.internal:
+            return player.taken(exchange, op, exchange.value)
         if op.verb == "observe":
             agent._slot.sinks().add(key[1:], args[0])
             args[0].push(_property_value(agent, op, exchange))
@@ -264,28 +291,27 @@ class _Answer:
 
     def taken(self, value: Any) -> Any:
         """Give a recorded value as the class has it."""
-        try:
-            return self.op.give(value)
-        except InvalidInput as error:
-            self.player.wrong(self.exchange, self.op, error)
-            raise self.op.wrong_result(error) from None
+        return self.player.taken(self.exchange, self.op, value)
 
 
 def _error(exchange: Exchange) -> Exception:
     """Make the recorded error again; the death of the agent is the exception that it died of."""
     name, _, message = str(exchange.error).partition(": ")
     if name == "AgentDied":
-        kind, _, text = message.partition(": ")
+        found = _DIED.fullmatch(message)
+        kind, _, text = (found[1] if found is not None else message).partition(": ")
+        if kind == "KeyError":  # which shows the repr of what it is made from
+            text = text[1:-1]
         return (exception_class(kind) or RuntimeError)(text or message)
     if name == "ActionFailed":
         plain = message if message != "action failed" else None
         return ActionFailed(plain if exchange.output is None else exchange.output)
-    found: Any = getattr(errors, name, None)
-    if not (isinstance(found, type) and issubclass(found, AgentError)):
+    known: Any = getattr(errors, name, None)
+    if not (isinstance(known, type) and issubclass(known, AgentError)):
         return ActionFailed(str(exchange.error))
-    if found is InvalidInput:
+    if known is InvalidInput:
         text, _, path = message.rpartition(" - at ")
         return InvalidInput(text, path)
-    made = found.__new__(found)
+    made = known.__new__(known)
     Exception.__init__(made, message)
     return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 import traceback
 from pathlib import Path
@@ -235,10 +236,13 @@ def _went_wrong(one: _Telling, error: BaseException) -> None:
 
 
 def _not_started(one: _Telling, error: StartFailed) -> None:
-    if not one.run.told.done:
+    path = error.path  # of a supervisor, whose child could not start
+    for inner in re.findall(r"(\S+) could not start", str(error)):
+        path = inner if inner.startswith(f"{path}/") else path
+    if not one.tree or one.run.cast.never_started(path):
         one.ended = "could not run"
-    saw, place = said(error.__cause__ or error, one.root), _declared(one.run, error.path)
-    one.problem(f"start {error.path}", "a running agent", saw, place)
+    saw = said(error.__cause__ or error, one.root)
+    one.problem(f"start {path}", "a running agent", saw, _declared(one.run, path))
 
 
 def _declared(run: Run, path: str) -> str:

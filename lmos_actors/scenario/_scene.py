@@ -76,12 +76,14 @@ class Scene:
             lambda index: run.place(("checks", index)),
         )
         run.judges = judges
-        run.watch.add(lambda kind, agent, fields: judges.record(kind, agent, fields, run.now()))
-        run.watch.add(run.crashes.record)
+        run.watch.add(
+            lambda kind, agent, fields: judges.record(kind, agent, fields, run.now()), *judges.kinds
+        )
+        run.watch.add(run.crashes.record, "crashed")
         if run.stop is not None:
             run.stop.begin(node, run.cast.draw)
             run.watch.add(run.stop.record, *KINDS)
-        run.watch.add(run.note_sent)
+        run.watch.add(run.note_sent, "sent")
         faults = run.faults = Faults(run.watch, node.root.rt.entropy, run.cast.refs)
         run.watch.add(faults.record, "started", "crashed", "stopped")
 

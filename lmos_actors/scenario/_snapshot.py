@@ -6,7 +6,7 @@ Plain data without secrets; what is long is cut. Looking changes nothing.
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
@@ -84,7 +84,7 @@ def standing(slot: LocalLink) -> Standing:
 
 def state_of(agent: Any) -> dict[str, Any]:
     """Give the fields of an agent by name."""
-    fields = fields_of(type(agent), vars(agent))
+    fields = fields_of(cast("type", type(agent)), agent.__dict__)
     return {name: _shown(value, secrecy) for name, (value, secrecy) in fields.items()}
 
 

@@ -111,6 +111,7 @@ class Story(Asker):
         place = run.place(path)
         run.at = f"{place} {text}"
         line = run.told.begin(place, text, trio.current_time())
+        run.follow()
         try:
             yield line
         except StepFailed:

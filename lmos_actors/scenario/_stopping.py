@@ -54,6 +54,8 @@ def read_break(text: str) -> StopPoint:
             raise ConfigError(f'no key "{key}"{did_you_mean(key, KEYS)}: {", ".join(KEYS)}', "--break")
         if key in _NUMBERS and not value.isdecimal():
             raise ConfigError(f'"{word}": a whole number is expected', "--break")
+        if key == "nth" and int(value) == 0:
+            raise ConfigError(f'"{word}": it is counted from 1', "--break")
         if key == "kind" and value not in KINDS:
             raise ConfigError(f'no kind "{value}"{did_you_mean(value, KINDS)}', "--break")
         if key in wanted:

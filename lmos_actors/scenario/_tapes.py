@@ -51,18 +51,31 @@ class Exchange:
     told: list[tuple[float, str, Any]] = attrs.Factory(list[tuple[float, str, Any]])
 
     @property
-    def at_once(self) -> bool:
-        """Whether no time went by."""
-        return self.ended == 0.0
+    def counts(self) -> bool:
+        """Whether it is to be asked for again: what nothing came of may have ended before it began."""
+        return self.verb not in LISTENING and (self.ended is not None or bool(self.told))
+
+
+@attrs.frozen
+class Told:
+    """What an agent did by itself in one of its lives, counted from 1: `event`, `changed`, with name and data.
+
+    `shown` is a property's value at the begin of a life, which its observers were shown.
+    """
+
+    life: int
+    when: float
+    kind: str
+    what: tuple[str, Any]
 
 
 @attrs.frozen
 class Tape:
-    """One agent of a recorded run. `told` are events and changes that nothing asked for, by instant."""
+    """One agent of a recorded run."""
 
     agent: str
     exchanges: tuple[Exchange, ...]
-    told: tuple[tuple[float, str, Any], ...]
+    told: tuple[Told, ...]
 
 
 class _Taping:
@@ -72,7 +85,9 @@ class _Taping:
         self._agent = agent
         self._open: dict[int, Exchange] = {}
         self._exchanges: list[Exchange] = []
-        self._told: list[tuple[float, str, Any]] = []
+        self._told: list[Told] = []
+        self._life = 0
+        self._begins = False
         self._struck = -1.0
 
     def record(self, line: Line) -> None:
@@ -81,10 +96,14 @@ class _Taping:
         kind, number, now = data.get("kind"), data.get("id"), float(data.get("t", 0.0))
         if kind == "sent" and isinstance(number, int):
             asked = data.get("input")
-            given = {} if asked is None else asked
+            given: Any = {} if asked is None else asked
             self._open[number] = Exchange(line.number, data["verb"], data["affordance"], given)
         elif kind == "fault":
             self._struck = now
+        elif kind == "started":
+            self._life += 1
+        elif kind == "changed" and self._begins:
+            self._told.append(Told(self._life, now, "shown", (data["property"], data["value"])))
         elif kind in ("event", "changed"):
             name, value = (
                 (data["event"], data["data"]) if kind == "event" else (data["property"], data["value"])
@@ -92,6 +111,7 @@ class _Taping:
             self._add(now, kind, (name, value))
         elif number in self._open:
             self._go_on(self._open[number], number, str(kind), now, data)
+        self._begins = kind == "started" or (self._begins and kind == "changed")
 
     def _go_on(self, exchange: Exchange, number: int, kind: str, now: float, data: dict[str, Any]) -> None:
         if kind == "delivered":
@@ -120,7 +140,7 @@ class _Taping:
             last = max(begun, key=lambda exchange: (exchange.begun, exchange.line))
             last.told.append((round(now - (last.begun or 0.0), 6), kind, what))
         else:
-            self._told.append((now, kind, what))
+            self._told.append(Told(self._life, now, kind, what))
 
     def tape(self) -> Tape:
         """Give what has been put together."""
@@ -189,12 +209,17 @@ def _tapes(run: Logged) -> dict[str, Tape]:
 # --- matching
 
 
-def fits(recorded: Any, asked: Any) -> bool:
-    """Tell whether an input is the recorded one; what is hidden in the log fits anything."""
-    if recorded == HIDDEN and isinstance(recorded, str):
+def fits(recorded: Any, asked: Any, *, loosely: bool = False) -> bool:
+    """Tell whether an input is the recorded one; what is hidden in the log fits anything.
+
+    `loosely`: nobody knows the defaults of parameters, so members may be left out.
+    """
+    if isinstance(recorded, str) and recorded == HIDDEN:
         return True
     if is_mapping(recorded) and is_mapping(asked):
-        return recorded.keys() == asked.keys() and all(fits(recorded[key], asked[key]) for key in recorded)
+        if recorded.keys() != asked.keys() and not (loosely and recorded.keys() >= asked.keys()):
+            return False
+        return all(fits(recorded[key], asked[key]) for key in asked)
     if is_list(recorded) and is_list(asked):
         return len(recorded) == len(asked) and all(map(fits, recorded, asked))
     return same(recorded, asked)

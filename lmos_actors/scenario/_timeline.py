@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -68,7 +69,7 @@ class Timeline(Asker):
             self.run.watch.look(self._look)
         with trio.move_on_at(self._begin + stop.at):
             await self._stop.wait()
-        await settle()
+        await self.settled()
 
     def _look(self) -> None:
         """End as soon as the check is met; not while there is something to come, or another check is open."""
@@ -80,14 +81,11 @@ class Timeline(Asker):
 
     # ---- entries
 
-    def entries(self) -> Sequence[tuple[int, Any]]:
-        """Give what happens before the run has to end, in order, with its place in the file."""
-        return entries_of(self._simulation)
-
     async def _entries(self) -> None:
         assert self.listening is not None
-        for index, entry in self.entries():
-            await trio.sleep_until(self._begin + at_of(entry))
+        for index, entry in entries_of(self._simulation):
+            self.next = self._begin + at_of(entry)
+            await trio.sleep_until(self.next)
             await settle()
             path: DataPath = ("timeline", index)
             text = describe(entry)
@@ -95,6 +93,7 @@ class Timeline(Asker):
             line = self.run.told.begin(self.run.place(path), text, trio.current_time())
             self._waiting.append((line, path, entry))
             self.listening.start_soon(self._entry, entry, path, line)
+        self.next = math.inf
         await settle()
         self._over = True
         self._look()

@@ -54,7 +54,7 @@ class Told:
         return line
 
     def results(self, asked_for: Iterable[tuple[str, str]]) -> tuple[StepResult, ...]:
-        """Give what became of the steps; last those `asked_for`, by place and words, that were not reached."""
+        """Give what became of the steps; last those `asked_for` that were not reached, by place and words."""
         told = [StepResult(**attrs.asdict(line)) for line in self._lines]
         missing = [
             StepResult(place=place, what=what, ok=None)

@@ -7,6 +7,7 @@ to be written out. All are undirected: neighbours know each other.
 from __future__ import annotations
 
 from importlib import import_module
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def _small_world(topology: Topology, count: int, seed: int) -> Neighbours:
     networkx = _networkx()
     graph = networkx.watts_strogatz_graph(count, topology.degree, topology.rewire, seed=seed)
     first = [min(component) for component in networkx.connected_components(graph)]
-    graph.add_edges_from(zip(first, first[1:], strict=False))
+    graph.add_edges_from(pairwise(first))
     return _from_graph(graph, count)
 
 

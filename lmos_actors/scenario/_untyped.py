@@ -103,7 +103,10 @@ def _loosen(cls: type[Agent], properties: Mapping[str, Any]) -> None:
 
 def _copying(read: Operation) -> Any:
     # what readers are given is theirs to change
-    return lambda agent: deepcopy(read.fn(agent))
+    def copy(agent: Any) -> Any:
+        return deepcopy(read.fn(agent))
+
+    return copy
 
 
 class _Template:

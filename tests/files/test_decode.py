@@ -13,6 +13,8 @@ from lmos_actors.files import UNKNOWN, Duration, FileError, Later, Size, decode,
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from lmos_actors.files import DataPath
+
 
 class Square(Struct, frozen=True, kw_only=True, tag_field="kind", tag="square"):
     side: Annotated[float, Meta(gt=0)]
@@ -188,9 +190,29 @@ def test_the_schema() -> None:
         {"type": "integer", "minimum": 1, "maximum": 9},
         {"type": "string", "pattern": r"\$\("},
     ]
-    assert members["shapes"]["items"]["anyOf"] == [{"$ref": "#/$defs/Square"}, {"$ref": "#/$defs/Circle"}]
+    reference = {"type": "string", "pattern": r"\$\("}
+    shapes, other = members["shapes"]["anyOf"]
+    assert other == reference
+    assert shapes["items"]["anyOf"] == [{"$ref": "#/$defs/Square"}, {"$ref": "#/$defs/Circle"}, reference]
     assert schema["$defs"]["Square"]["properties"]["kind"] == {"const": "square"}
     assert schema["$defs"]["Square"]["required"] == ["kind", "side"]
+
+
+def test_the_schema_of_one_of_several_kinds_of_file() -> None:
+    schema = schema_of_file(Square | Circle)
+    assert schema["required"] == ["kind"]
+    assert schema["properties"] == {"kind": {"enum": ["square", "circle"]}}
+    assert schema["allOf"][1] == {
+        "if": {"required": ["kind"], "properties": {"kind": {"const": "circle"}}},
+        "then": {"$ref": "#/$defs/Circle"},
+    }
+
+
+def test_structs_that_are_right_are_given_by_their_place() -> None:
+    document = parse("shapes: [{kind: square, side: 1}, {kind: square, sid: 2}]\nname: x\n", name="f")
+    made: dict[DataPath, Any] = {}
+    assert decode(document, File, made=made)[0] is None
+    assert list(made) == [("shapes", 0)]
 
 
 def test_a_type_that_no_file_can_have() -> None:

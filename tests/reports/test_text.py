@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from math import inf, nan
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import given, strategies as st
 
@@ -38,6 +40,7 @@ from lmos_actors.reports import (
 )
 from lmos_actors.simulation import Difference
 from tests.reports.made import HEAD, HOSTILE, failed, line, result, run, sent
+from tests.source import ROOT
 
 
 @pytest.mark.parametrize(
@@ -194,7 +197,7 @@ def test_the_last_lines() -> None:
         (line(1, "event", "a", topic="news", data=[1]), "a  event news [1]"),
         (line(1, "crashed", "a", reason="E: x"), "a  crashed: E: x"),
         (line(1, "refused", "a", error="MailboxFull", id=4), "a  refused MailboxFull  #4"),
-        (line(1, "dead_letter", "a", affordance="ask", reason="x", **{"from": "b"}), "b -> a  dead letter ask x"),
+        (line(1, "dead_letter", "a", affordance="ask", reason="x"), "a  dead letter ask x"),
         (line(1, "fault", "a", fault="slow", factor=2), "a  fault slow factor=2"),
         (line(1, "started", "a", incarnation=1), "a  started"),
         (line(1, "started", "a", incarnation=3), "a  started again, incarnation 3"),
@@ -291,6 +294,14 @@ def test_a_result_as_data_has_every_key_always() -> None:
     assert second["failures"][0]["place"] == "story.yaml:9:3"
     assert data["determinism"][0]["equal"] is False
     assert data["exit_code"] == 4
+
+
+def test_every_key_is_documented() -> None:
+    page = (ROOT / "docs/reference/command-line.md").read_text(encoding="utf-8")
+    section = page.partition("\n## Results as JSON\n")[2]
+    parts = [StepResult, FaultResult, SeriesResult, CheckResult, Failure]
+    keys = KEYS | RUN_KEYS | {field.name for part in parts for field in attrs.fields(part)}
+    assert keys - set(re.findall(r"`(\w+)`", section)) == set()
 
 
 def test_a_record_has_its_own_members() -> None:

@@ -19,6 +19,7 @@ CAST = '''\
 from __future__ import annotations
 
 import random
+from collections.abc import AsyncIterator
 from typing import Any
 
 import attrs
@@ -135,6 +136,14 @@ class Actor(Agent):
     async def items(self):
         yield 1
 
+    @action
+    async def count(self, to: int, pause: float = 0.0) -> AsyncIterator[int]:
+        if to < 0:
+            raise ValueError("below zero")
+        for number in range(to):
+            await trio.sleep(pause)
+            yield number
+
 
 class Pointing(Agent):
     """Has a ref."""
@@ -145,6 +154,10 @@ class Pointing(Agent):
     @action
     async def ask(self, text: str) -> str:
         return await self.to.invoke(Actor.note, text)
+
+    @action
+    async def pass_on(self) -> None:
+        await self.to.invoke(Actor.boom)
 
     @action
     def lose(self) -> None:

@@ -108,6 +108,7 @@ def test_words_stand_in_the_order_of_the_file() -> None:
     runs = [run(n, mode=mode) for n, mode in enumerate(["slow", "middling", "fast"])]
     assert verdict(compare("increasing", across="mode"), *runs).ok
     assert not verdict(compare("increasing", across="mode"), *runs[::-1]).ok
+    assert verdict(compare("increasing", across="on"), run(1.0, on=True), run(2.0, on=False)).ok
     odd = [run(n, mode=mode) for n, mode in enumerate([True, 0, [1]])]
     found = verdict(compare("increasing", across="mode"), *odd)
     assert (found.ok, found.saw) == (True, "0 at true, 1 at 0, 2 at [1]")

@@ -103,6 +103,15 @@ def test_an_event_and_another_agents_message_are_in_the_middle_of_a_turn() -> No
     assert run.verdict().ok
 
 
+def test_after_the_last_look_nothing_is_looked_at() -> None:
+    ann = Agent("ann", {"n": 0})
+    run = Run(ann=ann).judged(Always(of="ann", expr="state.n == 0"))
+    run.judges.last_look(1.0)
+    run.turn(ann, n=1)  # it is being stopped
+    run.judges.last_look(2.0)
+    assert run.judges.end()[0].ok
+
+
 def test_of_a_population_the_first_five_are_named_and_all_counted() -> None:
     agents = peers(20, n=0)
     run = Run(peer=agents).judged(Always(of="peer", expr="state.n == 0"))
@@ -122,7 +131,7 @@ def test_an_agent_just_being_started_is_looked_at_once_it_is_there() -> None:
     assert not run.judges._judges[0].result().ok  # nothing seen yet
     run.unstarted.clear()
     run.at(2.0).record("answered", "peer/0")
-    assert run.verdict().at == 2.0
+    assert run.verdict(3.0).at == 2.0
 
 
 def test_only_those_of_the_name_are_looked_at() -> None:
@@ -439,6 +448,14 @@ def test_a_check_is_true_from_the_instant_it_was_met() -> None:
     assert run.end()[1].saw == "at 2 s cannot be computed: first has not come true"
 
 
+def test_a_check_may_be_called_nearly_as_a_counter() -> None:
+    run = Run(ann=Agent("ann", {"n": 0})).judged(
+        Eventually(name="restarts_over", of="ann", expr="restarts == 0", by=SECOND),
+        Always(expr="restarts_over or not restarts_over"),
+    )
+    assert [found.ok for found in run.end()] == [True, True]
+
+
 def test_only_checks_that_come_true_are_known_by_name() -> None:
     run = Run(ann=Agent("ann", {"n": 0})).judged(Always(name="low", of="ann", expr="state.n < 3"))
     with pytest.raises(LookupError):
@@ -547,6 +564,17 @@ def test_metrics_of_steps_that_are_named() -> None:
         "tell.p99": 20.0,
     }
     assert run.judges.count == 2
+
+
+def test_only_what_is_needed_is_asked_for() -> None:
+    run = Run(ann=Agent("ann"))
+    assert run.judged(Restarts(of="ann", equals=0)).judges.kinds == ()
+    assert run.judged(Never(when=LETTER)).judges.kinds == ("dead_letter",)
+    assert run.judged(measure=measure(x=("sum", "ann", "state.n"))).judges.kinds == ()
+    assert run.judged(measure=measure(x=("sum", "ann", "delivered"))).judges.kinds == ("delivered",)
+    assert "sent" in run.judged(Always(of="ann", expr="mailbox.depth < 3")).judges.kinds
+    kinds = run.judged(Always(of="ann", expr="state.n < 3"), Never(when=LETTER)).judges.kinds
+    assert kinds == ("started", "delivered", "answered", "cancelled", "dropped", "dead_letter")
 
 
 def test_checks_of_series() -> None:
@@ -672,6 +700,7 @@ def test_who_does_not_run_does_not_hinder_others_from_agreeing() -> None:
         (Latency(of="ask"), "latency ask"),
         (Causal(before=Message(from_="a"), after=Message(to="b", action="c")), "causal b.c"),
         (Causal(before=Message(from_="a"), after=Message(from_="b")), "causal from b"),
+        (Causal(before=Message(from_="a"), after=Message(from_="b", event="c")), "causal b.c"),
         (Trace(of="ask", single_trace=True), "trace ask"),
         (Trace(single_trace=True), "trace"),
         (Converges(of="p", field="state.v", within=SECOND), "converges p state.v"),
@@ -729,13 +758,14 @@ def test_the_names_that_formulas_may_use() -> None:
         compile_formula(text, known)
     both = known_names([Store, Other], of=True)
     compile_formula("state.n", both)
-    alone = known_names([Store], of=False, series=["x"])
+    alone = known_names([Store, Other], of=False, series=["x"])
     compile_formula("series.x > 1", alone)
     for text, names, why in [
         ("state.key == 'x'", known, "is secret: no formula may speak of it"),
         ("state.m", both, 'no "state.m" here'),
         ("state.share", both, 'no "state.share" here'),
         ("state.n", alone, 'is of an agent: say which with "of"'),
+        ("state.m", alone, 'is of an agent: say which with "of"'),
         ("mailbox.depth", alone, 'is of an agent: say which with "of"'),
         ("delivered", alone, 'is of an agent: say which with "of"'),
         ("series.y", alone, 'no "series.y" here, did you mean "series.x"?'),

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, strategies as st
 from msgspec import UNSET
 
-from lmos_actors.reports import RunResult
 from lmos_actors.scenario import load_scenario, run_cell
 from lmos_actors.scenario._model_agents import Rule, When
 from lmos_actors.scenario._model_base import Condition
@@ -19,6 +18,8 @@ from tests.scenario.project import Project, story
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from lmos_actors.reports import RunResult
 
 DESK = '''\
 from __future__ import annotations

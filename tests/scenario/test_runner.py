@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lmos_actors.files import FileError
-from lmos_actors.reports import RunResult
 from lmos_actors.scenario import load_scenario, run_cell
 from tests.scenario.project import CAST, Project, story
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from lmos_actors.reports import RunResult
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +82,7 @@ def agents(**classes: Any) -> dict[str, Any]:
 
 
 NOTE = invoke("note", id="note", input={"text": "hi"})
+PAUSE = {"do": "wait", "for": "2s"}
 CRASH = {"do": "inject", "fault": {"kind": "crash", "target": "actor"}}
 
 
@@ -273,6 +275,153 @@ def test_a_moment_between_two_lives_is_seen(project: Project) -> None:
 
 def test_a_wait_lasts_as_long_as_it_says(project: Project) -> None:
     assert passes(project, NOTE, {"do": "wait", "for": "90m"}, timeout="2h").virtual == 5400
+
+
+# --- streams, and invocations that go on
+
+
+def stream(action: str, **more: Any) -> dict[str, Any]:
+    return {"do": "stream", "target": "actor", "action": action, **more}
+
+
+def test_items_of_a_stream_are_saved_and_expected(project: Project) -> None:
+    count = stream("count", id="c", input={"to": 3})
+    passes(project, count, expect("items", of="c", sequence=[0, 1, 2]))
+    passes(project, count, expect("items", of="c", equals=1, times=1))
+    passes(project, count, expect("items", of="c", match={"$.items[2]": 2}))
+    assert "[0, 1, 2]" in fails(project, count, expect("items", of="c", sequence=[0, 1]))
+    saved = {**count, "save": {"last": "$.items[-1]"}}
+    passes(project, saved, expect("value", of="$(saved.last)", equals=2))
+    passes(project, count, expect("status", of="c", sequence=["completed"]))
+
+
+def test_a_stream_is_left_after_so_many_items(project: Project) -> None:
+    take = stream("count", id="c", input={"to": 100}, take=2)
+    result = passes(project, take, expect("items", of="c", sequence=[0, 1]), NOTE)
+    assert '"kind":"cancelled"' in "".join(result.log)
+    said = fails(project, stream("count", input={"to": 3}, take=5))
+    assert said.endswith("| 5 items | 3, then its end")
+
+
+def test_a_stream_that_goes_on_is_looked_at_meanwhile(project: Project) -> None:
+    slow = stream("count", id="c", input={"to": 3, "pause": 1.0}, wait=False)
+    result = passes(project, slow, expect("items", of="c", equals=1), NOTE)
+    assert result.told[1].end == 2
+    assert result.virtual == 3
+    assert "no answer yet" in fails(project, slow, expect("items", of="c", equals=0, within="500ms"))
+
+
+def test_a_stream_that_fails(project: Project) -> None:
+    bad = stream("count", id="c", input={"to": -1})
+    assert "ValueError" in fails(project, bad)
+    passes(project, {**bad, "error": {"is": "AgentDied"}}, PAUSE, NOTE)
+
+
+def test_how_an_invocation_stands_is_asked(project: Project) -> None:
+    first = invoke("slowly", id="a", wait=False)
+    query = {"do": "query", "of": "a", "save": {"how": "$.status"}}
+    how = expect("value", of="$(saved.how)", equals="in progress")
+    passes(project, first, query, how, expect("output", of="a", equals="done"))
+    done = expect("value", of="$(saved.how)", equals="completed")
+    passes(project, first, PAUSE, query, done)
+
+
+def test_an_invocation_is_cancelled(project: Project) -> None:
+    cancelled = {"is": "ActionCancelled", "contains": "no longer needed"}
+    first = invoke("slowly", id="a", wait=False, error=cancelled)
+    cancel = {"do": "cancel", "of": "a", "reason": "no longer needed"}
+    assert passes(project, first, {"do": "wait", "for": "250ms"}, cancel).virtual == 0.25
+    plain = invoke("slowly", id="a", wait=False)
+    assert "it has completed" in fails(project, plain, PAUSE, cancel)
+    assert "ActionCancelled" in fails(project, plain, cancel)
+
+
+# --- agents stopped and started
+
+
+def test_an_agent_is_stopped_and_started_again(project: Project) -> None:
+    stop, start = {"do": "stop", "target": "actor"}, {"do": "start", "target": "actor"}
+    is_stopped = {"do": "wait", "until": {"agent": "actor", "is": "stopped"}, "within": "0s"}
+    away = invoke("note", input={"text": "x"}, error={"is": "AgentUnavailable"})
+    passes(project, stop, is_stopped, away, start, NOTE)
+    assert "a running actor to stop | it is down" in fails(project, stop, stop)
+    assert "that can be started | WrongState" in fails(project, start)
+    twice = agents(actor={"use": "cast.py:BadSecond"})
+    assert "OSError: only once" in fails(project, stop, start, agents=twice)
+    sys.modules["cast"].BadSecond.made = 0
+
+
+# --- what became of each step
+
+
+def test_every_step_is_told(project: Project) -> None:
+    slow = invoke("plain", id="p", wait=False)
+    result = passes(project, NOTE, slow, {"do": "wait", "for": "250ms"})
+    assert [(step.what, step.ok, step.begin, step.end) for step in result.told] == [
+        ("invoke actor.note (note)", True, 0.0, 0.0),
+        ("invoke actor.plain (p)", True, 0.0, 1.0),
+        ("wait for 250ms", True, 0.0, 0.25),
+    ]
+    assert all(":" in step.place for step in result.told)
+
+
+def test_steps_that_were_not_reached_or_did_not_end_are_told(project: Project) -> None:
+    long = invoke("plain", input={"seconds": 9})
+    branches = [[long, NOTE], [{"do": "wait", "for": "1s"}, {**invoke("boom"), "target": "other"}]]
+    cast = agents(actor="Actor", other="Actor")
+    result = run(project, {"do": "parallel", "branches": branches}, agents=cast)
+    told = {step.what: (step.ok, step.begin) for step in result.told}
+    assert told == {
+        "invoke actor.plain": (None, 0.0),
+        "wait for 1s": (True, 0.0),
+        "invoke other.boom": (False, 1.0),
+        "invoke actor.note (note)": (None, None),
+    }
+
+
+def test_of_very_many_rounds_the_first_are_told_and_all_counted(project: Project) -> None:
+    many = {"do": "repeat", "times": 1_200, "steps": [NOTE]}
+    result = passes(project, many, checks=[{"check": "latency", "of": "note", "p99": {"le": "1s"}}])
+    assert (len(result.told), result.steps_done) == (1_000, 1_200)
+
+
+# --- crashes
+
+
+def test_a_crash_that_nobody_sees_fails(project: Project) -> None:
+    steps = [{"do": "tell", "target": "actor", "action": "boom"}, PAUSE, NOTE]
+    said = fails(project, *steps)
+    assert said == "agent actor | no crash that the file does not ask for | ValueError: boom"
+    counted = {"check": "restarts", "of": "actor", "equals": 1}
+    passes(project, *steps, checks=[counted])
+    statistics = {"check": "statistics", "of": "actor", "le": 3}
+    passes(project, *steps, checks=[{**statistics, "counter": "restarts"}])
+    assert "no crash" in fails(project, *steps, checks=[{**statistics, "counter": "handled"}])
+    tree = {"root": {"children": [{"name": "crew", "children": ["actor"]}]}}
+    passes(project, *steps, tree=tree, checks=[{"check": "restarts", "of": "crew", "equals": 0}])
+
+
+def test_a_crash_that_a_step_expects_is_seen_with_all_in_its_trace(project: Project) -> None:
+    pointing = {"use": "cast.py:Pointing", "args": {"to": "$(agents.actor)", "need": 1}}
+    cast = agents(actor="Actor", pointing=pointing)
+    pass_on = {"do": "invoke", "target": "pointing", "action": "pass_on", "error": {"is": "AgentDied"}}
+    passes(project, pass_on, PAUSE, NOTE, agents=cast)
+    apart = {"do": "invoke", "target": "pointing", "action": "lose"}
+    assert "no crash" in fails(project, pass_on, PAUSE, apart, PAUSE, agents=cast)
+
+
+def test_many_crashes_are_told_in_few_words(project: Project) -> None:
+    tells = [{"do": "tell", "target": f"a{n}", "action": "boom"} for n in range(8)]
+    cast = agents(**{f"a{n}": "Actor" for n in range(8)})
+    result = run(project, *tells, agents=cast, tree={"root": {"children": list(cast), "max_restarts": 9}})
+    assert len(result.failures) == 6
+    assert result.failures[-1].saw == "3 more crashes"
+
+
+def test_a_kind_of_step_that_nobody_knows_is_no_step_done() -> None:
+    from lmos_actors.scenario._asking import unknown
+
+    assert "the kind str" in str(unknown("a step"))
 
 
 # --- what agents are made of

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import re
+import json
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -12,7 +14,7 @@ import yaml
 from agents.weather import ModelConfiguration, UserFeedback, WeatherAgent
 from lmos_actors.actors import shape_of
 from lmos_actors.files import FileError
-from lmos_actors.scenario import load_scenario, run_cell
+from lmos_actors.scenario import load_scenario, run_cell, scenario_schema
 from tests.source import ROOT
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 FILES = sorted((ROOT / "scenarios").glob("*.yaml"))
 NAMES = [file.name for file in FILES]
+ACCEPTANCE = ROOT / "tests/scenario/acceptance"
+MODELINE = "# yaml-language-server: $schema=../.lmos/schema.json"
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +33,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("shipped")
     (root / "pyproject.toml").write_text("")
     (root / "agents").symlink_to(ROOT / "agents")
+    for part in (ROOT / "scenarios").iterdir():  # recordings, descriptions
+        if part.suffix != ".yaml":
+            (root / part.name).symlink_to(part)
     return root
+
+
+# ---- every mistake in them is found where it is
 
 
 @attrs.frozen
@@ -39,9 +49,12 @@ class Scalar:
     path: tuple[str | int, ...]
     start: int
     end: int
-    line: int
+    place: tuple[int, int]
     is_key: bool
     text: str
+
+    def has_above(self, names: frozenset[str]) -> bool:
+        return any(part in names for part in self.path[:-1])
 
 
 def scalars(node: Any, path: tuple[str | int, ...] = ()) -> Iterator[Scalar]:
@@ -59,61 +72,138 @@ def scalars(node: Any, path: tuple[str | int, ...] = ()) -> Iterator[Scalar]:
 
 def scalar(node: Any, path: tuple[str | int, ...], *, is_key: bool) -> Scalar:
     start, end = node.start_mark, node.end_mark
-    return Scalar(path, start.index, end.index, start.line + 1, is_key, node.value)
+    return Scalar(path, start.index, end.index, (start.line + 1, start.column + 1), is_key, node.value)
 
 
-def all_scalars(is_key: bool) -> list[Any]:
-    found: list[Any] = []
-    for file in FILES:
-        for part in scalars(yaml.compose(file.read_text(encoding="utf-8"))):
-            if part.is_key == is_key:
-                where = ".".join(map(str, part.path))
-                found.append(pytest.param(file, part, id=f"{file.stem}:{part.line}:{where}"))
-    return found
+class Changed:
+    """One file, changed in one place, again and again."""
+
+    def __init__(self, file: Path, folder: Path) -> None:
+        self.text = file.read_text(encoding="utf-8")
+        self.lines = self.text.split("\n")
+        self.parts = list(scalars(yaml.compose(self.text)))
+        self.changed = folder / file.name
+
+    def mistakes(self, part: Scalar, new: str) -> list[tuple[int, int]]:
+        """Give the places of the mistakes that the file has with this in place of that."""
+        self.changed.write_text(self.text[: part.start] + new + self.text[part.end :], encoding="utf-8")
+        try:
+            load_scenario(self.changed)
+        except FileError as error:
+            return [(mistake.line, mistake.column) for mistake in error.mistakes]
+        return []
+
+    def written(self, part: Scalar) -> str:
+        return self.text[part.start : part.end]
+
+    def is_at_a_use(self, found: list[tuple[int, int]], name: str) -> bool:
+        """Whether a mistake stands where the name is used."""
+        return any(
+            self.lines[line - 1][column - 1 :].lstrip("\"'$(").find(name) >= 0 for line, column in found
+        )
 
 
-def mistakes(folder: Path, file: Path, part: Scalar, new: str) -> list[int]:
-    """Give the lines of the mistakes that a changed file has."""
-    text = file.read_text(encoding="utf-8")
-    changed = folder / file.name
-    changed.write_text(text[: part.start] + new + text[part.end :], encoding="utf-8")
-    try:
-        load_scenario(changed)
-    except FileError as error:
-        return [mistake.line for mistake in error.mistakes]
-    return []
+OPEN = frozenset({"args", "state", "input", "data", "value", "match", "vars", "labels", "env"})
+"""What is inside is for the classes, and for tools: what is wrong there need not be found."""
+
+NAMES_IN = frozenset({"agents", "matrix", "sweep", "save", "series", "emit"})
+"""The keys of these are names that the author has made up: a misspelt one is found where it is used."""
+
+FREE = frozenset(
+    {
+        "name",
+        "summary",
+        "doc",
+        "id",
+        "contains",
+        "equals",
+        "eq",
+        "ne",
+        "regex",
+        "sequence",
+        "log",
+        "junit",
+        "html",
+        "csv",
+        "chunk",
+        "done",
+        "output",
+        "message",
+        "code",
+        "reason",
+        "progress",
+    }
+)
+"""Text that may be anything."""
 
 
-# Names that the author of a file makes up: a misspelt one is found where it is used, or where it is not.
-MADE_UP = ("agents", "vars", "matrix", "save")
-# What a JSON path leads to is known when the story is told.
-TOLD = re.compile(r"\$\.")
-# Open data of which nothing is known beforehand.
-OPEN = ("equals", "contains", "default", "comment")
+def worse(word: str) -> str:
+    """Misspell a word; of a reference, the name in it."""
+    if "$(" in word:
+        return word.replace(")", "q)", 1)
+    return word[:-1] + "q" + word[-1] if word[-1] in "\"'" else word + "q"
 
 
-@pytest.mark.parametrize(("file", "part"), all_scalars(is_key=True))
-def test_a_misspelt_key_is_found(folder: Path, file: Path, part: Scalar) -> None:
-    if TOLD.match(part.text):
-        assert mistakes(folder, file, part, f'"{part.text}("') == [part.line]
-        return
-    lines = mistakes(folder, file, part, part.text + "q")
-    made_up = any(
-        isinstance(part.path[-2 - up], str) and part.path[-2 - up] in MADE_UP
-        for up in range(min(3, len(part.path) - 1))
+@pytest.mark.parametrize("file", FILES, ids=NAMES)
+def test_every_key_misspelt_is_found(folder: Path, file: Path) -> None:
+    changed, missed = Changed(file, folder), list[Any]()
+    for part in (part for part in changed.parts if part.is_key):
+        found = changed.mistakes(part, worse(changed.written(part)))
+        if part.place in found or part.has_above(OPEN):
+            continue
+        made_up = len(part.path) > 1 and part.path[-2] in NAMES_IN
+        if not (made_up and changed.is_at_a_use(found, part.text)):
+            missed.append((part, found))
+    assert missed == []
+
+
+@pytest.mark.parametrize("file", FILES, ids=NAMES)
+def test_every_value_broken_is_found(folder: Path, file: Path) -> None:
+    changed, missed = Changed(file, folder), list[Any]()
+    for part in (part for part in changed.parts if not part.is_key):
+        found = changed.mistakes(part, "{zz: 1}")
+        # choices are values of no type: what is wrong with one is wrong where it is used
+        elsewhere = part.path[0] in ("matrix", "sweep") and found
+        if part.place not in found and not part.has_above(OPEN) and not elsewhere:
+            missed.append((part, found))
+    assert missed == []
+
+
+@pytest.mark.parametrize("file", FILES, ids=NAMES)
+def test_every_name_that_dangles_is_found(folder: Path, file: Path) -> None:
+    changed, missed = Changed(file, folder), list[Any]()
+    for part in (part for part in changed.parts if not part.is_key):
+        word = changed.written(part)
+        if "$(" in word:
+            line, column = part.place
+            place = (line, column + word.index("$("))
+        elif part.has_above(OPEN) or FREE & set(part.path) or part.path[0] in ("matrix", "sweep"):
+            continue
+        else:
+            place = part.place
+        found = changed.mistakes(part, worse(word))
+        if place not in found:
+            missed.append((part, found))
+    assert missed == []
+
+
+def test_the_schema_accepts_them(tmp_path: Path) -> None:
+    """As editors do, by a validator that is not ours."""
+    schema = tmp_path / "schema.json"
+    schema.write_text(json.dumps(scenario_schema()))
+    check = [sys.executable, "-m", "check_jsonschema"]
+    told = subprocess.run([*check, "--check-metaschema", schema], capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stdout
+    files = [*FILES, *ACCEPTANCE.glob("*.yaml")]
+    told = subprocess.run(
+        [*check, "--schemafile", schema, *files], capture_output=True, text=True, check=False
     )
-    assert lines
-    assert part.line in lines or made_up
+    assert told.returncode == 0, told.stdout
 
 
-@pytest.mark.parametrize(("file", "part"), all_scalars(is_key=False))
-def test_a_broken_value_is_found(folder: Path, file: Path, part: Scalar) -> None:
-    lines = mistakes(folder, file, part, "{zz: 1}")
-    names = {name for name in part.path if isinstance(name, str)}
-    if part.path[-1] in OPEN or names & {"match", "sequence"} or part.path[::3] == ("matrix", "last"):
-        return  # any value will do there
-    assert lines
-    assert part.line in lines or part.path[0] in ("vars", "matrix")
+@pytest.mark.parametrize("file", FILES, ids=NAMES)
+def test_editors_are_told_of_the_schema(file: Path) -> None:
+    assert file.read_text(encoding="utf-8").startswith(MODELINE)
 
 
 # ---- they pass, and can fail
@@ -176,8 +266,7 @@ def test_a_number_flipped_fails(folder: Path, name: str, old: str, new: str) -> 
     try:
         resolved = load_scenario(folder / name)
     except FileError:
-        assert "rating" in new  # refused by the schema before anything runs
-        return
+        return  # it can be seen to be wrong before anything runs
     assert not all(run_cell(resolved, cell, 1).ok for cell in resolved.cells)
 
 

@@ -28,7 +28,7 @@ class Page {
     const fine = files.every((file) => file.exit_code === 0);
     return h('header', { class: 'banner' }, h('h1', {}, title),
       h('p', {}, h('span', { class: `badge ${fine ? 'ok' : 'bad'}` }, fine ? '✓ passed' : '✗ not passed'),
-        ` ${passed} of ${many(runs.length, 'run')} passed`, files.length > 1 ? `, ${many(files.length, 'file')}` : ''));
+        ` ${passed.toLocaleString('en')} of ${many(runs.length, 'run')} passed`, files.length > 1 ? `, ${many(files.length, 'file')}` : ''));
   }
 
   where() {
@@ -71,15 +71,17 @@ class Page {
     this.verdicts.choose(where);
     if (where.file !== undefined) {
       this.detail.replaceChildren(this.report.files.length ? filePage(this.report, where.file, (next) => this.go(next)) : h('p', {}, 'Nothing was run.'));
+      drawAll();
       return;
     }
     const run = this.report.runs[where.run], log = await this.log(run);
     if (turn !== this.turn) return; // another one was chosen meanwhile
     const keep = this.detail.querySelector('[role=tab]:focus') !== null;
     const [, , view] = VIEWS.find(([name]) => name === where.view);
-    const panel = h('div', { role: 'tabpanel', id: 'view', class: `view ${where.view}`, 'aria-labelledby': `tab-${where.view}` });
+    const panel = h('div', { role: 'tabpanel', id: 'view', class: `view view-${where.view}`, 'aria-labelledby': `tab-${where.view}` });
     this.detail.replaceChildren(runHead(this.report, run, log), this.tabs(where.view), panel);
     panel.append(view(this, run, log));
+    drawAll();
     if (keep) this.detail.querySelector('[aria-selected=true]').focus();
   }
 

@@ -143,8 +143,15 @@ function soon(draw) {
   };
 }
 
-// Draws into `element` now that it is in the page, and whenever its size changes.
+// Draws into `element` as soon as it is in the page (drawAll), and whenever its size changes.
+const undrawn = [];
+
+function drawAll() {
+  for (const draw of undrawn.splice(0)) draw();
+}
+
 function drawn(element, draw) {
+  undrawn.push(draw);
   new ResizeObserver(soon(() => { if (element.isConnected) draw(); })).observe(element);
   return element;
 }

@@ -168,7 +168,7 @@ class Diagram {
     if (to >= left && to <= right) group.append(svg('path', { d: `M${to - way * tip * 1.6} ${y - tip}L${to} ${y}L${to - way * tip * 1.6} ${y + tip}`, class: 'tip' }));
     if (record.kind === 'dead_letter') group.append(svg('text', { x: to, y: y + 5, class: 'sign' }, '✝'));
     const begin = Math.max(left, 0), end = Math.min(right, this.wide), room = Math.floor((end - begin - 16) / 6.2);
-    if (this.row >= 20 && room > 5) group.append(svg('text', { x: (begin + end) / 2, y: y - 4, class: 'label' }, cut(record.kind === 'sent' ? record.name : told(record), room)));
+    if (this.row >= 20 && room > 5) group.append(svg('text', { x: (begin + end) / 2, y: y - 4, class: 'label' }, cut(record.kind === 'sent' ? `${record.name} ${record.said}` : told(record), room)));
     return group;
   }
 

@@ -35,6 +35,8 @@ class Log {
     const { n, t, kind, agent, id, trace, verb, error, incarnation } = record;
     const kept = { n, t, kind, agent, id, trace, verb, error, incarnation, at: this.records.length };
     kept.name = record.affordance || record.event || record.topic || record.fault || '';
+    const said = { sent: record.input, answered: record.value, event: record.data }[kind];
+    kept.said = said === undefined || said === null ? '' : cut(JSON.stringify(said), 90);
     kept.reason = record.reason === undefined ? '' : String(record.reason);
     kept.from = record.from === null ? 'unknown' : record.from;
     this.records.push(kept);
@@ -69,10 +71,10 @@ class Log {
 function told(record) {
   const name = record.name, failed = record.error ? `: ${record.error}` : '';
   switch (record.kind) {
-    case 'sent': return `${record.verb || 'send'} ${name}`;
+    case 'sent': return `${record.verb || 'send'} ${name} ${record.said}`;
     case 'delivered': return `${name} begins`;
-    case 'answered': return `${name} ${record.error ? 'fails' : 'answered'}${failed}`;
-    case 'event': return `event ${name}`;
+    case 'answered': return record.error ? `${name} fails${failed}` : record.said ? `${name} = ${record.said}` : `${name} done`;
+    case 'event': return `event ${name} ${record.said}`;
     case 'started': return `started${record.incarnation > 1 ? ` (#${record.incarnation})` : ''}`;
     case 'fault': return `fault ${name}`;
     case 'dead_letter': return `dead letter ${name} (${record.reason})`;

@@ -6,19 +6,19 @@ const MOST_CELLS = 4000;
 function treeView(page, run, log) {
   if (!log) return h('div', {}, leftOut(run));
   const stops = happenings(log), body = h('div', { class: 'tree' }), words = h('p', { class: 'happening', 'aria-live': 'polite' });
-  const draw = soon(() => {
+  const draw = () => {
     const stop = stops[Number(slider.value)];
     run.filter.tree = stop.at;
     slider.setAttribute('aria-valuetext', stop.words);
     words.textContent = stop.words;
     body.replaceChildren(branch(treeAt(log, stop.at), 0));
-  });
+  };
   const slider = h('input', { type: 'range', min: '0', max: String(stops.length - 1), step: '1', 'aria-label': 'Happening', oninput: draw });
   const at = run.filter.tree;
   const last = stops.findLastIndex((stop) => stop.kind !== 'stopped'); // before all are told to stop
   slider.value = String(at === undefined ? last : Math.max(stops.findLastIndex((stop) => stop.at <= at), 0));
   const step = (by) => () => { slider.value = String(Number(slider.value) + by); draw(); };
-  draw();
+  undrawn.push(draw);
   return h('div', {}, leftOut(run),
     h('div', { class: 'tools scrub' }, button('◀', step(-1), { 'aria-label': 'The happening before' }), slider, button('▶', step(1), { 'aria-label': 'The next happening' })),
     words, body);

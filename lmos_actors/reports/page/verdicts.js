@@ -80,7 +80,7 @@ function filePage(report, index, go) {
   const different = file.repeated.filter((again) => !again.ok);
   return h('article', { class: 'overview' },
     h('header', {}, h('h2', {}, file.name),
-      h('p', { class: 'quiet' }, `${file.file} · ${file.passed} of ${many(runs.length, 'run')} passed · exit code ${file.exit_code}`)),
+      h('p', { class: 'quiet' }, `${file.file} · ${file.passed.toLocaleString('en')} of ${many(runs.length, 'run')} passed · exit code ${file.exit_code}`)),
     file.compared.length ? [h('h3', {}, 'Compared'), checkTable(file.compared)] : null,
     file.repeated.length ? [h('h3', {}, 'Repeated in a second process'),
       different.length ? null : h('p', {}, truth(true), ` ${many(file.repeated.length, 'run')}, each with the same log.`),

@@ -1,0 +1,81 @@
+"""`fmt`: files in the one format that they have, with their comments and their meaning."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lmos_actors._errors import ConfigError
+from lmos_actors.files import FileError, Unlikely, lay_out_json, lay_out_yaml, read
+from lmos_actors.reports import worst
+from lmos_actors.scenario import orders_of
+
+from ._load import complain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NOT_FORMATTED = 1
+
+
+def format_files(files: Sequence[str], *, check: bool, diff: bool) -> int:
+    """Format files, or say which are not formatted. Gives the exit code."""
+    return worst({_format(file, check=check, diff=diff) for file in files})
+
+
+def _format(file: str, *, check: bool, diff: bool) -> int:
+    try:
+        before, after = formatted(file)
+    except ConfigError as error:
+        return complain(error)
+    if before == after:
+        return 0
+    if diff:
+        lines = difflib.unified_diff(before.splitlines(), after.splitlines(), file, file, lineterm="")
+        print("\n".join(lines))
+    if check or diff:
+        print(f"{file}: is not formatted", file=sys.stderr)
+        return NOT_FORMATTED
+    _replace(Path(file), after)
+    print(f"{file}: formatted", file=sys.stderr)
+    return 0
+
+
+def formatted(file: str) -> tuple[str, str]:
+    """Give the text of a file, and what is to be there instead. Raises ConfigError."""
+    if file.lower().endswith(".toml"):
+        raise ConfigError("formatting TOML is not available yet", file)
+    document = read(file)
+    if document.mistakes:
+        raise FileError(document.mistakes)
+    orders = orders_of(document.data)
+    text = Path(file).read_text(encoding="utf-8-sig")
+    try:
+        lay_out = lay_out_json if file.lower().endswith(".json") else lay_out_yaml
+        return text, lay_out(text, orders)
+    except Unlikely:
+        raise ConfigError(
+            "cannot be formatted without changing what it says; it is left as it is", file
+        ) from None
+
+
+def _replace(file: Path, text: str) -> None:
+    """Write a file whole or not at all. Raises ConfigError."""
+    real = Path(os.path.realpath(file))
+    made = None
+    try:
+        with tempfile.NamedTemporaryFile("w", dir=real.parent, delete=False, encoding="utf-8") as half:
+            made = half.name
+            half.write(text)
+        os.chmod(made, real.stat().st_mode)
+        os.replace(made, real)
+    except OSError as error:
+        if made is not None:
+            with suppress(OSError):
+                os.unlink(made)
+        raise ConfigError(f"cannot be written: {error.strerror}", str(file)) from None

@@ -1,0 +1,250 @@
+"""YAML text with its comments: every entry with what is written above it, beside it and below it.
+
+PyYAML's events say where every key and value stands; what is left between them is indicators, comments and
+blank lines.
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import attrs
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ._source import DataPath
+
+Style: TypeAlias = Literal["block", "flow", "scalar"]
+
+BLOCK: Final = ("|", ">")
+"""The marks of scalars that have lines of their own."""
+
+_COMMENT: Final = re.compile(r"(?<![^ \t\n])#[^\n]*")
+_KEEP: Final = re.compile(r"[|>][0-9]?\+|[|>]\+")
+
+
+@attrs.define(eq=False)
+class Value:
+    """A value as it stands: `raw` in the source, `text` as it is read, `mark` a scalar's quote."""
+
+    style: Style
+    start: int
+    end: int
+    raw: str = ""
+    mark: str = ""
+    text: str = ""
+    entries: list[Entry] = attrs.Factory(list["Entry"])
+    is_list: bool = False
+    below: list[str] = attrs.Factory(list[str])
+    """Comments at the end of a block."""
+
+
+@attrs.define(eq=False)
+class Entry:
+    """A pair of a mapping, or an item of a list (`key` None), with the comments that belong to it."""
+
+    path: DataPath
+    key: Value | None
+    value: Value
+    start: int
+    column: int
+    inside: Value
+    above: list[str] = attrs.Factory(list[str])
+    beside: str = ""
+    blank: bool = False
+    """Whether a blank line stands before it and what is above it."""
+
+
+@attrs.define(eq=False)
+class Commented:
+    """A whole text: its value, and the comments before it; `blank`: a blank line follows them."""
+
+    value: Value
+    head: list[str]
+    blank: bool
+
+
+def read_commented(text: str) -> Commented:
+    """Read a text that is known to be one YAML document, without anchors, aliases and tags."""
+    parse: Any = yaml.parse  # untyped in the stubs
+    return _Reader(text, parse(text, Loader=yaml.SafeLoader)).read()
+
+
+class _Reader:
+    def __init__(self, text: str, events: Iterator[Any]) -> None:
+        self.text = text
+        self.events = events
+        self.starts = [0, *(found.end() for found in re.finditer("\n", text))]
+        self.scalars: list[Value] = []
+        self.entries: list[Entry] = []
+
+    def read(self) -> Commented:
+        for event in self.events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                break
+        value = self._value(next(self.events), ())
+        return self._attach(value)
+
+    def line(self, offset: int) -> int:
+        """Give the number of the line of an offset, from 0."""
+        return bisect.bisect_right(self.starts, offset) - 1
+
+    def column(self, offset: int) -> int:
+        return offset - self.starts[self.line(offset)]
+
+    # --- values
+
+    def _value(self, event: Any, path: DataPath) -> Value:
+        start, end = event.start_mark.index, event.end_mark.index
+        if isinstance(event, yaml.ScalarEvent):
+            return self._scalar(event, start, end)
+        value = Value("flow" if event.flow_style else "block", start, end)
+        value.is_list = isinstance(event, yaml.SequenceStartEvent)
+        column = event.start_mark.column
+        while not isinstance(event := next(self.events), (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
+            value.entries.append(self._entry(event, path, value, column))
+        if value.style == "flow":
+            end_mark: Any = event.end_mark
+            value.end = end_mark.index
+            value.raw = self.text[start : value.end]
+        elif value.entries:
+            value.end = value.entries[-1].value.end
+        return value
+
+    def _entry(self, event: Any, path: DataPath, inside: Value, column: int) -> Entry:
+        start = event.start_mark.index
+        place = len(self.entries)
+        key = None if inside.is_list else self._scalar(event, start, event.end_mark.index)
+        name = (*path, len(inside.entries) if key is None else key.text)
+        entry = Entry(name, key, inside, start, column if key is None else self.column(start), inside)
+        self.entries.insert(place, entry)
+        entry.value = self._value(event if key is None else next(self.events), name)
+        return entry
+
+    def _scalar(self, event: Any, start: int, end: int) -> Value:
+        mark = event.style or ""
+        raw = self.text[start:end]
+        if mark in BLOCK and not _KEEP.match(raw):
+            raw = raw.rstrip()
+        value = Value("scalar", start, start + len(raw), raw, mark, event.value)
+        self.scalars.append(value)
+        return value
+
+    # --- comments
+
+    def _comments(self) -> list[tuple[int, str]]:
+        """Find the comments: what begins with # and is inside of no scalar."""
+        spans = sorted((scalar.start, scalar.end) for scalar in self.scalars)
+        begins = [start for start, _ in spans]
+        found: list[tuple[int, str]] = []
+        at = 0
+        while (match := _COMMENT.search(self.text, at)) is not None:
+            place = bisect.bisect_right(begins, match.start()) - 1
+            if place >= 0 and match.start() < spans[place][1]:
+                at = spans[place][1]
+            else:
+                at = match.end()
+                found.append((match.start(), match[0].rstrip()))
+        return found
+
+    def _attach(self, value: Value) -> Commented:
+        whole = Commented(value, [], False)
+        own: dict[int, tuple[int, str]] = {}
+        for offset, text in self._comments():
+            line = self.line(offset)
+            before = self.text[self.starts[line] : offset]
+            entry = self._owner(offset, line) if before.strip() else None
+            if entry is None:
+                own[line] = (self.column(offset), text)
+            else:
+                gap = len(before) - len(before.rstrip())
+                entry.beside = " " * max(gap, 2) + text
+        self._above(whole, own)
+        return whole
+
+    def _owner(self, offset: int, line: int) -> Entry | None:
+        """Find the entry that a comment stands beside: the last that begins, or ends, on its line."""
+        for entry in reversed(self.entries):
+            closed = entry.inside.style == "flow" and entry.inside.end <= offset
+            if entry.start < offset and not closed:
+                lines = (self.line(entry.start), self.line(max(entry.value.end - 1, entry.start)))
+                return entry if line in lines else None
+        return None
+
+    def _above(self, whole: Commented, own: dict[int, tuple[int, str]]) -> None:
+        """Give the comments that have lines of their own to what they stand above, or below."""
+        content = self._content()
+        last = -1
+        for number, entry in enumerate(self.entries):
+            line = self.line(entry.start)
+            if line <= last:
+                continue
+            gap = self._gap(line, content, own)
+            last = line
+            if number == 0:
+                whole.head = _without_blanks([text for _, text in gap])
+                whole.blank = bool(gap) and not gap[-1][1]
+                continue
+            self._share(entry, gap, self._indent(line))
+        tail = self._gap(len(self.starts), content, own)
+        if self.entries:
+            self._share(None, tail, -1)
+
+    def _content(self) -> set[int]:
+        """Give the lines that scalars stand on; blank ones among them are no gaps."""
+        return {
+            line
+            for scalar in self.scalars
+            for line in range(self.line(scalar.start), self.line(max(scalar.end - 1, scalar.start)) + 1)
+        }
+
+    def _gap(self, line: int, content: set[int], own: dict[int, tuple[int, str]]) -> list[tuple[int, str]]:
+        """Give the comments and blank lines ("") above a line, each with its column."""
+        found: list[tuple[int, str]] = []
+        while line > 0:
+            line -= 1
+            end = self.starts[line + 1] if line + 1 < len(self.starts) else len(self.text)
+            text = self.text[self.starts[line] : end].strip()
+            if line in content or (text and line not in own):
+                break
+            found.append(own.get(line, (0, "")))
+        return found[::-1]
+
+    def _indent(self, line: int) -> int:
+        text = self.text[self.starts[line] :]
+        return len(text) - len(text.lstrip(" "))
+
+    def _share(self, entry: Entry | None, gap: list[tuple[int, str]], indent: int) -> None:
+        """Share the lines above an entry: those that are indented more belong to what is above them."""
+        while any(text for _, text in gap) and (entry is None or self._belongs_above(gap, indent)):
+            column, text = gap.pop(0)
+            if text:
+                before = entry.start if entry is not None else len(self.text)
+                self._before(before, column).inside.below.append(text)
+        if entry is not None and gap:
+            entry.blank = not gap[0][1]
+            entry.above = _without_blanks([text for _, text in gap])
+
+    def _belongs_above(self, gap: list[tuple[int, str]], indent: int) -> bool:
+        return next(column for column, text in gap if text) > indent
+
+    def _before(self, offset: int, column: int) -> Entry:
+        """Find the last entry before an offset that begins no further to the right than a column."""
+        earlier = [entry for entry in self.entries if entry.start < offset]
+        fitting = [each for each in earlier if each.column <= column and each.inside.style == "block"]
+        return fitting[-1] if fitting else self.entries[0]
+
+
+def _without_blanks(lines: list[str]) -> list[str]:
+    """Take away blank lines around comments, and more than one between them."""
+    while lines and not lines[0]:
+        lines = lines[1:]
+    found: list[str] = []
+    for line in lines:
+        if line or (found and found[-1]):
+            found.append(line)
+    return found[:-1] if found and not found[-1] else found
