@@ -363,6 +363,26 @@ def test_ctrl_c_leaves_the_terminal_in_order(project: Project) -> None:
     assert plain(ran.out).endswith("interrupted\n")
 
 
+def test_json_tells_what_there_was_when_it_was_interrupted(project: Project) -> None:
+    work = {"do": "invoke", "target": "actor", "action": "work", "input": {"seconds": "$(matrix.long)"}}
+    cast = {"actor": {"from": "agent", "use": "busy.py:Busy"}}
+    file = project.write("busy.yaml", story(work, agents=cast, matrix={"long": [0.01, 20.0]}))
+    words = [sys.executable, "-u", "-m", "lmos_actors", "run", file, "--json", "--check-determinism", "off"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        words, cwd=project.root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stderr is not None
+        assert [process.stderr.readline() for _ in range(2)] == ["hard at work\n"] * 2
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=40)
+    data = json.loads(out)
+    assert (process.returncode, data["exit_code"], err) == (130, 130, "interrupted\n")
+    assert [(run["label"], run["ended"]) for run in data["files"][0]["runs"]] == [
+        ("long=0.01 seed=1", "passed")
+    ]
+
+
 def test_a_narrow_terminal_is_not_overrun(project: Project) -> None:
     ran = on_a_terminal(project, project.write("busy.yaml", busy()), size=(6, 30))
     assert ran.code == 0

@@ -96,6 +96,14 @@ def without_secrets(envelope: Envelope, text: str) -> str:
     return found.clean(text, REASON)
 
 
+def hide_error(envelope: Envelope, fields: dict[str, object]) -> None:
+    """Take secrets out of the record of an error; the output of a failure stays if its text tells none."""
+    text = str(fields["error"])
+    fields["error"] = shown = without_secrets(envelope, text)
+    if shown != text or fields.get("output") is None:
+        fields.pop("output", None)
+
+
 class Crashes:
     """The reports of one node. `log`: write them to the standard library's logging, too."""
 

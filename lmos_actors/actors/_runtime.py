@@ -22,7 +22,7 @@ from trio.lowlevel import disable_ki_protection, reschedule
 from lmos_actors._errors import DeadlineExceeded
 from lmos_actors._instrument import describe
 
-from ._crashes import Crashes, shown_message, without_secrets
+from ._crashes import Crashes, hide_error, shown_message
 from ._hiding import conceal
 from ._invocation import CURRENT
 from ._mailbox import Bucket, Firing
@@ -390,10 +390,7 @@ class Runtime:
             if "value" in fields:
                 fields["value"] = conceal(fields["value"], envelope.op.result_secrecy)
             elif "error" in fields:
-                text = str(fields["error"])
-                fields["error"] = shown = without_secrets(envelope, text)
-                if shown != text or fields.get("output") is None:
-                    fields.pop("output", None)
+                hide_error(envelope, fields)
             members = {"id": number, "affordance": envelope.op.name, **fields}
             self.instrument.record(kind, envelope.slot.path, members)
 

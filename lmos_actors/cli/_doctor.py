@@ -7,10 +7,10 @@ import platform
 import re
 import socket
 import sys
-import tempfile
 import time
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
+from tempfile import TemporaryFile, gettempdir
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import attrs
@@ -146,15 +146,13 @@ def _port(port: int) -> Iterator[Finding]:
 
 
 def _folders(_: int) -> Iterator[Finding]:
-    for name, folder in (("working folder", "."), ("temporary folder", tempfile.gettempdir())):
+    for name, folder in (("working folder", "."), ("temporary folder", gettempdir())):
         try:
-            with tempfile.TemporaryFile(dir=folder):
+            with TemporaryFile(dir=folder):
                 pass
         except OSError as error:
             saw = f"{Path(folder).resolve()}: {error.strerror}"
-            yield Finding(
-                name, "fail", saw, "go elsewhere, or give yourself the right to write there"
-            )
+            yield Finding(name, "fail", saw, "go elsewhere, or give yourself the right to write there")
         else:
             yield Finding(name, "ok", "can be written")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import Final
@@ -26,8 +27,7 @@ def init_project(folder: Path, template: str) -> int:
     if template in LATER:
         raise ConfigError(f'"{template}" is not available yet', "--template")
     if template not in TEMPLATES:
-        near = did_you_mean(template, TEMPLATES)
-        raise ConfigError(f'no template "{template}"{near}; there are {", ".join(TEMPLATES)}', "--template")
+        raise ConfigError(f'no template "{template}"{did_you_mean(template, TEMPLATES)}', "--template")
     texts = _texts(template, _name_of(folder))
     _refuse(folder, texts)
     try:
@@ -69,5 +69,5 @@ def _refuse(folder: Path, texts: dict[Path, str]) -> None:
 def _tell(folder: Path, template: str, texts: dict[Path, str]) -> None:
     for place in texts:
         print(f"wrote {folder / place}", file=sys.stderr)
-    here = "" if folder.resolve() == Path.cwd() else f"cd {folder} && "
+    here = "" if folder.resolve() == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
     print(f"next: {here}lmos-actors run scenarios/{template}.yaml", file=sys.stderr)

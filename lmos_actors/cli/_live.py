@@ -169,12 +169,13 @@ class Screen:
             self._moving.clear()
             live, self._live = self._live, None
             if live is not None:
-                live.update(Text(" "), refresh=True)  # an empty picture would leave an empty line
                 live.stop()
 
     def abandon(self) -> None:
         """Leave a terminal on which one sees what one types, in a process that ends this moment."""
         self._over.set()
+        if self._stderr is not None:
+            sys.stderr = self._stderr
         if self._live is not None:
             with suppress(OSError, ValueError):
                 os.write(self._out.fileno(), b"\r\n\x1b[?25h")
@@ -207,6 +208,7 @@ class Screen:
                     vertical_overflow="crop",
                 )
                 self._live.start()
+            # an empty picture would leave an empty line behind
             self._live.update(picture(lines or [" "], self.console.width), refresh=True)
 
     def lines(self, now: float) -> list[str]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import attrs
 
 from lmos_actors._errors import ConfigError
-from lmos_actors.files import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -83,9 +82,7 @@ class Selection:
         )
         if not there:
             return "; there are no labels in these files"
-        first = self.labels[0]
-        asked = first.name if first.value is None else f"{first.name}={first.value}"
-        return f"{did_you_mean(asked, list(there))}; there are {_some(list(there), ', ')}"
+        return f"; there are {_some(list(there), ', ')}"
 
 
 def _shown(value: object) -> str:

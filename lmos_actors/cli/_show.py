@@ -30,6 +30,7 @@ from lmos_actors.reports import (
     repeated_lines,
     run_line,
     summary,
+    trial_lines,
     verdict,
 )
 
@@ -185,6 +186,8 @@ class Show:
             self._unfold(told)
             if told.failed > TOLD and not self._verbose:
                 self._print(f" {told.failed - TOLD} more failed; -v tells them all")
+        for line in trial_lines(result):
+            self._print(line)
         for check, line in zip(result.compared, compared_lines(result.compared), strict=True):
             self._print(line, _style(check.ok), "ok" if check.ok else "FAILED")
         for line in repeated_lines(result.repeated):

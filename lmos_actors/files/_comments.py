@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import attrs
 import yaml
 
+from ._yaml import LOADER
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -68,10 +70,10 @@ class Commented:
     blank: bool
 
 
-def read_commented(text: str) -> Commented:
+def read_commented(text: str, loader: Any = None) -> Commented:
     """Read a text that is known to be one YAML document, without anchors, aliases and tags."""
     parse: Any = yaml.parse  # untyped in the stubs
-    return _Reader(text, parse(text, Loader=yaml.SafeLoader)).read()
+    return _Reader(text, parse(text, Loader=loader or LOADER)).read()
 
 
 class _Reader:
@@ -178,21 +180,28 @@ class _Reader:
     def _above(self, whole: Commented, own: dict[int, tuple[int, str]]) -> None:
         """Give the comments that have lines of their own to what they stand above, or below."""
         content = self._content()
+        used: set[int] = set()
         last = -1
         for number, entry in enumerate(self.entries):
             line = self.line(entry.start)
             if line <= last:
                 continue
-            gap = self._gap(line, content, own)
+            gap = self._gap(line, content, own, used)
             last = line
             if number == 0:
                 whole.head = _without_blanks([text for _, text in gap])
                 whole.blank = bool(gap) and not gap[-1][1]
                 continue
             self._share(entry, gap, self._indent(line))
-        tail = self._gap(len(self.starts), content, own)
+        tail = self._gap(len(self.starts), content, own, used)
         if self.entries:
             self._share(None, tail, -1)
+        else:
+            whole.head = [text for _, text in tail if text]
+        for line, (_, text) in own.items():
+            if line not in used:  # between a key and its value, or before a closing bracket
+                earlier = [entry for entry in self.entries if entry.start < self.starts[line]]
+                (earlier[-1].above if earlier else whole.head).append(text)
 
     def _content(self) -> set[int]:
         """Give the lines that scalars stand on; blank ones among them are no gaps."""
@@ -202,7 +211,9 @@ class _Reader:
             for line in range(self.line(scalar.start), self.line(max(scalar.end - 1, scalar.start)) + 1)
         }
 
-    def _gap(self, line: int, content: set[int], own: dict[int, tuple[int, str]]) -> list[tuple[int, str]]:
+    def _gap(
+        self, line: int, content: set[int], own: dict[int, tuple[int, str]], used: set[int]
+    ) -> list[tuple[int, str]]:
         """Give the comments and blank lines ("") above a line, each with its column."""
         found: list[tuple[int, str]] = []
         while line > 0:
@@ -211,6 +222,7 @@ class _Reader:
             text = self.text[self.starts[line] : end].strip()
             if line in content or (text and line not in own):
                 break
+            used.add(line)
             found.append(own.get(line, (0, "")))
         return found[::-1]
 

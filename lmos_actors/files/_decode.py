@@ -7,6 +7,7 @@ the type is walked beside the data, and the structs are built on the way.
 from __future__ import annotations
 
 import operator
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, get_args, get_origin
 
 import attrs
@@ -131,11 +132,9 @@ class _Walk:
     def value(self, declared: Any, data: Any, path: DataPath) -> Any:
         if data is UNKNOWN:
             return _WRONG
-        parts = branches(declared)
-        if data is None and (None in parts or type(None) in parts):
+        fitting, tagged = _fitting(declared, _sort(data))
+        if data is None and fitting and not is_open(fitting[0]):
             return None
-        fitting = [part for part in parts if _fits(part, data)]
-        tagged = [part for part in fitting if is_struct(part) and tag_of(split(part)[0])]
         if tagged and is_mapping(data):
             return self._tagged(declared, tagged, data, path)
         if not fitting:
@@ -152,10 +151,23 @@ class _Walk:
                 return value
         if isinstance(data, str) and data in later_words(declared):
             return self.wrong(path, f'"{data}" is not available yet', "later")
+        if is_mapping(data) and all(map(is_struct, fitting)):
+            return self._meant(fitting, data, path)
         words = [word for part in fitting for word in words_of(part) or () if isinstance(word, str)]
         near = nearest(str(data), words)
         hint = f', did you mean "{near}"?' if near else ""
         return self.wrong(path, f"expected {describe(declared)}, saw {saw(data)}{hint}")
+
+    def _meant(self, structs: list[Any], data: dict[str, Any], path: DataPath) -> _Wrong:
+        """Say what is wrong with the struct that is nearest to what is there; none of them has a tag."""
+        known = {field.key: struct for struct in structs for field in fields_of(split(struct)[0])}
+        for key in data:
+            if key in known:
+                self._struct(split(known[key])[0], data, path)
+                return _WRONG
+        for key in data:
+            return self.wrong((*path, key), f'unknown key "{key}"{did_you_mean(key, known)}', key=True)
+        return self.wrong(path, f"expected one of the keys {', '.join(known)}")
 
     def _mismatch(self, declared: Any, data: object, path: DataPath) -> _Wrong:
         hint = ""
@@ -302,21 +314,31 @@ def _tag_field(structs: list[Any]) -> str:
     return tag.field if tag else ""
 
 
-def _fits(declared: Any, data: Any) -> bool:
-    """Tell whether data is of the sort a type takes, before looking inside."""
+def _sort(data: object) -> Any:
+    return type(data)
+
+
+@cache
+def _fitting(declared: Any, kind: type) -> tuple[list[Any], list[Any]]:
+    """Give the members of a type that take data of that sort, before looking inside; and the tagged ones."""
+    fitting = [part for part in branches(declared) if _fits(part, kind)]
+    return fitting, [part for part in fitting if is_struct(part) and tag_of(split(part)[0])]
+
+
+def _fits(declared: Any, kind: type) -> bool:
     inner = split(declared)[0]
     words = words_of(declared)
     if words is not None:
-        return any(type(word) is type(data) for word in words)
+        return any(type(word) is kind for word in words)
     if is_open(declared):
         return True
     if is_struct(declared) or get_origin(inner) is dict:
-        return is_mapping(data)
+        return kind is dict
     if get_origin(inner) in (list, tuple):
-        return is_list(data)
+        return kind is list
     if inner is float:
-        return isinstance(data, (int, float)) and not isinstance(data, bool)
-    return type(data) is (str if is_written(declared) else inner)
+        return kind in (int, float)
+    return kind is (str if is_written(declared) else type(None) if inner is None else inner)
 
 
 def _holds_unknown(data: Any) -> bool:

@@ -5,6 +5,7 @@ What a file says does not change: the text is read again, and must give the same
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,12 +33,12 @@ class Unlikely(Exception):
     """The text cannot be laid out without changing what it says: a gap in this module."""
 
 
-def lay_out_yaml(text: str, orders: Mapping[DataPath, list[str]]) -> str:
+def lay_out_yaml(text: str, orders: Mapping[DataPath, list[str]], loader: Any = None) -> str:
     """Lay out a YAML text that reads without mistakes; `orders` are the keys of mappings by their paths.
 
     Raises Unlikely.
     """
-    made = _Layout(orders).document(text)
+    made = _Layout(orders, loader).document(text)
     if parse(made, name="").data != parse(text, name="").data:
         raise Unlikely
     return made
@@ -69,11 +70,12 @@ def _at(data: Any, path: DataPath) -> Any:
 
 
 class _Layout:
-    def __init__(self, orders: Mapping[DataPath, list[str]]) -> None:
+    def __init__(self, orders: Mapping[DataPath, list[str]], loader: Any) -> None:
         self._orders = orders
+        self._loader = loader
 
     def document(self, text: str) -> str:
-        whole = read_commented(text)
+        whole = read_commented(text, self._loader)
         lines = [*whole.head, *([""] if whole.blank and whole.head else [])]
         if whole.value.style == "block":
             lines += self._block(whole.value, (), 0)
@@ -143,7 +145,7 @@ class _Layout:
 
     def _one_line(self, value: Value, path: DataPath) -> str:
         if value.style == "scalar":
-            return " ".join(_scalar(value, flow=True).split("\n"))
+            return _scalar(value, flow=True)
         parts = [self._flow_entry(entry) for entry in self._sorted(value, path)]
         return f"[{', '.join(parts)}]" if value.is_list else f"{{{', '.join(parts)}}}"
 
@@ -182,13 +184,15 @@ def _has_comments(value: Value) -> bool:
 
 def _scalar(value: Value, *, flow: bool) -> str:
     """Write a scalar: without its quotes, where the same is read without them."""
+    if flow and "\n" in value.raw:
+        return json.dumps(value.text, ensure_ascii=False) if value.mark or "\n" in value.text else value.text
     if value.mark not in ("'", '"') or "\n" in value.raw:
         return value.raw
     text = value.text
     plain = bool(_PLAIN.fullmatch(text)) and text.isprintable() and text == text.strip()
     if not plain or text.startswith(("...", "<<")) or text.endswith(":"):
         return value.raw
-    if ": " in text or " #" in text or (flow and re.search(r"[ ,\[\]{}]", text)):
+    if ": " in text or " #" in text or (flow and re.search(r"[ ,?\[\]{}]", text)):
         return value.raw
     return text if reads_as_text(text) else value.raw
 

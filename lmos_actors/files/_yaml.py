@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from ._source import DataPath, Source
 
+LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The parser that files are read with: libyaml's where it is built in."""
+
 _PLAIN: Final = {"": None, "~": None, "true": True, "false": False}
 for _word, _meaning in (("null", None), ("true", True), ("false", False)):
     _PLAIN.update({_word: _meaning, _word.capitalize(): _meaning, _word.upper(): _meaning})
@@ -48,10 +51,9 @@ _CANNOT_START: Final = {
 def read_yaml(source: Source, loader: Any = None) -> Tree:
     """Read one YAML document. Raises Unreadable; what reading survives is in the tree's mistakes."""
     tree = Tree(source)
-    chosen = loader or getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     parse: Any = yaml.parse  # untyped in the stubs
     try:
-        _Reader(tree, parse(source.text, Loader=chosen)).document()
+        _Reader(tree, parse(source.text, Loader=loader or LOADER)).document()
     except yaml.MarkedYAMLError as error:
         raise _unreadable(source.text, error) from None
     except (yaml.YAMLError, ValueError, OverflowError) as error:

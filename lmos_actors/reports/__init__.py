@@ -43,5 +43,6 @@ from ._text import (
     repeated_lines as repeated_lines,
     run_line as run_line,
     summary as summary,
+    trial_lines as trial_lines,
     verdict as verdict,
 )

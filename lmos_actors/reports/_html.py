@@ -42,7 +42,7 @@ def html_page(results: Sequence[FileResult], *, title: str, most: int = MOST_REC
     """Give a page that shows results: verdicts, timelines, messages, trees and series.
 
     Of the logs that the runs have kept, at most `most` records
-    are put into the page, those of failed runs first; the page says what was left out. The same results
+    are put into the page, most of them of failed runs; the page says what was left out. The same results
     give the same page. Nothing in it is fetched from elsewhere, and only its own script may run in it.
     """
     runs = [run for result in results for run in result.runs]

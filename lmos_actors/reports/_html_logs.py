@@ -13,12 +13,15 @@ import attrs
 from lmos_actors.files import mapped
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ._results import RunResult
 
 MOST_CHARACTERS = 60_000_000
 """How many characters of log a page holds, before they are packed."""
+
+SOME = 2_000
+"""How many records of a log are worth showing, if it has as many."""
 
 LONG_LINE = 20_000
 """A line longer than this loses its long members."""
@@ -44,20 +47,35 @@ def packed(text: str) -> str:
 
 
 def keep_logs(runs: Sequence[RunResult], most: int) -> dict[int, Kept]:
-    """Choose `most` records of all runs, by index: runs that did not pass come first."""
+    """Choose `most` records of all runs, by index; runs that passed get a quarter, and what others leave."""
+    lengths = [len(run.log) for run in runs]
+    passed = {index: lengths[index] for index, run in enumerate(runs) if run.ok}
+    others = {index: lengths[index] for index, run in enumerate(runs) if not run.ok}
+    shared = shares(others, most - min(most // 4, sum(passed.values())))
+    shared |= shares(passed, most - sum(shared.values()))
     kept: dict[int, Kept] = {}
     characters = MOST_CHARACTERS
-    for index in sorted(range(len(runs)), key=lambda index: runs[index].ok):
-        log = runs[index].log
-        if not log or most <= 0 or characters <= 0:
-            continue
-        chosen = keep(log, most, characters)
-        if not chosen.records:
-            continue
-        most -= chosen.records
-        characters -= sum(map(len, chosen.lines))
-        kept[index] = chosen
+    for index, share in shared.items():
+        part = keep(runs[index].log, share, characters)
+        if part.records:
+            characters -= sum(map(len, part.lines))
+            kept[index] = part
     return kept
+
+
+def shares(lengths: Mapping[int, int], room: int) -> dict[int, int]:
+    """Share out room among logs: as many as can have some of their own, and of these the short ones whole."""
+    served: list[int] = []
+    used = 0
+    for index, length in lengths.items():
+        if length and used + min(length, SOME) <= room:
+            used += min(length, SOME)
+            served.append(index)
+    given: dict[int, int] = {}
+    for done, index in enumerate(sorted(served, key=lambda index: lengths[index])):
+        given[index] = min(lengths[index], room // (len(served) - done))
+        room -= given[index]
+    return given
 
 
 def keep(log: Sequence[str], most: int, characters: int) -> Kept:

@@ -157,7 +157,7 @@ def what_of(record: Record) -> str:
             words = [f"{kind}:", shorten(str(record.get("reason") or ""))]
         case "refused" | "dead_letter":
             words = [kind, name, shorten(str(record.get("error") or record.get("reason")))]
-        case "fault":
+        case "fault" | "healed":
             rest = {key: value for key, value in record.fields.items() if key != "fault"}
             words = [kind, str(record.get("fault") or "")]
             words += [f"{key}={as_text(value)}" for key, value in rest.items()]

@@ -9,6 +9,8 @@ import attrs
 from ._messages import clean, records
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lmos_actors.simulation import Difference
 
 Ended: TypeAlias = Literal["passed", "failed", "could not run", "time limit"]
@@ -143,7 +145,7 @@ class FileResult:
 
     def exit_code(self) -> int:
         """Give the exit code of this file alone."""
-        codes = {self._verdict(label) for label in dict.fromkeys(run.label for run in self.runs)}
+        codes = {self.verdict(trials) for trials in self.by_label().values()}
         if not all(check.ok for check in self.compared):
             codes.add(1)
         if any(again.problem for again in self.repeated):
@@ -152,14 +154,20 @@ class FileResult:
             codes.add(4)
         return worst(codes)
 
-    def _verdict(self, label: str) -> int:
+    def by_label(self) -> dict[str, list[RunResult]]:
+        """Give the runs of each cell, which are its trials."""
+        found: dict[str, list[RunResult]] = {}
+        for run in self.runs:
+            found.setdefault(run.label, []).append(run)
+        return found
+
+    def verdict(self, trials: Sequence[RunResult]) -> int:
         """Judge all trials of one cell: enough of them must pass; if some do but too few, it is flaky."""
-        runs = [run for run in self.runs if run.label == label]
-        ended = {run.ended for run in runs}
+        ended = {run.ended for run in trials}
         if "could not run" in ended:
             return 3
-        passed = sum(run.ok for run in runs)
-        if passed and passed >= self.pass_rate * len(runs) - 1e-9:
+        passed = sum(run.ok for run in trials)
+        if passed and passed >= self.pass_rate * len(trials) - 1e-9:
             return 0
         if "time limit" in ended:
             return 124

@@ -129,10 +129,9 @@ def check_lines(run: RunResult) -> list[str]:
 
 
 def _check(check: CheckResult) -> str:
-    at = f" at {check.at:.6g} s" if check.at is not None else ""
     verdict = "ok    " if check.ok else "FAILED"
     what = f"check {check.name}: expected {check.expected}, saw {check.saw}"
-    return f"{verdict} {shorten(what, LONGEST)}{at}"
+    return f"{verdict} {shorten(what, LONGEST)}"
 
 
 def compared_lines(compared: Sequence[CheckResult]) -> list[str]:
@@ -156,6 +155,19 @@ def repeated_lines(repeated: Sequence[Repeated]) -> list[str]:
     if equal:
         lines.append(f" same log in a second process: {equal} of {len(repeated)}")
     return lines
+
+
+def trial_lines(result: FileResult) -> list[str]:
+    """Say of cells of which some trials passed, and some did not, what that comes to."""
+    lines: list[str] = []
+    for label, trials in result.by_label().items():
+        passed = sum(run.ok for run in trials)
+        if 0 < passed < len(trials):
+            enough = "enough" if result.verdict(trials) == 0 else "NOT ENOUGH"
+            needed = f"pass_rate {result.pass_rate:g}"
+            lines.append(f" {label}  {passed} of {len(trials)} trials passed, {enough} for {needed}")
+    more = len(lines) - MOST_FAILURES
+    return [*lines[:MOST_FAILURES], f" and {more} cells more"] if more > 0 else lines
 
 
 def file_line(result: FileResult) -> str:

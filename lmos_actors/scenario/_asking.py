@@ -198,11 +198,11 @@ class Asker:
 
     async def measure(self) -> None:
         """Take the samples of the run's series, each when its instant has settled, until cancelled."""
-        measure, begin = self.run.cell.scenario.measure, trio.current_time()
+        measure = self.run.cell.scenario.measure
         if measure is None:
             return
-        for number in count(1):
-            self._due = round(begin + number * measure.every, 6)
+        for number in count(int(trio.current_time() / measure.every) + 1):
+            self._due = round(number * measure.every, 6)
             await trio.sleep_until(self._due)
             await self.settled()
             self.sample()

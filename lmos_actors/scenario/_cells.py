@@ -300,8 +300,8 @@ class Cells:
         spaces = ("vars", self.axes, "agents", "population" if self.axes == "sweep" else "saved")
         if name in mapped(self.data.get(namespace)) and namespace in ("vars", self.axes):
             return  # there, but wrong in itself
-        if namespace in spaces and namespace not in self.data and self.unknown_keys:
-            return  # all of it is missing, as the key of the file is misspelt
+        if namespace in spaces and self.unknown_keys:
+            return  # its part of the file may be missing, or be taken for another, as a key is misspelt
         if namespace in ("vars", self.axes):
             names = [inner for outer, inner in known if outer == namespace]
             what = "variable" if namespace == "vars" else f"{namespace} key"

@@ -38,7 +38,7 @@ def _has_ref(value: Any) -> bool:
     if isinstance(value, Ref):
         return True
     if isinstance(value, tuple):  # the refs of a population
-        return any(map(_has_ref, cast("tuple[Any, ...]", value)))
+        return any(map(_has_ref, cast("Any", value)))
     return any(_has_ref(part) for _, part in inside(value))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
 import attrs
@@ -76,11 +77,16 @@ def _pointed(hint: Any) -> Any:
     return (get_args(hint) or (Agent,))[0] if get_origin(hint) is Ref else None
 
 
-def fields_of_agent(cls: type[Agent]) -> dict[str, FieldOf]:
+def fields_of_agent(cls: type[Agent]) -> Mapping[str, FieldOf]:
     """Give the fields of an agent class by the name its constructor knows."""
     made: Any = cls
+    return _fields_of(made)
+
+
+@lru_cache(maxsize=1_000)
+def _fields_of(cls: Any) -> Mapping[str, FieldOf]:
     found: dict[str, FieldOf] = {}
-    for field in attrs.fields(made):
+    for field in attrs.fields(cls):
         if field.init:
             name: str = field.alias
             found[name] = _field(cls, name, field)

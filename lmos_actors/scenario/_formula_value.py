@@ -12,7 +12,7 @@ import operator
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias, TypeGuard
 
-from simpleeval import InvalidExpression, SimpleEval  # pyright: ignore[reportMissingTypeStubs]
+from simpleeval import InvalidExpression, SimpleEval  # type: ignore[import-untyped] # pyright: ignore
 
 from lmos_actors.files import is_list, is_mapping
 
@@ -28,9 +28,9 @@ class FormulaFailed(Exception):
 
 def computing(text: str, tree: ast.expr) -> Callable[[Look], Any]:
     """Give the function that computes a tree. It raises FormulaFailed, and the LookupError of a name."""
-    if isinstance(tree, ast.Name):  # the most frequent formula by far: of every agent, at every sample
-        name = tree.id
-        return lambda look: look(name)
+    simple = _simple(tree)
+    if simple is not None:
+        return simple
     evaluator = _Evaluator()
 
     def compute(look: Look) -> Any:
@@ -45,6 +45,20 @@ def computing(text: str, tree: ast.expr) -> Callable[[Look], Any]:
 
 _Base: Any = SimpleEval  # it has no types
 _op: Any = operator
+
+
+def _simple(tree: ast.expr) -> Callable[[Look], Any] | None:
+    """Compute without a walk what is asked of every agent at every sample: a name, or one and a constant."""
+    if isinstance(tree, ast.Name):
+        name = tree.id
+        return lambda look: look(name)
+    if not isinstance(tree, ast.Compare) or len(tree.ops) > 1:
+        return None
+    left, right = tree.left, tree.comparators[0]
+    if not isinstance(left, ast.Name) or not isinstance(right, ast.Constant):
+        return None
+    name, compare, value = left.id, _OPERATORS[type(tree.ops[0])], right.value
+    return lambda look: compare(look(name), value)
 
 
 class _Evaluator(_Base):  # type: ignore[misc]

@@ -57,6 +57,7 @@ class Logged:
         """What is wrong with it as a whole; known when its lines have been gone through."""
         self._hash = hashlib.sha256()
         self._over = False
+        self._lines = self._read()
 
     @property
     def run(self) -> dict[str, Any]:
@@ -69,7 +70,10 @@ class Logged:
         return f"{self._file.name}:{self.head.number}"
 
     def __iter__(self) -> Iterator[Line]:
-        """Give head, records and end. Raises FileError for a line that is none."""
+        """Give head, records and end, those not given yet. Raises FileError for a line that is none."""
+        return self._lines
+
+    def _read(self) -> Iterator[Line]:
         line: Line | None = self.head
         while line is not None and not self._over:
             if line.sort == "end":
@@ -90,7 +94,7 @@ class Logged:
 
     def skip(self) -> None:
         """Go through the lines that are left."""
-        for _ in self:
+        for _ in self._lines:
             pass
 
 

@@ -66,12 +66,17 @@ class Names:
         self._late()
 
     def uses(self) -> Iterator[tuple[str, DataPath, str]]:
-        """Give the agents and populations that are of a class: name, place, and what `use` says."""
-        entries: dict[str, Any] = {**self.agents, **self.populations}
-        for name, entry in entries.items():
-            use: str | None = getattr(entry, "use", None)
-            if use is not None:
-                yield name, self.places[name], use
+        """Give the agents and populations that are of a class: name, place, and what `use` says.
+
+        Of broken ones too, so that what others ask of them can be checked.
+        """
+        for name, path in self.places.items():
+            raw: Any = self.cell.data
+            for part in path:
+                raw = raw[part]
+            use = mapped(raw).get("use")
+            if isinstance(use, str) and use:
+                yield name, path, use
 
     def contract(self, name: str) -> Any:
         """Give the contract of an agent, or of one of a population; None if its class is not known."""

@@ -12,15 +12,18 @@ if TYPE_CHECKING:
     from lmos_actors.files import DataPath
 
 WORDS: Final = (
-    "lmos", "at", "do", "from", "to", "step", "check", "id", "kind", "dist", "name", "summary", "labels", "vars",
-    "matrix", "sweep", "seeds", "trials", "world", "timeout", "stop", "type", "default", "doc",
+    "lmos", "at", "do", "from", "to", "step", "check", "id", "kind", "dist", "name", "summary", "labels",
+    "vars",
+    "matrix", "seeds", "trials", "world", "timeout", "stop", "sweep", "type", "default", "doc",
     "agents", "population", "topology", "tree", "speaks", "log", "count", "pass_rate", "share", "use",
-    "that", "as", "agg", "of", "agent", "target", "pick", "property", "action", "event", "is", "path", "counter",
+    "that", "as", "agg", "of", "agent", "target", "pick", "property", "action", "event", "is", "path",
+    "counter",
     "metric", "across", "trend", "tolerance", "field", "expr", "by", "before", "after",
     "single_trace", "through", "equals", "eq", "ne", "contains", "match", "regex", "ge", "gt", "le", "lt",
     "sequence", "description", "args", "state", "mailbox", "size", "when_full", "service_time", "start",
     "over", "restart", "shutdown", "significant", "strategy", "max_restarts", "max_seconds",
-    "auto_shutdown", "root", "children", "when", "any", "rules", "unmatched", "times", "every", "until", "for",
+    "auto_shutdown", "root", "children", "when", "any", "rules", "unmatched", "times", "every", "until",
+    "for",
     "fault", "with", "factor", "duration", "input", "value", "take", "delay", "emit", "chunk", "progress",
     "reply", "output", "done", "fail", "code", "message", "crash", "unused", "dead_letter", "fault_free",
     "max", "min", "p50", "p90", "p95", "p99", "mean", "deviation", "median", "save", "reason", "error",

@@ -33,10 +33,11 @@ def has_its_parts(data: dict[str, Any]) -> bool:
     return is_mapping(data.get("agents", {})) and is_list(data.get("population", []))
 
 
-def check_cell(names: Names, folder: Path) -> None:
+def check_cell(names: Names, folder: Path, *, whole: bool) -> None:
     """Check what agents take, what happens to them, and what must hold; mistakes go to `names`.
 
-    `folder` is that of the file.
+    `folder` is that of the file. Where it is not `whole`, as parts of it are wrong in themselves, these may
+    be what uses an agent.
     """
     fit, faulty = Fit(names), Faulty(names)
     Crowds(names, fit).check()
@@ -48,7 +49,7 @@ def check_cell(names: Names, folder: Path) -> None:
     timeline.check()
     Laws(names, fit, faulty, {**story.seen.ids, **timeline.ids}, story.seen.often).check()
     _reports(names)
-    if names.fitted:
+    if names.fitted and whole and not names.mistakes:
         _idle(names)
 
 

@@ -136,7 +136,7 @@ def _scenario(
     names.check()
     names.classes = targets.classes(names, mistakes) if targets else {}
     names.fitted = fitted
-    check_cell(names, cast("Path", document.path).parent)
+    check_cell(names, cast("Path", document.path).parent, whole=scenario is not None)
     mistakes += names.mistakes
     return scenario, names.classes
 

@@ -148,7 +148,7 @@ def _each(cell: Cell) -> Iterator[tuple[DataPath, str]]:
 
 async def _live(one: _Telling) -> None:
     stop = one.run.stop
-    with one.guard.heeding(), contextlib.nullcontext() if stop is None else stop.scope:
+    with one.guard.heeding(), contextlib.nullcontext() if stop is None else stop.around():
         await _stage(one)
 
 
@@ -174,7 +174,7 @@ async def _tell(one: _Telling) -> None:
     run, scenario = one.run, one.run.cell.scenario
     timeout = scenario.timeout if isinstance(scenario, Scenario) else None
     story = Story(run, scenario) if isinstance(scenario, Scenario) else Timeline(run, scenario)
-    began = trio.current_time()
+    began = 0.0 if timeout is None else trio.current_time()
     try:
         with trio.move_on_after(float("inf") if timeout is None else timeout) as scope:
             one.told = await story.tell()
@@ -287,9 +287,10 @@ def _result(one: _Telling, trial: int, real: float, whole_log: bool) -> RunResul
     checks = [check for check in scenario.checks if not isinstance(check, Compare)]
     passed = sum(check.ok for check in one.judged)
     done, whole = (run.told.done, passed), (run.told.total, len(checks))
-    if one.ended == "passed" and done != whole:  # nothing passes by accident
-        one.ended = "failed"
-        failures.append(Failure("", "the run", f"{whole} steps and checks", f"{done}"))
+    if one.ended == "passed" and (done != whole or not (any(whole) or scenario.measure)):
+        one.ended = "failed"  # nothing passes by accident
+        wanted = f"{whole} steps and checks" if any(whole) else "something to do, to check or to measure"
+        failures.append(Failure("", "the run", wanted, f"{done}" if any(whole) else "nothing"))
     lines = one.log.lines()
     return RunResult(
         label=run.cell.label,

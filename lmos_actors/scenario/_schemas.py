@@ -183,9 +183,9 @@ def may_contain(schema: Schema, part: object) -> str | None:
     if options:
         reasons = [may_contain(option, part) for option in options]
         return next((reason for reason in reasons if reason), None) if all(reasons) else None
-    if is_late(part) or "enum" in schema:
-        return None
     declared = schema.get("type")
+    if is_late(part) or declared is None:
+        return None
     if declared == "string" and not isinstance(part, str):
         return f"text contains text, saw {show(part)}"
     if declared == "object" and not is_mapping(part):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import attrs
 
 from lmos_actors._instrument import encode_plain, plain
-from lmos_actors.actors import conceal, fields_of, message_of
+from lmos_actors.actors import Ref, conceal, fields_of, message_of
 from lmos_actors.supervision import agents_of
 
 if TYPE_CHECKING:
@@ -84,7 +84,8 @@ def standing(slot: LocalLink) -> Standing:
 
 def state_of(agent: Any) -> dict[str, Any]:
     """Give the fields of an agent by name."""
-    fields = fields_of(cast("type", type(agent)), agent.__dict__)
+    cls = cast("Any", type(agent))
+    fields = fields_of(cls, agent.__dict__)
     return {name: _shown(value, secrecy) for name, (value, secrecy) in fields.items()}
 
 
@@ -98,6 +99,13 @@ def _messages(items: Iterable[Any]) -> Iterator[dict[str, Any]]:
 
 
 def _shown(value: Any, secrecy: Any) -> Any:
-    shown = plain(conceal(value, secrecy))
+    # a ref tells nothing but a path, also where the type of its field cannot be read
+    shown = plain(value if _is_refs(value) else conceal(value, secrecy))
     text = encode_plain({"": shown})[4:-1]
     return shown if len(text) <= LONGEST else text[:LONGEST].decode(errors="replace") + "..."
+
+
+def _is_refs(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return bool(value) and all(map(_is_refs, value))  # pyright: ignore[reportUnknownArgumentType]
+    return isinstance(value, Ref)

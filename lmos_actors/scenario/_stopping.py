@@ -5,6 +5,7 @@ What happens before is what would have happened: nothing is added to the run but
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 import attrs
@@ -17,9 +18,10 @@ from lmos_actors.files import did_you_mean
 from ._snapshot import Snapshot, take_snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from lmos_actors._node import Node
+    from lmos_actors._timers import Timer
     from lmos_actors.simulation import TraceLog
 
 KEYS: Final = ("agent", "action", "property", "event", "kind", "from", "verb", "id", "trace", "n", "nth")
@@ -85,12 +87,12 @@ class Stop:
     def __init__(self, point: StopPoint) -> None:
         self.point = point
         self.snapshot: Snapshot | None = None
-        self.scope = trio.CancelScope()
-        """The run has to be inside it."""
+        self._scope = trio.CancelScope()
         self._matches = 0
         self._node: Node | None = None
         self._log: TraceLog | None = None
         self._draw: Callable[[], Sequence[str]] = tuple
+        self._timer: Timer | None = None
 
     def watch(self, log: TraceLog) -> None:
         """Say whose records they are."""
@@ -102,7 +104,17 @@ class Stop:
         if self.point.at is not None:
             # after everything of that instant
             clock: Any = trio.lowlevel.current_clock()
-            clock.call_at(self.point.at + _INSTANT, self._look)
+            self._timer = clock.call_at(self.point.at + _INSTANT, self._look)
+
+    @contextmanager
+    def around(self) -> Generator[None]:
+        """Have the run inside; it is left where it is stopped, and comes to no point after its end."""
+        with self._scope:
+            try:
+                yield
+            finally:
+                if self._timer is not None:
+                    self._timer.cancel()
 
     def record(self, kind: str, agent: str, fields: dict[str, object]) -> None:
         """Take a record, which the log has already."""
@@ -135,4 +147,4 @@ class Stop:
         self.snapshot = take_snapshot(
             self._node.root, at=at, n=len(self._log), tree=self._draw(), recent=self._log.lines()
         )
-        self.scope.cancel("the run has come to where it is looked at")
+        self._scope.cancel("the run has come to where it is looked at")

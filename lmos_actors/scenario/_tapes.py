@@ -58,8 +58,9 @@ class Exchange:
 
 @attrs.frozen
 class Told:
-    """What an agent did by itself in one of its lives, counted from 1: `event`, `changed`, with name and data.
+    """What an agent did by itself in one of its lives, counted from 1.
 
+    `kind` is `event` or `changed`, `what` name and data of it.
     `shown` is a property's value at the begin of a life, which its observers were shown.
     """
 

@@ -29,13 +29,13 @@ class Timeline(Asker):
     """Carries out the timeline of one run, and ends with it. One per run.
 
     Entries of one instant happen in the order of the file, each after the effects of the one before. Past
-    the end of the run, which may be earlier than the file says, there is nothing to do.
+    the end of the run, which may be earlier than the file says, there is nothing to do. Instants are those of
+    virtual time, as in the log: if agents need time to start, it has begun to run.
     """
 
     def __init__(self, run: Run, simulation: Simulation) -> None:
         super().__init__(run)
         self._simulation = simulation
-        self._begin = 0.0
         self._waiting: list[tuple[Line, DataPath, Any]] = []
         self._over = False
         self._stop = trio.Event()
@@ -43,7 +43,6 @@ class Timeline(Asker):
 
     async def tell(self) -> bool:
         """Carry it out, until the run is over; say whether all went as it should."""
-        self._begin = trio.current_time()
         told = True
         try:
             async with trio.open_nursery() as self.listening:
@@ -67,7 +66,7 @@ class Timeline(Asker):
         stop = self._simulation.stop
         if stop.when is not None:
             self.run.watch.look(self._look)
-        with trio.move_on_at(self._begin + stop.at):
+        with trio.move_on_at(float(stop.at)):
             await self._stop.wait()
         await self.settled()
 
@@ -84,7 +83,7 @@ class Timeline(Asker):
     async def _entries(self) -> None:
         assert self.listening is not None
         for index, entry in entries_of(self._simulation):
-            self.next = self._begin + at_of(entry)
+            self.next = at_of(entry)
             await trio.sleep_until(self.next)
             await settle()
             path: DataPath = ("timeline", index)

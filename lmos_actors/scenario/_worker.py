@@ -288,7 +288,7 @@ class _Teller:
             return
         tree = self._watching.tree() if self._drawn and self._watching is not None else ()
         # drawing a large tree is not to slow the run
-        self._due = now + _REFRESH + 20 * (monotonic() - now)
+        self._due = now + _REFRESH + 100 * (monotonic() - now)
         self._say({"going": [done, total, text, list(tree)]})
 
     def telling(self, watching: _Watching) -> None:

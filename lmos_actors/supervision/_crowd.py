@@ -44,6 +44,8 @@ class Crowd(SupervisorSpec):
 
     def __attrs_post_init__(self) -> None:
         SupervisorSpec.__attrs_post_init__(self)
+        if not isinstance(self.member, ChildSpec):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(f"must be a ChildSpec, not {self.member!r}", f"{self.name}.member")
         self.check_child(self.member)
         if self.children:
             raise ConfigError("a crowd has its members and no other children", f"{self.name}.children")

@@ -238,6 +238,39 @@ def test_runs_that_have_begun_go_on_and_those_in_line_wait(play: Callable[..., N
     play(story)
 
 
+def test_whoever_was_parked_keeps_its_place_when_the_agent_is_released(play: Callable[..., None]) -> None:
+    async def story(node: Node, ref: Ref[Clerk]) -> None:
+        async def meanwhile() -> None:  # two run, one is in line and has the only seat, one is parked
+            assert (ref.mailbox_statistics().depth, ref.mailbox_statistics().parked) == (1, 1)
+            hold(ref)
+            release(ref)
+            with trio.move_on_after(0.5):
+                await ref.invoke(Clerk.serve, 9)
+            assert slot_of(ref).agent.order == ()
+
+        doings: list[Awaitable[Any]] = [ref.invoke(Clerk.work, 5.0) for _ in range(3)]
+        ends = await in_parallel(*doings, ref.tell(Clerk.serve, 1), meanwhile=meanwhile)
+        assert ends[:3] == pytest.approx([5.0, 5.001, 10.0])
+        assert slot_of(ref).agent.order == (1,)
+
+    play(story, mailbox=MailboxOptions(1))
+
+
+def test_a_seat_that_becomes_free_with_the_release_is_given_away(play: Callable[..., None]) -> None:
+    async def story(node: Node, ref: Ref[Clerk]) -> None:
+        async def meanwhile() -> None:
+            hold(ref)
+            await trio.sleep(10)
+            assert (ref.mailbox_statistics().depth, ref.mailbox_statistics().parked) == (1, 1)
+            release(ref)
+
+        doings: list[Awaitable[Any]] = [ref.invoke(Clerk.work, 1.0) for _ in range(4)]
+        ends = await in_parallel(*doings, meanwhile=meanwhile)
+        assert ends == pytest.approx([1.0, 1.001, 11.004, 11.004])
+
+    play(story, mailbox=MailboxOptions(1))
+
+
 def test_the_run_of_a_serial_agent_goes_on(play: Callable[..., None]) -> None:
     async def story(node: Node, ref: Ref[Clerk]) -> None:
         async def meanwhile() -> None:

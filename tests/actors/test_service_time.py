@@ -515,6 +515,52 @@ def test_held_in_the_middle_of_the_work(play: Any) -> None:
     play(story)
 
 
+def test_held_and_stopped_in_the_middle_of_the_last_work(play: Any) -> None:
+    async def story(node: Node, ref: Ref[Server]) -> None:
+        set_service_time(ref, 2.0)
+        await ref.tell(Server.serve)
+        await trio.sleep(0.5)
+        hold(ref)
+        await node.root.terminate_child("server")
+        assert trio.current_time() == 2.0
+
+    play(story, shutdown=5.0)
+
+
+def test_those_who_leave_the_line_take_no_time(play: Any) -> None:
+    async def story(node: Node, ref: Ref[Server]) -> None:
+        set_service_time(ref, 1.0)
+        async with trio.open_nursery() as nursery:
+            came = Came(nursery)
+            for n in (0, 3, 4, 5, 6):
+                came.at(0.01 * n, n, lambda n=n: ref.invoke(Server.serve, n))
+            for n in (1, 2):
+                came.at(0.01 * n, n, lambda: ref.within(0.5).invoke(Server.serve))
+        served = [n for n in range(7) if came.ends[n][0] == n]
+        assert served == [0, 3, 4, 5, 6]
+        assert [round(came.ends[n][1], 6) for n in served] == [1.0, 2.0, 3.0, 4.0, 5.0]
+        assert slot_of(ref).more.withdrawn == 0
+
+    play(story)
+
+
+def test_when_a_parked_one_leaves_nobody_overtakes_the_work(play: Any) -> None:
+    async def story(node: Node, ref: Ref[Server]) -> None:
+        set_service_time(ref, 1.0)
+        async with trio.open_nursery() as nursery:
+            came = Came(nursery)
+            for n in range(3):  # two run from 1 and 2 on, the third is in line and has the only seat
+                came.at(1.1 * n, n, lambda: ref.invoke(Server.work, 9.0))
+            await trio.sleep(4.0)
+            with trio.move_on_after(1.0) as scope:
+                await ref.invoke(Server.serve)
+            assert scope.cancelled_caught
+            came.at(5.5, 3, lambda: ref.invoke(Server.serve))
+        assert came.ends[3] == (0, 11.0)
+
+    play(story, mailbox=MailboxOptions(1))
+
+
 def test_a_message_that_is_put_aside_takes_its_time_again(play: Any) -> None:
     async def story(node: Node, ref: Ref[Server]) -> None:
         set_service_time(ref, 1.0)
@@ -556,6 +602,41 @@ def test_an_agent_held_back_in_the_middle_of_the_work_takes_no_turn(play: Any) -
         assert slot_of(ref).agent.order == (1,)
 
     play(story)
+
+
+def test_held_back_at_the_end_of_the_work() -> None:
+    """A run's message finds no seat at the very instant at which the work is done: now one, now the other."""
+
+    async def main() -> tuple[str, ...]:
+        told: list[str] = []
+
+        class Both(Agent):
+            @action
+            async def send_late(self, to: str) -> None:
+                await trio.sleep(1.0)
+                told.append("sent")
+                for n in range(2):
+                    self.send(self.find(Server, to), Server.serve, n)
+
+            @action
+            def turn(self) -> None:
+                told.append("turn")
+
+        async with open_node() as node:
+            ref = await node.start(Both)
+            narrow = await node.start_child(ChildSpec("narrow", Server, mailbox=MailboxOptions(1)))
+            hold(narrow)
+            await ref.tell(Both.send_late, "narrow")
+            set_service_time(ref, 1.0)
+            await ref.tell(Both.turn)
+            await trio.sleep(5.0)
+            told.append("released")
+            release(narrow)
+            await trio.sleep(1.0)
+        return tuple(told)
+
+    ways = {simulate(main, seed=seed) for seed in range(12)}
+    assert ways == {("turn", "sent", "released"), ("sent", "released", "turn")}
 
 
 def test_who_waits_for_the_work_is_in_the_waiting_graph(play: Any) -> None:

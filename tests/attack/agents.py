@@ -27,7 +27,6 @@ from lmos_actors import (
     event,
     prop,
 )
-
 from lmos_actors.actors import hold, keep_state, release, set_service_time, slot_of
 
 if TYPE_CHECKING:

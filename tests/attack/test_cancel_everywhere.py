@@ -35,7 +35,7 @@ from lmos_actors import (
     open_node,
     simulate,
 )
-from lmos_actors.actors import slot_of
+from lmos_actors.actors import hold, release, set_service_time, slot_of
 from tests.attack.rogue import Stage, tasks_and_timers
 
 if TYPE_CHECKING:
@@ -341,6 +341,35 @@ async def opening(_: World) -> None:
             raise AssertionError("must not open")
 
 
+async def held_and_slow(w: World) -> None:
+    one, two = w.man("one"), w.man("two")
+
+    async def hinder() -> None:
+        hold(one)
+        set_service_time(two, 0.02)
+        try:
+            await trio.sleep(0.03)
+            hold(two)
+            try:
+                await trio.sleep(0.03)
+            finally:
+                release(two)
+        finally:
+            set_service_time(two, 0)
+            release(one)
+
+    questions = [
+        (ask, *args)
+        for man in (one, two)
+        for ask, *args in (
+            (man.invoke, Man.ask, 1), (man.within(0.05).invoke, Man.ask, 2), (man.tell, Man.say, 3),
+            (man.invoke, Man.work, 0.01), (man.invoke, Man.work, 0.02), (man.invoke, Man.work, 0.01),
+        )
+    ]  # fmt: skip
+    await w.all((hinder,), *questions)
+    await w.all(*questions[:3])
+
+
 # ---- breaking them off
 
 
@@ -398,6 +427,7 @@ VICTIMS: dict[Any, tuple[str, ...]] = {
     boss: ("family", "man"),
     failing_starts: ("house",),
     opening: ("house",),
+    held_and_slow: ("one", "two"),
 }
 ENDS = ("body", "node")
 CASES = [

@@ -24,7 +24,7 @@ from lmos_actors.reports import (
     StepResult,
     html_page,
 )
-from lmos_actors.reports._html_logs import LONG_LINE, keep, keep_logs, short
+from lmos_actors.reports._html_logs import LONG_LINE, SOME, keep, keep_logs, shares, short
 from lmos_actors.reports._html_series import bands, five_numbers, points_each, thinned
 from tests.reports.made import HOSTILE, failed, line, result, run
 
@@ -184,8 +184,24 @@ def test_last_messages_stand_in_for_a_log() -> None:
 
 def test_logs_of_failed_runs_come_first() -> None:
     runs = [run(log=log(60)), failed(log=log(60)), failed(log=log(60)), run()]
-    assert {n: part.records for n, part in keep_logs(runs, 100).items()} == {1: 60, 2: 40}
     assert {n: part.records for n, part in keep_logs(runs, 1000).items()} == {0: 60, 1: 60, 2: 60}
+    assert {n: part.records for n, part in keep_logs(runs, 93).items()} == {1: 60}
+    long = [run(log=log(9000)), failed(log=log(9000)), failed(log=log(100))]
+    assert {n: part.records for n, part in keep_logs(long, 8000).items()} == {0: 2000, 1: 5898, 2: 100}
+
+
+@given(st.lists(st.integers(0, 9000), max_size=12), st.integers(0, 20_000))
+def test_room_is_shared_out_fairly(lengths: list[int], room: int) -> None:
+    given = shares(dict(enumerate(lengths)), room)
+    assert sum(given.values()) <= room
+    assert all(min(lengths[index], SOME) <= part <= lengths[index] for index, part in given.items())
+    if sum(lengths) <= room:
+        assert given == {index: length for index, length in enumerate(lengths) if length}
+    cut = [part for index, part in given.items() if part < lengths[index]]
+    if cut:
+        assert sum(given.values()) == room
+        assert max(cut) - min(cut) <= 1
+        assert max(given.values()) <= max(cut)
 
 
 def test_of_a_long_log_begin_end_and_fates_are_kept() -> None:

@@ -7,11 +7,13 @@ import math
 import os
 import random
 import time
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lmos_actors.reports import CheckResult, FaultResult, FileResult, SeriesResult, StepResult, html_page
+from lmos_actors.reports._html_logs import keep
 from tests.reports.browser import Page, chromium, opened, running
 from tests.reports.made import HOSTILE, failed, line, result, run
 
@@ -26,6 +28,7 @@ AGENTS = 1_000
 OPENED = 5.0
 """Seconds that a page of so many messages may take to open."""
 
+VIEWS = ("story", "timeline", "messages", "tree", "series")
 HEAD = '{"schema":"lmos-actors/trace/v1","seed":1,"python":"cpython 3.11","packages":{"lmos-actors":"1"}}'
 ROW = "document.querySelector('.diagram [role=option][aria-selected=true]')"
 
@@ -170,6 +173,8 @@ async def page(address: str) -> AsyncIterator[Page]:
 
 async def shown(page: Page, folder: Path, view: str) -> None:
     await page.open(folder / "story.html", f"#run=0&view={view}")
+    await page.until(f"document.querySelector('#view.view-{view}') !== null")
+    await drawn(page)
 
 
 async def drawn(page: Page) -> None:
@@ -241,13 +246,21 @@ async def test_rows_are_drawn_as_they_come_into_sight(page: Page, folder: Path) 
 
 
 async def test_a_log_too_long_says_what_is_left_out(page: Page, tmp_path: Path) -> None:
+    log = many()[:9001]
     file = tmp_path / "long.html"
-    file.write_text(html_page([result(failed(log=few()))], title="long", most=40), encoding="utf-8")
+    file.write_text(html_page([result(failed(log=log))], title="long", most=2000), encoding="utf-8")
     await page.open(file, "#run=0&view=messages")
     notice = await page.run("document.querySelector('.notice').textContent")
-    assert notice.startswith(f"{len(few()) - 1 - 40} of {len(few()) - 1} records are not in this page")
-    await page.run("document.querySelector('.diagram').scrollTop = 1e6")
-    await page.until("document.querySelector('.row.gap') !== null")
+    assert notice.startswith("7,000 of 9,000 records are not in this page")
+    gaps: list[str] = []
+    for row in range(0, await rows(page), 14):
+        await page.run(f"document.querySelector('.diagram').scrollTop = {24 * row}")
+        await drawn(page)
+        gaps += await page.run("[...document.querySelectorAll('.row.gap')].map((row) => row.id)")
+    numbers = [json.loads(one)["n"] for one in keep(log, 2000, 10_000_000).lines[1:]]
+    missing = sum(later != one + 1 for one, later in pairwise(numbers))
+    assert missing >= 2
+    assert len(dict.fromkeys(gaps)) == missing
 
 
 async def test_packed_data_is_read_without_help_of_the_browser(page: Page, folder: Path) -> None:
@@ -311,29 +324,28 @@ async def test_runs_are_filtered_and_chosen(page: Page, folder: Path) -> None:
 async def test_views_are_reached_by_keys(page: Page, folder: Path) -> None:
     await page.open(folder / "story.html")
     await page.run("document.querySelector('[role=tab][aria-selected=true]').focus()")
-    for view in ("timeline", "messages", "tree", "series", "story"):
+    for view in (*VIEWS[1:], VIEWS[0]):
         await page.key("ArrowRight")
         await page.until(f"document.activeElement.id === 'tab-{view}'")
         await page.until(f"document.querySelector('#view.view-{view}') !== null")
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "left"),
-    [
-        ("agent", "second", sum('"crew/second"' in one and '"delivered"' not in one for one in few())),
+async def test_messages_are_filtered(page: Page, folder: Path) -> None:
+    await shown(page, folder, "messages")
+    whole = await rows(page)
+    assert whole == len(few()) - 1 - 40
+    second = sum('"crew/second"' in one and '"delivered"' not in one for one in few())
+    for name, text, left in (
+        ("agent", "second", second),
+        ("agent", "crew/second", second),
         ("agent", "nobody", 0),
         ("trace", "5", 8),
         ("id", "7", 2),
         ("text", "boom", 1),
         ("text", "漢", 1),
-    ],
-)
-async def test_messages_are_filtered(page: Page, folder: Path, name: str, text: str, left: int) -> None:
-    await shown(page, folder, "messages")
-    whole = await rows(page)
-    assert whole == len(few()) - 1 - 40
-    assert await fill(page, name, text) == left
-    assert await fill(page, name, "") == whole
+    ):
+        assert await fill(page, name, text) == left, (name, text)
+        assert await fill(page, name, "") == whole
 
 
 async def test_kinds_are_filtered(page: Page, folder: Path) -> None:
@@ -450,6 +462,12 @@ async def test_series_have_bands_over_the_seeds(page: Page, folder: Path) -> Non
     await page.until("document.querySelectorAll('.plot path.extremes').length === 2")
     for part in ("path.quartiles", "path.median", "path.series", ".faultband"):
         assert await page.run(f"document.querySelectorAll('.plot {part}').length") == 2, part
+    numbers = "document.querySelectorAll('path.{name}')[1].getAttribute('d').match(/[\\d.]+/g).map(Number)"
+    widths = []  # a path has the upper edge first and comes back along the lower one
+    for name in ("extremes", "quartiles"):
+        path = await page.run(numbers.replace("{name}", name))
+        widths.append(path[-1] - path[1])
+    assert widths[0] == pytest.approx(2 * widths[1], rel=0.05)  # of three seeds, 1 apart
     await page.run("document.querySelector('.plot').focus()")
     await page.key("ArrowRight")
     assert "of 3 runs" in await page.run("document.querySelector('.reading').textContent")
@@ -461,18 +479,14 @@ async def test_series_have_bands_over_the_seeds(page: Page, folder: Path) -> Non
 # ---- windows and colours
 
 
-@pytest.mark.parametrize("view", ["story", "timeline", "messages", "tree", "series"])
 @pytest.mark.parametrize(("width", "height"), [(390, 844), (1366, 768)])
-async def test_nothing_sticks_out_of_the_window(
-    page: Page, folder: Path, width: int, height: int, view: str
-) -> None:
+async def test_nothing_sticks_out_of_the_window(page: Page, folder: Path, width: int, height: int) -> None:
     await page.window(width, height)
-    await shown(page, folder, view)
-    await drawn(page)
-    whole, inside = await page.run(
-        "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
-    )
-    assert whole <= inside <= width
+    for view in VIEWS:
+        await shown(page, folder, view)
+        for element in ("document.documentElement", "document.querySelector('#view')"):
+            whole, inside = await page.run(f"[{element}.scrollWidth, {element}.clientWidth]")
+            assert whole <= inside <= width, (view, element)
 
 
 async def test_all_runs_fold_away_in_a_narrow_window(page: Page, folder: Path) -> None:
@@ -507,18 +521,20 @@ CONTRASTS = """(() => {
 })()"""
 
 
-@pytest.mark.parametrize("view", ["story", "messages", "tree"])
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-async def test_text_can_be_read_on_its_ground(page: Page, folder: Path, view: str, dark: bool) -> None:
+async def test_text_can_be_read_on_its_ground(page: Page, folder: Path, dark: bool) -> None:
     await page.window(1366, 768, dark=dark)
-    await shown(page, folder, view)
-    ground = await page.run("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0]")
-    assert (ground < 60) is dark
-    assert await page.run(CONTRASTS) == {}
+    for view in VIEWS:
+        await shown(page, folder, view)
+        ground = await page.run(
+            "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0]"
+        )
+        assert (ground < 60) is dark
+        assert await page.run(CONTRASTS) == {}, view
 
 
 async def test_everything_to_press_has_a_name(page: Page, folder: Path) -> None:
-    for view in ("story", "timeline", "messages", "tree", "series"):
+    for view in VIEWS:
         await shown(page, folder, view)
         nodes = (await page.call("Accessibility.getFullAXTree"))["nodes"]
         roles = ("button", "textbox", "searchbox", "checkbox", "slider", "tab", "img", "listbox", "combobox")

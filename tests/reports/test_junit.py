@@ -78,6 +78,16 @@ def test_trials_are_told_apart() -> None:
     assert list(cases(result(run(), run(trial=2)))) == ["seed=1 trial=1", "seed=1 trial=2"]
 
 
+@pytest.mark.parametrize(("pass_rate", "counts"), [(0.5, (0, 1)), (0.6, (1, 0))])
+def test_a_trial_that_may_fail_does_not_fail_what_passed(pass_rate: float, counts: tuple[int, int]) -> None:
+    file = result(run(), failed(trial=2), pass_rate=pass_rate)
+    found = read(file)
+    assert (found.failures, found.skipped) == counts
+    assert bool(file.exit_code()) == bool(found.failures)
+    (problem,) = cases(file)["seed=1 trial=2"].result
+    assert "saw      AgentDied: boom" in problem.text
+
+
 def test_what_is_judged_over_several_runs_is_a_case_of_its_own() -> None:
     met = CheckResult(name="trend", kind="compare", ok=True, expected="decreasing", saw="3, 2, 1")
     unmet = CheckResult(

@@ -17,6 +17,7 @@ from lmos_actors.reports import (
     FaultResult,
     Record,
     Repeated,
+    RunResult,
     SeriesResult,
     StepResult,
     as_data,
@@ -37,6 +38,7 @@ from lmos_actors.reports import (
     repeated_lines,
     run_line,
     summary,
+    trial_lines,
 )
 from lmos_actors.simulation import Difference
 from tests.reports.made import HEAD, HOSTILE, failed, line, result, run, sent
@@ -162,7 +164,7 @@ def test_a_run_without_values_has_no_combination() -> None:
 def test_checks_comparisons_repetitions() -> None:
     met = CheckResult(name="seen", kind="eventually", ok=True, expected="x >= 1", saw="1", at=2.5)
     unmet = CheckResult(name="trend", kind="compare", ok=False, expected="less", saw="more", place="a:1:2")
-    assert check_lines(run(judged=(met,))) == ["   ok     check seen: expected x >= 1, saw 1 at 2.5 s"]
+    assert check_lines(run(judged=(met,))) == ["   ok     check seen: expected x >= 1, saw 1"]
     assert compared_lines([unmet]) == [" a:1:2: FAILED check trend: expected less, saw more"]
     again = [Repeated("s1"), Repeated("s2", Difference(3, "a", None)), Repeated("s3", problem="it died")]
     assert repeated_lines(again) == [
@@ -173,6 +175,41 @@ def test_checks_comparisons_repetitions() -> None:
         " s3  could not be repeated: it died",
         " same log in a second process: 1 of 3",
     ]
+
+
+def test_what_several_trials_come_to() -> None:
+    runs = [
+        run(),
+        failed(trial=2),
+        run(seed=2),
+        run(seed=2, trial=2),
+        failed(seed=3),
+        failed(seed=3, trial=2),
+    ]
+    assert trial_lines(result(*runs, pass_rate=0.5)) == [
+        " seed=1  1 of 2 trials passed, enough for pass_rate 0.5"
+    ]
+    assert trial_lines(result(*runs, pass_rate=0.6)) == [
+        " seed=1  1 of 2 trials passed, NOT ENOUGH for pass_rate 0.6"
+    ]
+    many = [each for n in range(1, 16) for each in (run(seed=n), failed(seed=n, trial=2))]
+    assert trial_lines(result(*many))[10:] == [" and 5 cells more"]
+
+
+@pytest.mark.parametrize(
+    ("runs", "pass_rate", "code"),
+    [
+        ([run(), run(trial=2)], 1.0, 0),
+        ([run(), failed(trial=2)], 1.0, 5),
+        ([run(), failed(trial=2)], 0.5, 0),
+        ([failed(), failed(trial=2)], 0.5, 1),
+        ([run(), failed(trial=2, ended="time limit")], 1.0, 124),
+        ([run(), failed(trial=2, ended="could not run")], 0.5, 3),
+        ([run(), failed(seed=2)], 0.5, 1),  # a cell of its own
+    ],
+)
+def test_the_exit_code_of_a_file(runs: list[RunResult], pass_rate: float, code: int) -> None:
+    assert result(*runs, pass_rate=pass_rate).exit_code() == code
 
 
 def test_the_last_lines() -> None:
@@ -237,7 +274,7 @@ def test_the_last_messages_leave_out_what_ends_every_run() -> None:
 
 
 def test_a_text_that_speaks_of_other_kinds_is_no_reason_to_leave_a_message_out() -> None:
-    told = sent(1, "user", "a", "ask", input='"kind":"stopped"')
+    told = sent(1, "user", "a", "ask", input={"kind": "stopped"})
     assert last_messages([told]) == (told,)
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 CROWD = '''\
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
+
 import attrs
 import trio
 
@@ -58,7 +60,10 @@ class Member(Agent):
 
     @action
     async def work(self, seconds: float = 1.0) -> str:
-        await trio.sleep(seconds)
+        try:
+            await trio.sleep(seconds)
+        finally:
+            self.pace = trio.current_time()
         return "done"
 
     @action
@@ -102,6 +107,15 @@ class Restless(Agent):
         pass
 
 
+class Slow(Agent):
+    """Takes its time to start."""
+
+    @asynccontextmanager
+    async def lifespan(self):
+        await trio.sleep(2)
+        yield
+
+
 class Fragile(Agent):
     """Cannot be made for ever."""
 
@@ -128,6 +142,7 @@ class Crowds:
             "measure": {"every": "5s", "series": {"seats": total("mailbox.size", agg="max")}},
             **keys,
         }
+        whole = {key: value for key, value in whole.items() if value is not None}
         if "crowd" in sys.modules:
             self.made()
         return load_scenario(

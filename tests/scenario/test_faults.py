@@ -91,7 +91,7 @@ async def staged(count: int = 3, *, restart: Any = "permanent", **options: Any) 
     records = Records()
     children = [ChildSpec(f"peer-{n}", Peer, restart=restart) for n in range(count)]
     desk = SupervisorSpec("desk", children, **{"max_restarts": 1000, **options})
-    root = SupervisorSpec("root", [desk], max_restarts=0)
+    root = SupervisorSpec("root", [desk], max_restarts=1)
     async with open_node(root, instrument=records) as node:
         refs: list[Ref[Any]] = [node.find(Peer, f"peer-{n}") for n in range(count)]
         named = {"peer": refs, **{f"peer-{n}": [ref] for n, ref in enumerate(refs)}}
@@ -187,6 +187,9 @@ def test_a_slow_agent_takes_a_multiple_of_its_time() -> None:
         await trio.sleep(1.0)
         assert service_time(stage.refs[0]) == 0.1
         assert (stage.faults.healed("more"), stage.faults.healed("mud")) == (1.5, 2.0)
+        set_service_time(stage.refs[0], 0.2)  # what it takes by itself is looked at anew each time
+        await stage.faults.inject(slow(5.0, 1.0), "again")
+        assert service_time(stage.refs[0]) == 1.0
 
     play(story)
 
@@ -411,6 +414,18 @@ def test_the_limit_of_the_supervisor_counts_the_crash_once_and_the_comeback_not_
         await stage.faults.inject(comeback(0.0), "three")
         await stage.faults.inject(comeback(0.0, target="peer-1"), "four")
         assert [stage.state(n) for n in range(3)] == ["running"] * 3
+
+    play(story, max_restarts=2, max_seconds=5.0)
+
+
+def test_a_supervisor_may_give_up_all_the_same() -> None:
+    async def story(stage: Stage) -> None:
+        for number in range(2):
+            await stage.faults.inject(comeback(1.0, target=f"peer-{number}"), "crash", wait=False)
+        await stage.faults.inject(comeback(1.0, target="peer-2"), "crash")
+        assert stage.node.root.supervisor("desk").incarnation == 2
+        assert [stage.state(n) for n in range(3)] == ["running"] * 3
+        assert not stage.faults.active
 
     play(story, max_restarts=2, max_seconds=5.0)
 

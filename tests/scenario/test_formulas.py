@@ -54,6 +54,7 @@ def formula(text: str, *, condition: bool = False) -> Formula:
         ("state.n > 4 or not state.ok", False),
         ("1 < state.n < 5", True),
         ("1 < state.n < 4", False),
+        ("state.n <= 4 <= 3", False),
         ("state.n + 2 * 3 - 1", 9),
         ("state.n / 8", 0.5),
         ("state.n // 3", 1),

@@ -134,6 +134,15 @@ def test_a_run_that_was_not_read_to_its_end_is_passed_over(tmp_path: Path) -> No
         assert [run.run["label"] for run in file.runs()] == ["a", "b"]
 
 
+def test_a_run_that_was_read_in_part_is_judged_as_a_whole(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(written(3))
+    with LogFile(tmp_path / "log") as file:
+        (run,) = [
+            run for run in file.runs() if next(iter(run)).sort == "head" and next(iter(run)).data["n"] == 1
+        ]
+    assert (run.records, run.problem) == (3, None)
+
+
 WHOLE = written(4) + written(2)
 
 
@@ -233,7 +242,7 @@ def test_a_log_that_ends_sooner_differs_there() -> None:
 @given(st.lists(st.integers(0, 2), max_size=8), st.lists(st.integers(0, 2), max_size=8), st.integers(0, 3))
 def test_what_is_common_is_the_longest_common_beginning(a: list[int], b: list[int], context: int) -> None:
     texts = ["\n".join(json.dumps({"n": n, "v": v}) for n, v in enumerate(values)) for values in (a, b)]
-    found = compare(*texts, context=context)
+    found = compare(texts[0], texts[1], context)
     common = next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
     assert found.common == common
     assert found.equal == (a == b)

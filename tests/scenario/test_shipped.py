@@ -81,7 +81,7 @@ class Changed:
     def __init__(self, file: Path, folder: Path) -> None:
         self.text = file.read_text(encoding="utf-8")
         self.lines = self.text.split("\n")
-        self.parts = list(scalars(yaml.compose(self.text)))
+        self.parts = list(scalars(yaml.compose(self.text, Loader=yaml.CSafeLoader)))
         self.changed = folder / file.name
 
     def mistakes(self, part: Scalar, new: str) -> list[tuple[int, int]]:
@@ -96,6 +96,9 @@ class Changed:
     def written(self, part: Scalar) -> str:
         return self.text[part.start : part.end]
 
+    def speaks_of_series(self, name: str) -> bool:
+        return f"series.{name}" in self.text or f"metric: {name}." in self.text
+
     def is_at_a_use(self, found: list[tuple[int, int]], name: str) -> bool:
         """Whether a mistake stands where the name is used."""
         return any(
@@ -108,6 +111,9 @@ OPEN = frozenset({"args", "state", "input", "data", "value", "match", "vars", "l
 
 NAMES_IN = frozenset({"agents", "matrix", "sweep", "save", "series", "emit"})
 """The keys of these are names that the author has made up: a misspelt one is found where it is used."""
+
+FORMULAS = frozenset({"expr", "field"})
+"""The mistake is at the name in the formula."""
 
 FREE = frozenset(
     {
@@ -141,7 +147,7 @@ def worse(word: str) -> str:
     """Misspell a word; of a reference, the name in it."""
     if "$(" in word:
         return word.replace(")", "q)", 1)
-    return word[:-1] + "q" + word[-1] if word[-1] in "\"'" else word + "q"
+    return word[:-1] + "q" + word[-1] if word[0] == word[-1] and word[0] in "\"'" else word + "q"
 
 
 @pytest.mark.parametrize("file", FILES, ids=NAMES)
@@ -152,6 +158,8 @@ def test_every_key_misspelt_is_found(folder: Path, file: Path) -> None:
         if part.place in found or part.has_above(OPEN):
             continue
         made_up = len(part.path) > 1 and part.path[-2] in NAMES_IN
+        if part.path[:2] == ("measure", "series") and not changed.speaks_of_series(part.text):
+            continue  # measured to be looked at
         if not (made_up and changed.is_at_a_use(found, part.text)):
             missed.append((part, found))
     assert missed == []
@@ -182,7 +190,10 @@ def test_every_name_that_dangles_is_found(folder: Path, file: Path) -> None:
         else:
             place = part.place
         found = changed.mistakes(part, worse(word))
-        if place not in found:
+        inside = part.path[-1] in FORMULAS and any(
+            line == place[0] and place[1] <= column <= place[1] + len(word) for line, column in found
+        )
+        if place not in found and not inside:
             missed.append((part, found))
     assert missed == []
 
@@ -227,7 +238,7 @@ FLIPS: list[tuple[str, str, str]] = [
     ("weather.yaml", "{ge: 1, le: 5}", "{ge: 5, le: 5}"),
     ("weather.yaml", "{rating: 4", "{rating: 6"),
     ("weather.yaml", "contains: degrees fahrenheit", "contains: degrees celsius"),
-    ("weather.yaml", "$.comment: more", "$.coment: more"),
+    ("weather.yaml", "$.data.comment: more", "$.data.coment: more"),
     ("supervision.yaml", "{type: integer, default: 3", "{type: integer, default: 4"),
     ("supervision.yaml", "name: one_for_one, first: 1, second: 6", "name: one_for_one, first: 2, second: 6"),
     ("supervision.yaml", "one_for_all, first: 6, second: 6", "one_for_all, first: 6, second: 5"),

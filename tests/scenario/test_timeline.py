@@ -151,6 +151,11 @@ def test_what_busy_agents_lose_at_the_end_is_no_part_of_the_run(crowds: Crowds) 
     assert instants(result, kind="sent")[-1] == 1.0
 
 
+def test_nobody_is_given_time_after_the_end(crowds: Crowds) -> None:
+    crowds.passes(timeline=[at("1s", "work", input={"seconds": 12.0})], stop={"at": "10s"})
+    assert crowds.made()[0].pace == 10.0
+
+
 def test_a_crash_that_nobody_asked_for_fails(crowds: Crowds) -> None:
     said = crowds.fails(timeline=[at("1s", "boom")])
     assert said == "agent peer/0 | no crash that the file does not ask for | ValueError: boom"
@@ -192,6 +197,22 @@ def test_a_fault_on_who_does_not_run_fails(crowds: Crowds) -> None:
     crash = {"at": "1s", "do": "fault", "kind": "crash", "target": "peer/3"}
     said = crowds.fails(population=[peers(4, start={"over": "5s"})], timeline=[crash])
     assert said.startswith("fault crash peer/3 | a running peer/3 | ")
+
+
+def test_a_run_in_which_nothing_is_asked_and_nothing_seen_does_not_pass(crowds: Crowds) -> None:
+    entry = {"id": "peer", "count": 2, "use": "crowd.py:Restless"}
+    said = crowds.fails(population=[entry], measure=None)
+    assert said == "the run | something to do, to check or to measure | nothing"
+
+
+def test_instants_are_those_of_virtual_time_though_agents_need_time_to_start(crowds: Crowds) -> None:
+    slow = {"from": "agent", "use": "crowd.py:Slow"}
+    result = crowds.passes(
+        agents={"slow": slow}, timeline=[at("3s", "hear"), at("1s", "hear")], measure=HEARD, stop={"at": "5s"}
+    )
+    assert [step.begin for step in result.told] == [2.0, 3.0]
+    assert result.series[0].times == (3.0, 4.0, 5.0)
+    assert result.virtual == 5
 
 
 def test_one_seed_gives_one_log(crowds: Crowds) -> None:

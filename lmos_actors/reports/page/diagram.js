@@ -44,7 +44,7 @@ class Diagram {
     this.names = this.gathered ? [...names] : this.all;
     this.columns = new Map(this.names.map((name, n) => [name, n]));
     if (this.gathered) this.column = Math.min(Math.max(this.share(), 14), 140);
-    else if (this.own) this.column = Math.min(Math.max(this.share(), 84), 200);
+    else if (this.own) this.column = Math.min(Math.max(this.share(), this.element.clientWidth < 560 ? 44 : 84), 200);
   }
 
   gather() {
@@ -127,7 +127,7 @@ class Diagram {
     const every = this.row < LEGIBLE ? Math.ceil(LEGIBLE / this.row) : 1;
     return numbers.filter((row) => row % every === 0).map((row) => {
       const record = this.rows[row], [from, to] = this.log.ends(record), before = this.rows[row - 1];
-      const gap = before && this.log.records[record.at - 1] && record.n !== this.log.records[record.at - 1].n + 1;
+      const gap = before && record.n - record.at !== before.n - before.at; // numbers are missing between the two
       const entry = h('div', { class: `row ${mood(record)}${row === this.picked ? ' picked' : ''}${gap ? ' gap' : ''}`, id: `row-${row}`, role: 'option', 'aria-selected': String(row === this.picked),
         'aria-setsize': this.rows.length, 'aria-posinset': row + 1, title: gap ? 'records before this one are not in this page' : null },
       h('span', { class: 'time' }, seconds(record.t)), every > 1 ? null : [h('span', { class: 'sign', 'aria-hidden': 'true' }, SIGNS[record.kind] || '?'),

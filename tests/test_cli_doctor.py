@@ -1,0 +1,115 @@
+"""`doctor`: each look finds what it looks for, and says what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lmos_actors.cli import _doctor as doctor, main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def looked(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, dict[str, Any]]]:
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor", "--json", *words])
+    data = json.loads(capfd.readouterr().out)
+    assert data["exit_code"] == ended.value.code
+    return data["exit_code"], {finding["name"]: finding for finding in data["findings"]}
+
+
+def test_a_machine_on_which_the_tests_run_is_well(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor"])
+    out = capfd.readouterr().out
+    assert ended.value.code == 0, out
+    names = ("python", "platform", "packages", "clock", "open files", "port", "working folder", "hash seed")
+    assert [name for name in names if f"  {name} " not in out] == []
+    assert all(line.split()[0] in ("ok", "warn") for line in out.splitlines() if not line.startswith(" "))
+
+
+def test_a_port_that_is_taken(capfd: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, found = looked(capfd, "--port", str(port))
+    assert (code, found["port"]["verdict"]) == (0, "warn")
+    assert found["port"]["saw"].startswith(f"{port} cannot be had: ")
+    assert "--port" in found["port"]["remedy"]
+
+
+def test_a_folder_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(doctor, "gettempdir", lambda: str(tmp_path / "gone"))
+    code, found = looked(capfd)
+    assert (code, found["temporary folder"]["verdict"]) == (1, "fail")
+    assert found["working folder"]["verdict"] == "ok"
+
+
+def test_few_open_files(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    resource = pytest.importorskip("resource")
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, -1))
+    code, found = looked(capfd)
+    assert (code, found["open files"]["verdict"]) == (0, "warn")
+    assert found["open files"]["saw"] == "256 now, no limit at most"
+
+
+def test_a_coarse_clock(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(time, "get_clock_info", lambda _: SimpleNamespace(resolution=0.0156))
+    assert looked(capfd)[1]["clock"]["verdict"] == "warn"
+
+
+def test_an_old_python(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(doctor, "OLDEST", (9, 0))
+    code, found = looked(capfd)
+    assert (code, found["python"]["remedy"]) == (1, "use CPython 9.0 or newer")
+
+
+def test_a_fixed_hash_seed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(os.environ, "PYTHONHASHSEED", "7")
+    assert "PYTHONHASHSEED is 7" in looked(capfd)[1]["hash seed"]["saw"]
+
+
+def test_packages_that_do_not_fit(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    needed = ["trio<0.36,>=0.35", "attrs>=999", "nothing-of-the-kind>=1", 'pytest>=999; extra == "dev"']
+    monkeypatch.setattr(doctor, "requires", lambda _: needed)
+    code, found = looked(capfd)
+    assert code == 1
+    saw = found["packages"]["saw"]
+    assert saw.startswith("attrs ")
+    assert saw.endswith(" is there, >=999 is needed; nothing-of-the-kind is missing")
+    assert "pip install" in found["packages"]["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "fits"),
+    [
+        ("", True),
+        (">=1.2", True),
+        (">=1.2.3", True),
+        (">=1.2.4", False),
+        (">=1.10", False),
+        ("<1.3,>=1.2", True),
+        ("<1.2.3", False),
+        ("<1.2.10", True),
+        (">=2", False),
+    ],
+)
+def test_bounds(monkeypatch: pytest.MonkeyPatch, bounds: str, fits: bool) -> None:
+    monkeypatch.setattr(doctor, "version", lambda _: "1.2.3")
+    assert (doctor.requirement_problem(f"some-thing{bounds}") is None) == fits
+
+
+@pytest.mark.parametrize("port", ["0", "70000", "x"])
+def test_wrong_ports(port: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor", "--port", port])
+    assert ended.value.code == 2
+    assert "--port" in capfd.readouterr().err

@@ -1,0 +1,64 @@
+"""The command starts quickly: what takes long to import is imported late. No time is measured."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.scenario.project import CAST, Project, story
+from tests.source import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# What nothing needs that only reads files and says so; each takes 20 ms and more.
+LATE = (
+    "hypothesis",
+    "jinja2",
+    "jsonpath",
+    "jsonschema_rs",
+    "networkx",
+    "pytest",
+    "rich",
+    "structlog",
+    "trio.testing",
+)
+FORMAT = ("cattrs", "cyclopts", "yaml")
+NOTE = {"do": "invoke", "id": "note", "target": "actor", "action": "note", "input": {"text": "hi"}}
+
+
+@pytest.mark.parametrize(
+    ("words", "not_there"),
+    [
+        (["--version"], (*LATE, *FORMAT, "lmos_actors.scenario", "lmos_actors.reports")),
+        (["rum"], (*LATE, *FORMAT, "lmos_actors.scenario", "lmos_actors.reports")),
+        (["run", "--help"], ("lmos_actors.scenario", "lmos_actors.reports", "networkx", "jinja2", "pytest")),
+        (["doctor"], (*LATE, "lmos_actors.scenario")),
+        (["validate", "small.yaml"], LATE),
+        (["run", "small.yaml", "--check-determinism", "off"], LATE),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_is_not_imported(tmp_path: Path, words: list[str], not_there: tuple[str, ...]) -> None:
+    project = Project(tmp_path)
+    project.write("pyproject.toml", "")
+    project.write("cast.py", CAST)
+    project.write("small.yaml", story(NOTE))
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from lmos_actors.cli import main\n"
+        "try: main(sys.argv[2:])\n"
+        "finally: print(*sys.modules, file=sys.stderr)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code, str(ROOT), *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    imported = ended.stderr.splitlines()[-1].split()
+    assert "lmos_actors.cli._main" in imported, ended.stderr
+    assert [name for name in not_there if name in imported] == []

@@ -1,0 +1,151 @@
+"""`init`: what it writes validates, runs and passes its own tests, as it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lmos_actors.cli import main
+from lmos_actors.cli._init import TEMPLATES
+from tests.scenario.project import Ran
+from tests.source import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@pytest.fixture
+def call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., Ran]:
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words: str) -> Ran:
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        assert isinstance(ended.value.code, int)
+        return Ran(ended.value.code, *capfd.readouterr())
+
+    return call
+
+
+def python(folder: Path, *words: str) -> Ran:
+    ended = subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    return Ran(ended.returncode, ended.stdout, ended.stderr)
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_a_project_is_right_as_it_is(tmp_path: Path, call: Callable[..., Ran], template: str) -> None:
+    written = call("init", "My Agents", "--template", template)
+    assert (written.code, written.out) == (0, "")
+    assert f"next: cd 'My Agents' && lmos-actors run scenarios/{template}.yaml" in written.err
+    folder = tmp_path / "My Agents"
+    settings = tomllib.loads((folder / "pyproject.toml").read_text())
+    assert settings["project"]["name"] == "my-agents"
+    texts = [file.read_text() for file in folder.rglob("*") if file.is_file()]
+    assert [text for text in texts if "@NAME@" in text] == []
+    file = f"scenarios/{template}.yaml"
+    validated = python(folder, "-m", "lmos_actors", "validate", file)
+    assert (validated.code, validated.err) == (0, "")
+    ran = python(folder, "-m", "lmos_actors", "run", file, "--json")
+    assert ran.code == 0, ran.text
+    (result,) = json.loads(ran.out)["files"]
+    assert all(again["equal"] for again in result["determinism"])
+    assert result["passed"] == len(result["runs"]) > 1
+    assert all(run["checks_passed"] == run["checks"] > 0 for run in result["runs"])
+    tested = python(folder, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error")
+    assert tested.code == 0, tested.text
+    schema = json.loads((folder / ".lmos/schema.json").read_text())
+    assert "$schema" in schema
+
+
+@pytest.mark.parametrize(
+    ("template", "old", "new"),
+    [
+        ("weather", 'Tomorrow {city} is', "Tomorrow is"),
+        ("weather", "self.asked.emit(city)", "pass"),
+        ("weather", "self.answered += 1", "self.answered = 1"),
+        ("gossip", "self.text, self.knows = text, True", "self.text = text"),
+        ("gossip", "self.after(self.period, self.tell_some)", "pass"),
+    ],
+)  # fmt: skip
+def test_its_story_notices_when_an_agent_is_broken(
+    tmp_path: Path, call: Callable[..., Ran], template: str, old: str, new: str
+) -> None:
+    assert call("init", "broken", "--template", template).code == 0
+    agents = tmp_path / f"broken/agents/{template}.py"
+    text = agents.read_text()
+    assert text.count(old) == 1
+    agents.write_text(text.replace(old, new))
+    words = ("-m", "lmos_actors", "run", f"scenarios/{template}.yaml", "--check-determinism", "off")
+    assert python(tmp_path / "broken", *words).code == 1
+
+
+def test_the_code_of_templates_is_in_order(tmp_path: Path, call: Callable[..., Ran]) -> None:
+    for template in TEMPLATES:
+        assert call("init", template, "--template", template).code == 0
+    rules = ["--select", "E,F,I,B,UP,SIM,RUF", "--config", "line-length=110"]
+    known = ["--config", "lint.isort.known-first-party=['agents', 'lmos_actors']"]
+    ruff = python(tmp_path, "-m", "ruff", "check", "--isolated", *rules, *known, ".")
+    assert ruff.code == 0, ruff.text
+
+
+def test_nothing_is_written_over(tmp_path: Path, call: Callable[..., Ran]) -> None:
+    (tmp_path / "README.md").write_text("mine\n")
+    refused = call("init")
+    assert (refused.code, refused.out) == (2, "")
+    assert ".: has README.md already; init writes over nothing" in refused.err
+    assert [file.name for file in tmp_path.iterdir()] == ["README.md"]
+    (tmp_path / "README.md").unlink()
+    (tmp_path / "notes.txt").write_text("mine\n")
+    assert call("init").code == 0
+    again = call("init")
+    assert again.code == 2
+    assert "more already" in again.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["--template", "wether"],
+            'no template "wether", did you mean "weather"?',
+        ),
+        (["--template", "deploy"], '"deploy" is not available yet'),
+        (["a", "b"], "b"),
+        (["file"], "file: is no folder"),
+        (["file/below"], "cannot be written"),
+    ],
+)
+def test_wrong_words(tmp_path: Path, call: Callable[..., Ran], words: list[str], said: str) -> None:
+    (tmp_path / "file").write_text("")
+    ran = call("init", *words)
+    assert ran.code == 2
+    assert said in ran.err
+    assert [file.name for file in tmp_path.iterdir()] == ["file"]
+
+
+def test_the_wheel_has_the_templates() -> None:
+    settings: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert settings["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == ["lmos_actors"]
+    for template in TEMPLATES:
+        files = [
+            file for file in (ROOT / f"lmos_actors/cli/templates/{template}").rglob("*") if file.is_file()
+        ]
+        assert len(files) > 5
+        assert all(file.suffix == ".txt" for file in files)

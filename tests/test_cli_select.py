@@ -1,0 +1,219 @@
+"""Which runs are chosen by words and labels; what else the commands take: `sim`, `completion`, `--json`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lmos_actors import ConfigError
+from lmos_actors.cli import main
+from lmos_actors.cli._main import VERBS
+from lmos_actors.cli._select import expression, label_of, selection
+from tests.scenario.project import CAST, Project, Ran, story
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+NOTE = {"do": "invoke", "id": "note", "target": "actor", "action": "note", "input": {"text": "hi"}}
+
+
+@pytest.fixture
+def project(tmp_path: Any) -> Iterator[Project]:
+    path, modules = list(sys.path), set(sys.modules)
+    made = Project(tmp_path)
+    made.write("pyproject.toml", "")
+    made.write("cast.py", CAST)
+    yield made
+    sys.path[:] = path
+    if "cast" not in modules:
+        sys.modules.pop("cast", None)
+
+
+@pytest.fixture
+def call(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., Ran]:
+    monkeypatch.chdir(project.root)
+
+    def call(*words: str) -> Ran:
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        assert isinstance(ended.value.code, int)
+        return Ran(ended.value.code, *capfd.readouterr())
+
+    return call
+
+
+# --- words
+
+
+@pytest.mark.parametrize(
+    ("words", "fits"),
+    [
+        ("Berlin", True),
+        ("weather", True),
+        ("Rome", False),
+        ("not Rome", True),
+        ("Berlin and seed=7", True),
+        ("Berlin and not seed=7", False),
+        ("Rome or seed=7", True),
+        ("not (Rome or seed=7)", False),
+        ("not Rome and seed=7 or Rome", True),
+        ("Ber", True),
+    ],
+)
+def test_words(words: str, fits: bool) -> None:
+    assert expression(words)("weather city=Berlin seed=7") is fits
+
+
+# --- labels
+
+
+@pytest.mark.parametrize(
+    ("labels", "fits"),
+    [
+        (["team=travel"], True),
+        (["team = travel"], True),
+        (["team=other"], False),
+        (["team!=other"], True),
+        (["team!=travel"], False),
+        (["other!=x"], True),
+        (["team"], True),
+        (["other"], False),
+        (["fast=true"], True),
+        (["tier=2"], True),
+        (["team=travel", "tier=3"], False),
+        (["team=travel", "tier=2"], True),
+        (["note=a=b"], True),
+        (["empty="], True),
+    ],
+)
+def test_labels(labels: list[str], fits: bool) -> None:
+    known = {"team": "travel", "fast": True, "tier": 2, "note": "a=b", "empty": ""}
+    cell: Any = SimpleNamespace(scenario=SimpleNamespace(name="x", labels=known), label="seed=1")
+    assert selection(None, labels).fits(cell) is fits
+
+
+@pytest.mark.parametrize("text", ["", "=x", "!=x", "!"])
+def test_what_is_no_label(text: str) -> None:
+    with pytest.raises(ConfigError, match="is not NAME=VALUE"):
+        label_of(text)
+
+
+def test_files_are_chosen_by_labels(project: Project, call: Callable[..., Ran]) -> None:
+    one = project.write("one.yaml", story(NOTE, labels={"team": "travel", "tier": "smoke"}))
+    two = project.write("two.yaml", story(NOTE, name="second", labels={"team": "desk"}))
+    off = ("--check-determinism", "off")
+
+    def files(*words: str) -> list[str]:
+        return [
+            file["file"] for file in json.loads(call("run", one, two, *off, *words, "--json").out)["files"]
+        ]
+
+    assert files() == [one, two]
+    assert files("-l", "team=travel") == [one]
+    assert files("--label", "team!=travel") == [two]
+    assert files("-l", "team", "-l", "tier=smoke") == [one]
+    assert files("-k", "second") == [two]
+    nothing = call("run", one, two, "-l", "team=trvel")
+    assert (nothing.code, nothing.out) == (2, "")
+    assert "--label: no file has team=trvel; there are team=travel, tier=smoke, team=desk" in nothing.err
+    nothing = call("run", one, two, "-l", "team=desk", "-k", "seed=2")
+    assert nothing.code == 2
+    assert '-k: no run has the words "seed=2"; there are second seed=1' in nothing.err
+
+
+# --- JSON, also of what is wrong
+
+
+def test_json_says_what_is_wrong(project: Project, call: Callable[..., Ran]) -> None:
+    good = project.write("good.yaml", story(NOTE))
+    bad = project.write("bad.yaml", story({**NOTE, "actoin": "x"}))
+    for verb in ("run", "validate"):
+        ran = call(verb, good, bad, "--json")
+        assert ran.code == 2
+        data = json.loads(ran.out)
+        mistake = data["mistakes"][0]
+        assert data["exit_code"] == 2
+        assert (mistake["file"], mistake["kind"]) == (bad, "name")
+        assert any('unknown key "actoin"' in each["message"] for each in data["mistakes"])
+        assert f"{bad}:{mistake['line']}:{mistake['column']}" in ran.err
+    ran = call("run", good, "--sed", "1", "--json")
+    assert (ran.code, json.loads(ran.out)["mistakes"][0]["kind"]) == (2, "usage")
+
+
+def test_validate_says_what_is_right(project: Project, call: Callable[..., Ran]) -> None:
+    good = project.write(
+        "good.yaml", story(NOTE, seeds=[1, 2], vars={"spare": {"type": "string", "default": "x"}})
+    )
+    data = json.loads(call("validate", good, "--json").out)
+    (file,) = data["files"]
+    assert (file["name"], file["runs"], data["mistakes"], data["exit_code"]) == ("story", 2, [], 0)
+    assert "$(vars.spare) is not used" in file["notes"][0]["message"]
+
+
+# --- simulations
+
+SIMULATION = {
+    "lmos": "simulation/v1",
+    "name": "sim",
+    "stop": {"at": "30s"},
+    "population": [{"id": "peer", "count": 3, "use": "cast.py:Actor"}],
+    "checks": [{"check": "restarts", "of": "peer", "equals": 0}],
+}
+
+
+def test_a_simulation_ends_when_it_is_told_to(project: Project, call: Callable[..., Ran]) -> None:
+    file = project.write("sim.yaml", json.dumps(SIMULATION))
+    for more in ((), ("-j", "2")):
+        for words, virtual in ((("run",), 30.0), (("sim",), 30.0), (("sim", "--until", "2m"), 120.0)):
+            ran = call(words[0], file, *words[1:], *more, "--json")
+            assert ran.code == 0, ran.text
+            (result,) = json.loads(ran.out)["files"]
+            assert [run["virtual"] for run in result["runs"]] == [virtual]
+            assert result["determinism"][0]["equal"]
+
+
+# --- help and completion
+
+
+def test_every_command_teaches_by_example(call: Callable[..., Ran]) -> None:
+    whole = call("--help").out
+    listed = [line.split(":")[0].strip() for line in whole.splitlines() if line.startswith("  ")]
+    assert [name for name in listed if name in VERBS] == list(VERBS)
+    for verb in VERBS:
+        ran = call(verb, "--help")
+        assert ran.code == 0
+        assert f"\nlmos-actors {verb}" in ran.out
+        assert "FLOAT" not in ran.out
+        assert all(ord(character) < 128 for character in ran.out), "boxes are for terminals"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(call: Callable[..., Ran], project: Project, shell: str) -> None:
+    ran = call("completion", shell)
+    assert ran.code == 0
+    assert [word for word in (*VERBS, "junit", "fail-fast") if word not in ran.out] == []
+    if shell == "bash":
+        subprocess.run(["bash", "-n"], input=ran.out, text=True, check=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["completion", "tcsh"], "tcsh"),
+        (["completion"], "SHELL"),
+        (["doctr"], 'did you mean "doctor"?'),
+        (["fmt"], "FILES"),
+        (["run", "x", "--fail-fst"], "Did you mean --fail-fast?"),
+    ],
+)
+def test_wrong_words(call: Callable[..., Ran], words: list[str], said: str) -> None:
+    ran = call(*words)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
