@@ -13,7 +13,13 @@ strange = [str(name) for name in names if name not in mine]
 if strange:
     raise SystemExit(f"in the wheel but not of the package: {', '.join(strange)}")
 schema = "lmos_actors/protocol/td/td-json-schema-validation"
-needed = ("lmos_actors/py.typed", f"{schema}.json", f"{schema}.license.txt", f"{schema}.origin.txt")
+needed = (
+    "lmos_actors/py.typed",
+    f"{schema}.json",
+    f"{schema}.license.txt",
+    "lmos_actors/cli/templates/weather/pyproject.toml.txt",
+    f"{schema}.origin.txt",
+)
 needed += tuple(f"lmos_actors/reports/page/{name}" for name in ("page.html", "style.css", "app.js"))
 for name in needed:
     if PurePosixPath(name) not in names:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Never, Protocol
 import trio
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sized
 
 BUDGET = 256
 """Callbacks between two looks at tasks and at I/O, so that a flood of timers starves nobody."""
@@ -54,6 +54,13 @@ class Timers(Protocol):
         """
         ...
 
+    def go_on(self, ready: Sized, /) -> bool:
+        """Have time go on until something is in `ready`, if it can from here; say whether others may run now.
+
+        For the one task that runs turns, when it has none left. It has to wait if nothing is ready then.
+        """
+        ...
+
 
 class TimerHeap:
     """Timers by instant, then by order. The first entry is always live: the cancelled ones at the top go
@@ -82,6 +89,10 @@ class TimerHeap:
         self._sequence += 1
         heappush(self._heap, (when, self._sequence, timer))
         return timer
+
+    def go_on(self, ready: Sized, /) -> bool:
+        """See `Timers`. Real time goes on by itself."""
+        return False
 
     def forget(self) -> None:
         """Take note that one of the timers has been cancelled."""

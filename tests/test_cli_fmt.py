@@ -263,3 +263,14 @@ def test_what_cannot_be_formatted(
     assert "none.yaml: no such file" in err
     assert (tmp_path / "bad.yaml").read_text() == "a: [\n"
     assert (tmp_path / "good.yaml").read_text() == "name: x\n"
+
+
+def test_what_would_change_the_meaning_is_left_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("lmos_actors.files._layout._scalar", lambda value, flow: value.raw.replace("7", "8"))
+    file = tmp_path / "a.yaml"
+    file.write_text("name:  x\nseeds: [7]\n")
+    assert call(str(file)) == 2
+    assert "cannot be formatted without changing what it says" in capfd.readouterr().err
+    assert file.read_text() == "name:  x\nseeds: [7]\n"

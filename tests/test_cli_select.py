@@ -140,7 +140,7 @@ def test_json_says_what_is_wrong(project: Project, call: Callable[..., Ran]) -> 
         data = json.loads(ran.out)
         mistake = data["mistakes"][0]
         assert data["exit_code"] == 2
-        assert (mistake["file"], mistake["kind"]) == (bad, "name")
+        assert mistake["file"] == bad
         assert any('unknown key "actoin"' in each["message"] for each in data["mistakes"])
         assert f"{bad}:{mistake['line']}:{mistake['column']}" in ran.err
     ran = call("run", good, "--sed", "1", "--json")
@@ -170,13 +170,12 @@ SIMULATION = {
 
 def test_a_simulation_ends_when_it_is_told_to(project: Project, call: Callable[..., Ran]) -> None:
     file = project.write("sim.yaml", json.dumps(SIMULATION))
-    for more in ((), ("-j", "2")):
-        for words, virtual in ((("run",), 30.0), (("sim",), 30.0), (("sim", "--until", "2m"), 120.0)):
-            ran = call(words[0], file, *words[1:], *more, "--json")
-            assert ran.code == 0, ran.text
-            (result,) = json.loads(ran.out)["files"]
-            assert [run["virtual"] for run in result["runs"]] == [virtual]
-            assert result["determinism"][0]["equal"]
+    for words, virtual in ((("run",), 30.0), (("sim", "--until", "2m", "-j", "2"), 120.0)):
+        ran = call(words[0], file, *words[1:], "--json")
+        assert ran.code == 0, ran.text
+        (result,) = json.loads(ran.out)["files"]
+        assert [run["virtual"] for run in result["runs"]] == [virtual]
+        assert result["determinism"][0]["equal"]
 
 
 # --- help and completion

@@ -9,11 +9,12 @@ import subprocess
 import sys
 import time
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 import pytest
 
+from lmos_actors.cli._jobs import Asked, Jobs
 from lmos_actors.cli._pool import Pool, Task
 from lmos_actors.scenario import Lost, Order, Ready, Said, Worker, load_scenario, run_cell
 from tests.scenario.project import CAST, Project, story
@@ -313,3 +314,53 @@ def test_first_and_second_runs_have_other_hash_seeds(project: Project) -> None:
             assert not isinstance(said[1], Lost)
             digests.append(said[1].digest)
     assert digests[0] == digests[2] != digests[1]
+
+
+class Backwards:
+    """A pool whose runs end in the opposite order."""
+
+    def __init__(self) -> None:
+        self.given: list[tuple[Task, Order]] = []
+
+    @property
+    def busy(self) -> int:
+        return len(self.given)
+
+    def has_room(self, *, second: bool) -> bool:
+        return True
+
+    def give(self, task: Task, order: Order, *, beside: bool) -> None:
+        self.given.append((task, order))
+
+    def take(self, *, wait: bool = True) -> tuple[Task, Lost] | None:
+        return (self.given.pop()[0], Lost("gone")) if wait and self.given else None
+
+
+class Ear:
+    """Notes what it is told."""
+
+    draws = False
+    fail_fast = False
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[int, int]] = []
+
+    def wants_log(self, cell: Any) -> bool:
+        return False
+
+    def gone(self, cell: Any, trial: int) -> None:
+        pass
+
+    def ended(self, cell: Any, run: RunResult) -> None:
+        self.heard.append((run.seed, run.trial))
+
+
+def test_runs_that_end_in_any_order_are_told_in_one(project: Project) -> None:
+    file = project.write("order.yaml", story(NOTE, seeds=[1, 2, 3]))
+    asked = Asked(
+        file=file, resolved=load_scenario(project.root / file), settings={}, seeds=None, until=None,
+        cells=[0, 1, 2], twice=[], trials=2, time_limit=9.0, workers=6,
+    )  # fmt: skip
+    pool, ear = Backwards(), Ear()
+    Jobs(asked, cast("Any", pool), cast("Any", ear)).run()
+    assert ear.heard == [(seed, trial) for seed in (1, 2, 3) for trial in (1, 2)]

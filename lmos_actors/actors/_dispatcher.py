@@ -57,8 +57,12 @@ async def dispatch(rt: Runtime) -> None:
         if not ready:
             if endless.passes:
                 endless.over()
-            rt.dispatcher = current_task()
-            await wait_task_rescheduled(abort)
+            others = rt.timers.go_on(ready)
+            if not ready:
+                rt.dispatcher = current_task()
+                await wait_task_rescheduled(abort)
+            elif others:
+                await checkpoint()
         if rt.wake_watchdog is not None:
             rt.wake_watchdog()
         turns.budget = BUDGET

@@ -213,6 +213,12 @@ class Asker:
         while self.next <= trio.current_time():
             await settle()
 
+    async def last_sample(self) -> None:
+        """Take the sample that is due at this last instant, if one is."""
+        if self._due <= trio.current_time():
+            await self.settled()
+            self.sample()
+
     def sample(self) -> None:
         """Take the sample that is due, if any is and has not been taken."""
         if self.run.judges is not None and self._due <= trio.current_time():

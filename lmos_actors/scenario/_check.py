@@ -25,6 +25,4 @@ def load_scenario(
 
     With `recording` its replays are the real agents, for `record_anew`. Imports the agents' modules. Raises FileError with every mistake found; ConfigError as `resolve` does.
     """
-    return resolve(
-        path, settings=settings, seeds=seeds, accepts=accepts, fitted=True, recording=recording
-    )
+    return resolve(path, settings=settings, seeds=seeds, accepts=accepts, fitted=True, recording=recording)

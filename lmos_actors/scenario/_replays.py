@@ -180,6 +180,8 @@ def _tell_later(agent: Any, tape: Tape) -> None:
             name, value = told.what
             made = agent.__contract__.properties[name]
             agent.__dict__[made.hidden] = made.take(value)
+        elif told.when is None:
+            _tell(agent, told.kind, told.what)
         elif told.when >= now:
             agent.after(told.when - now, _tell, agent, told.kind, told.what)
 

@@ -177,7 +177,7 @@ class _Targets:
     ) -> None:
         try:
             classes[name] = make()
-        except (TypeError, LookupError) as error:
+        except (TypeError, ValueError, LookupError) as error:
             mistakes.append(self.document.mistake(("agents", name), str(error.args[0]), key=True))
 
     def _imported(self, target: str) -> type | ConfigError:

@@ -60,12 +60,12 @@ class Exchange:
 class Told:
     """What an agent did by itself in one of its lives, counted from 1.
 
-    `kind` is `event` or `changed`, `what` name and data of it.
+    `kind` is `event` or `changed`, `what` name and data of it; `when` is None for what its first turn did.
     `shown` is a property's value at the begin of a life, which its observers were shown.
     """
 
     life: int
-    when: float
+    when: float | None
     kind: str
     what: tuple[str, Any]
 
@@ -89,6 +89,7 @@ class _Taping:
         self._told: list[Told] = []
         self._life = 0
         self._begins = False
+        self._down = True
         self._struck = -1.0
 
     def record(self, line: Line) -> None:
@@ -103,6 +104,9 @@ class _Taping:
             self._struck = now
         elif kind == "started":
             self._life += 1
+            self._down = False
+        elif kind in ("crashed", "stopped"):
+            self._down = True
         elif kind == "changed" and self._begins:
             self._told.append(Told(self._life, now, "shown", (data["property"], data["value"])))
         elif kind in ("event", "changed"):
@@ -137,7 +141,9 @@ class _Taping:
     def _add(self, now: float, kind: str, what: tuple[str, Any]) -> None:
         """Ascribe an event to what was begun last and goes on; else to the instant."""
         begun = [exchange for exchange in self._open.values() if exchange.begun is not None]
-        if begun:
+        if self._down:
+            self._told.append(Told(self._life + 1, None, kind, what))
+        elif begun:
             last = max(begun, key=lambda exchange: (exchange.begun, exchange.line))
             last.told.append((round(now - (last.begun or 0.0), 6), kind, what))
         else:

@@ -49,7 +49,7 @@ class Timeline(Asker):
                 self.listening.start_soon(self._entries, name="timeline")
                 self.listening.start_soon(self.measure, name="measure")
                 await self._until_the_end()
-                self.sample()
+                await self.last_sample()
                 self.listening.cancel_scope.cancel("the simulation is over")
         except* StepFailed:
             told = False

@@ -13,7 +13,7 @@ from trio.lowlevel import Abort, current_task, reschedule, wait_task_rescheduled
 from lmos_actors._timers import BUDGET, TimerHeap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Sized
 
     from lmos_actors._timers import Timer
 
@@ -39,6 +39,8 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
 
         None: trio then waits for I/O, for ever if none comes.
         """
+        self.next_deadline: Callable[[], float] = _unknown
+        """Tells trio's next deadline; where nobody knows it, every turn costs a pass of trio's run loop."""
         self._now = 0.0
         self._holds = 0
         self._settling: deque[trio.lowlevel.Task] = deque()
@@ -47,6 +49,8 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         self._chore_due = math.inf
         self._started = False
         self._idle_since = -1
+        self._wakes = 0
+        self._left = 0
 
     def start_clock(self) -> None:
         """Called by trio when the run begins. A clock serves one run. Raises RuntimeError on a second."""
@@ -108,6 +112,8 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         """
         heap = self._heap
         self.woke = False
+        self._wakes = 0
+        self._left = BUDGET
         for _ in range(BUDGET):
             # `deadline` is as old as this pass: a callback that moves one sets `woke`
             if not heap or (when := heap[0][0]) > deadline:
@@ -124,6 +130,30 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
             self._do_chore()
             return 0
         return self._pass_on(deadline)
+
+    def go_on(self, ready: Sized, /) -> bool:
+        """Fire timers until something is in `ready`, without a pass of trio's run loop for each.
+
+        Called by the task that runs turns when it has none left. Nothing happens where another task can run
+        or trio has a deadline to see to first, nor after so many timers: then the loop goes on as ever. True
+        says that a timer has woken another task, so that the loop has to decide who comes first.
+        """
+        heap = self._heap
+        # since the loop has last found no task that could run, the caller alone has been woken
+        while self._wakes == 1 and self._left and heap and not ready:
+            when = heap[0][0]
+            if when >= self.next_deadline():
+                return False
+            if when > self._now:
+                if self._settling or self._holds:
+                    return False
+                self._now = when
+            self._left -= 1
+            self.events += 1
+            self._fire_first()
+            if self.events >= self._chore_due:
+                self._do_chore()
+        return self._wakes != 1
 
     def _pass_on(self, deadline: float) -> float:
         """No timer is due: let the settled go on, or time, or report that neither can."""
@@ -155,6 +185,7 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
     def task_was_woken(self) -> None:
         """Take note that a task has become runnable: the present instant is not over."""
         self.woke = True
+        self._wakes += 1
         self.events += 1
         if self.events >= self._chore_due:
             self._do_chore()
@@ -187,3 +218,7 @@ class _WakeWatch(trio.abc.Instrument):
 
 def _nothing() -> None:
     pass
+
+
+def _unknown() -> float:
+    return -math.inf

@@ -1,8 +1,9 @@
 """A run in a simulated world: virtual time, seeded chance, seeded order, nothing from outside.
 
 This is the one file that knows private names of trio: `_ALLOW_DETERMINISTIC_SCHEDULING` and `_r`, which
-order the tasks of one pass of its run loop, and `Task._abort_func` and `_attempt_abort`, which reach a
-deadlocked task through a shield as Ctrl-C does.
+order the tasks of one pass of its run loop; `GLOBAL_RUN_CONTEXT` with the deadlines of a run, of which
+virtual time must not go past one; and `Task._abort_func` and `_attempt_abort`, which reach a deadlocked
+task through a shield as Ctrl-C does.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar, TypeVarTuple
 
 import trio
 from trio._core import _run as _trio_run  # pyright: ignore[reportPrivateUsage]
+from trio._core._run import GLOBAL_RUN_CONTEXT
 
 from lmos_actors._ambient import Ambient, set_ambient
 from lmos_actors._entropy import SeededEntropy
@@ -97,6 +99,7 @@ class _World:
 
     async def _inhabit(self, main: Callable[[*Ts], Awaitable[T]], args: tuple[*Ts]) -> T:
         set_ambient(self._ambient)
+        self.clock.next_deadline = GLOBAL_RUN_CONTEXT.runner.deadlines.next_deadline
         trio.lowlevel.current_task().name = getattr(main, "__qualname__", repr(main))  # for waiting graphs
         # entered here, as trio makes a pair of sockets when a run begins; left outside, whatever happens
         self._outside.enter_context(_forbidden_calls())

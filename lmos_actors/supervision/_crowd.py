@@ -105,8 +105,6 @@ class CrowdSupervisor(Supervisor):
         """Start one whose time has come; say whether to go on. A start that fails ends the node."""
         if member.status != "stopped" or member.incarnation:
             return True  # somebody has started it before its time
-        if self._reason is not None or not self._alive:
-            return False
         try:
             if self.idle and not needs_waiting(self.crowd.member):
                 member.start_now()

@@ -326,6 +326,7 @@ CROWDS = [
     ("p99: 1100ms", "p99: |100ms", '"p99" is less than "median"'),
     ("others: $(agents.spare)", "others: |$(agents.clerk)", "refs to several agents are expected"),
     ("others: $(agents.spare)", "others: |$(agents.peer)", '"peer" is Peer'),
+    ("use: troupe:Clerk}\npop", "use: troupe:Boss, args: {clerk: |$(agents.spare)}}\npop", "one ref is"),
     ("to: 3, step: 1}", "to: |0, step: 1}", "ends before it begins"),
     ("start: {over: 5s}", "start: {over: |11s}", "the simulation is over before that"),
     ("kind: small_world, of: peer", "kind: grid, of: peer, width: |5", "no whole number of rows"),

@@ -537,9 +537,7 @@ def test_another_format_says_only_that(project: Project) -> None:
             'unknown lmos "scenario/v2", did you mean "scenario/v1"? (known: scenario/v1, simulation/v1)',
         )
     ]
-    assert project.mistakes("name: x\n") == [
-        (1, 'missing key "lmos" (one of: scenario/v1, simulation/v1)')
-    ]
+    assert project.mistakes("name: x\n") == [(1, 'missing key "lmos" (one of: scenario/v1, simulation/v1)')]
     assert project.mistakes("lmoss: x\n") == [(1, 'unknown key "lmoss", did you mean "lmos"?')]
     assert project.mistakes("- 1\n") == [(1, "expected a mapping, saw a list")]
 

@@ -95,6 +95,19 @@ class Clock(Agent):
         return "pong"
 
 
+class Moody(Agent):
+    """Begins each of its lives with another mood."""
+
+    mood: Property[int] = prop(default=0)
+
+    def started(self) -> None:
+        self.mood = self.random.randint(1, 1_000_000)
+
+    @action
+    def crash(self) -> None:
+        raise KeyError("lost")
+
+
 class Desk(Agent):
     """Asks a model."""
 
@@ -231,6 +244,19 @@ def test_what_an_agent_did_by_itself_happens_at_its_instants(project: Project) -
     ]
     real = record(project, *steps, use="Clock")
     again = passes(project, *steps, llm={**REPLAY, "use": "replay_model.py:Clock"})
+    assert records(again) == records(real)
+
+
+def test_each_life_begins_with_the_values_that_it_had(project: Project) -> None:
+    crash = [
+        invoke("crash", error={"is": "AgentDied"}),
+        {"do": "wait", "until": {"agent": "llm", "is": "running"}},
+    ]
+    steps = [{"do": "observe", "target": "llm", "property": "mood", "id": "m"}, *crash, *crash]
+    steps.append({"do": "expect", "that": "reading", "of": "m", "times": 3, "ge": 1, "within": "1s"})
+    real = record(project, *steps, use="Moody")
+    again = passes(project, *steps, llm={**REPLAY, "use": "replay_model.py:Moody"})
+    assert len({r["value"] for r in records(real) if r["kind"] == "changed"}) == 2
     assert records(again) == records(real)
 
 

@@ -385,6 +385,17 @@ def test_of_very_many_rounds_the_first_are_told_and_all_counted(project: Project
     assert (len(result.told), result.steps_done) == (1_000, 1_200)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_series_of_a_story_end_with_it(project: Project, seed: int) -> None:
+    measure = {"every": "1s", "series": {"level": {"agg": "max", "of": "actor", "expr": "state.level"}}}
+    write = {"do": "write", "target": "actor", "property": "level", "value": 4}
+    steps = [{"do": "wait", "for": "1500ms"}, write, {"do": "wait", "for": "1500ms"}]
+    result = passes(project, *steps, measure=measure, seeds=[seed])
+    (series,) = result.series
+    assert (series.times, series.values) == ((1.0, 2.0, 3.0), (0.0, 4.0, 4.0))
+    assert result.metrics["level.max"] == 4
+
+
 # --- crashes
 
 
