@@ -1,26 +1,25 @@
-"""Leader election by rank: the candidate of the highest rank that is alive leads, and proves it by beating.
+"""Leader election by rank: of the candidates that are alive, the one of highest rank leads.
 
-It is the bully algorithm: who misses the leader asks all of higher rank whether one of them is there, and
-leads if none answers in time.
+It is the bully algorithm. The leader lets all hear its heartbeat. Whoever misses it asks those of higher rank
+whether they are there, and leads if none says so in time. A candidate that comes back takes over from those below it.
 """
 
 from __future__ import annotations
 
-from lmos_actors import Agent, Event, Property, Ref, action, event, prop
+from lmos_actors import Agent, Property, Ref, action, prop
 
 
 class Candidate(Agent):
-    """One of several candidates; ranks differ. A leader says every `beat` seconds that it lives."""
+    """One of several candidates, no two of the same rank."""
 
     rank: int
     neighbours: tuple[Ref[Candidate], ...] = ()
-    beat: float = 0.1
+    beat: float = 0.1  # seconds between two heartbeats; a leader that misses three is looked for
     leader: Property[int] = prop(default=-1, read_only=True, doc="Rank of the leader, -1 if unknown.")
     leading: Property[bool] = prop(default=False, read_only=True)
-    elected: Event[int] = event(doc="A candidate has become the leader; its rank.")
-    misses: int = 0
-    waiting: bool = False
-    answered: bool = False
+    missed: int = 0
+    standing: bool = False
+    outranked: bool = False
 
     def started(self) -> None:
         self.after(self.beat, self.tick)
@@ -31,22 +30,22 @@ class Candidate(Agent):
         if self.leading:
             self.tell_all()
             return
-        self.misses += 1
-        if self.misses > 3 and not self.waiting:
+        self.missed += 1
+        if self.missed > 3 and not self.standing:
             self.stand()
 
     def stand(self) -> None:
-        """Ask those of higher rank whether they live; in two beats it is known."""
-        self.waiting, self.answered = True, False
+        """Ask who is of higher rank; in two beats it is known."""
+        self.standing, self.outranked = True, False
         for other in self.neighbours:
-            self.send(other, Candidate.is_anybody_there, self.rank)
-        self.after(2 * self.beat, self.count_answers)
+            self.send(other, Candidate.who_is_above, self.rank)
+        self.after(2 * self.beat, self.decide)
 
-    def count_answers(self) -> None:
-        self.waiting = False
-        if not self.answered and self.misses > 3:
+    def decide(self) -> None:
+        """Lead if nobody of higher rank was there, and nobody has begun to lead meanwhile."""
+        self.standing = False
+        if not self.outranked and self.missed > 3:
             self.leading, self.leader = True, self.rank
-            self.elected.emit(self.rank)
             self.tell_all()
 
     def tell_all(self) -> None:
@@ -54,22 +53,21 @@ class Candidate(Agent):
             self.send(other, Candidate.heartbeat, self.rank)
 
     @action
-    def is_anybody_there(self, rank: int) -> None:
-        """A candidate of that rank misses the leader; who is of higher rank says that it lives."""
+    def who_is_above(self, rank: int) -> None:
+        """A candidate of that rank misses the leader."""
         if self.rank > rank:
             for other in self.neighbours:
                 self.send(other, Candidate.i_am_here, self.rank)
 
     @action
     def i_am_here(self, rank: int) -> None:
-        """A candidate of that rank lives and will lead, or knows who does."""
-        self.answered = self.answered or rank > self.rank
+        """A candidate of that rank is alive."""
+        if rank > self.rank:
+            self.outranked = True
 
     @action
     def heartbeat(self, rank: int) -> None:
-        """The leader lives. One of lower rank is not followed by those above it: they stand against it."""
-        if rank < self.rank:
-            return
-        self.leading = False
-        self.misses = 0
-        self.leader = rank
+        """A candidate of that rank leads. Those above it do not follow: they stand against it."""
+        if rank > self.rank:
+            self.missed = 0
+            self.leading, self.leader = False, rank

@@ -1,7 +1,7 @@
-"""A vote that several hold at once and all end alike: single-decree Paxos, by Lamport's description of it.
+"""A vote that several proposers hold at once and that ends alike for all: Paxos, for one decision.
 
-A value is chosen when a majority of acceptors has accepted it in one ballot. Whoever proposes in a later
-ballot first asks a majority what it has accepted so far, and then has to propose that.
+A value is chosen once a majority of acceptors has accepted it in one ballot. Before that whoever holds a ballot asks a
+majority what it has accepted so far, and proposes the newest of that instead of its own.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class Acceptor(Agent):
 
 
 class Proposer(Agent):
-    """Has its value chosen, or learns which one has been. `number` tells proposers apart, from 1 on."""
+    """Has its value chosen, or learns which one has been. `number`, below 1000, tells proposers apart."""
 
     acceptors: tuple[Ref[Acceptor], ...]
-    number: int = 1
+    number: int
     patience: float = 1.0
     chosen: Property[str] = prop(default="", read_only=True)
     ballots: Property[int] = prop(default=0, read_only=True)
@@ -67,7 +67,7 @@ class Proposer(Agent):
             self.ballots += 1
             ballot = self.ballots * 1_000 + self.number
             if not await self.vote(ballot, value):
-                # another one is at it: who waits longer lets it finish
+                # another proposer is at it: whoever waits longer lets it finish
                 await trio.sleep(self.patience * self.random.random())
         return self.chosen
 

@@ -95,8 +95,13 @@ class Cast:
         return found
 
     def _look(self, of: str) -> tuple[LocalLink, ...]:
-        if of == EVERYBODY:
-            return tuple(agents_of(self._node.root))
+        if of == EVERYBODY:  # of the file: what agents start themselves belongs to them
+            own = dict.fromkeys(self._paths.values())
+            return tuple(
+                slot
+                for slot in agents_of(self._node.root)
+                if slot.path in own or self.names_in_crowd(slot.path)
+            )
         if of in self._counts or of not in self._paths:
             supervisor = self.supervisor(of) if "/" not in of else None
             if isinstance(supervisor, CrowdSupervisor):
@@ -105,14 +110,21 @@ class Cast:
                 return tuple(agents_of(supervisor))
         return (self.slot(of),)
 
+    def size(self, of: str) -> int:
+        """Give how many agents an agent, a population, or all (`*`) are, be they started or not."""
+        if of == EVERYBODY:
+            return len(self._paths) + sum(self._counts.values())
+        return self._counts.get(of, 1)
+
     def supervisor(self, name: str) -> Supervisor | None:
         """Give the supervisor of that name, None if there is none."""
         return next((found for found in supervisors_of(self._node.root) if found.label == name), None)
 
     def names_in_crowd(self, path: str) -> tuple[str, ...]:
         """Give the names of a member of a population by its path: `peer/3` and `peer`; none for others."""
-        population = path.partition("/")[0]
-        return (path, population) if population in self._counts and path != population else ()
+        population, _, number = path.partition("/")
+        # what a member starts is below it, and no member
+        return (path, population) if population in self._counts and number and "/" not in number else ()
 
     def never_started(self, path: str) -> bool:
         """Tell whether a member of a population has not run yet."""

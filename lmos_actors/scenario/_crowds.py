@@ -13,6 +13,7 @@ from lmos_actors.protocol.td import DescriptionError, check, differences, is_uri
 
 from ._fields import fields_of_agent
 from ._model_agents import TOPOLOGY_KEYS, AgentEntry, Population, Topology
+from ._topology import topology_problem
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,10 +58,10 @@ class Crowds:
         count = population.count
         if count < _FEWEST:
             self.names.wrong((*path, "of"), f'"{topology.of}" is one agent, and has no neighbours', "shape")
-        if topology.degree is not UNSET and topology.degree >= count:
-            message = f'"{topology.of}" has {count} agents: at most {count - 1} neighbours each'
-            self.names.wrong((*path, "degree"), message, "shape")
-        if topology.width is not UNSET and count % topology.width:
+        problem = topology_problem(topology, count)
+        if problem is not None and problem[0] != "edges":  # each of those is looked at below
+            self.names.wrong((*path, problem[0]), problem[1], "shape")
+        elif topology.width is not UNSET and count % topology.width:
             message = f'"{topology.of}" has {count} agents, which is no whole number of rows of that width'
             self.names.wrong((*path, "width"), message, "shape")
         for index, edge in enumerate(topology.edges or ()):

@@ -136,7 +136,8 @@ class Culprits:
 def listing(paths: Sequence[str]) -> str:
     """Name the first of several agents, and how many they are."""
     more = ", ..." if len(paths) > NAMED else ""
-    return f"{len(paths)} agents: {', '.join(paths[:NAMED])}{more}"
+    what = "agent" if len(paths) == 1 else "agents"
+    return f"{len(paths)} {what}: {', '.join(paths[:NAMED])}{more}"
 
 
 class Judge:

@@ -26,7 +26,7 @@ WORDS: Final = (
     "for",
     "fault", "with", "factor", "duration", "input", "value", "take", "delay", "emit", "chunk", "progress",
     "reply", "output", "done", "fail", "code", "message", "crash", "unused", "dead_letter", "fault_free",
-    "max", "min", "p50", "p90", "p95", "p99", "mean", "deviation", "median", "save", "reason", "error",
+    "min", "max", "median", "p50", "p90", "p95", "p99", "mean", "deviation", "save", "reason", "error",
     "within", "wait", "steps", "branches", "degree", "rewire", "probability", "width", "edges", "timeline",
     "measure", "series", "checks", "report", "junit", "html", "csv",
 )  # fmt: skip

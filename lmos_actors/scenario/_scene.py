@@ -127,11 +127,15 @@ async def _start(node: Node, spec: Any) -> None:
 def looked_at(cell: Cell, path: str) -> bool:
     """Tell whether the file asks for crashes of an agent: by a rule, a recording, or a check of restarts.
 
-    Such a check is of the agent, its population, a supervisor above it, or all.
+    Such a check is of the agent, its population, a supervisor above it, or all. Nobody restarts a temporary
+    agent: no count of restarts shows that it has crashed.
     """
     name = next((name for name, place in paths(cell.root).items() if place == path), path)
-    if isinstance(cell.scenario.agents.get(name), (Mock, Replay)):
+    entry = _entry_of(cell, name)
+    if isinstance(entry, (Mock, Replay)):
         return True
+    if entry is not None and entry.restart == "temporary":
+        return False
     names = (path, name, *path.split("/")[:-1], "root", EVERYBODY)
     counted = [
         check
@@ -139,3 +143,12 @@ def looked_at(cell: Cell, path: str) -> bool:
         if isinstance(check, Restarts) or (isinstance(check, Statistics) and check.counter == "restarts")
     ]
     return any(check.of in names for check in counted)
+
+
+def _entry_of(cell: Cell, name: str) -> Any:
+    """Give the agent or population of the file that a name or path is of, None for what agents start."""
+    scenario = cell.scenario
+    if name in scenario.agents or not isinstance(scenario, Simulation):
+        return scenario.agents.get(name)
+    above = name.partition("/")[0]
+    return next((entry for entry in scenario.population if entry.id == above), None)

@@ -47,6 +47,9 @@ class SeriesOf:
         except (LookupError, FormulaFailed) as error:
             value = None
             self.problem = words_of(error)
+        except OverflowError:
+            value = None
+            self.problem = f"the {self.declared.agg} of {self.formula.text} is too large"
         self._seen = self._seen or value is not None
         self.times.append(now)
         self.values.append(value)
@@ -69,7 +72,7 @@ class SeriesOf:
         """Give `NAME.last`, `.min`, `.max` and `.mean`; those of a series without values are None."""
         found = [value for value in self.values if value is not None]
         last = self.values[-1] if self.values else None
-        numbers = (last, min(found), max(found), math.fsum(found) / len(found)) if found else (None,) * 4
+        numbers = (last, min(found), max(found), _mean(found)) if found else (None,) * 4
         return {f"{self.name}.{key}": number for key, number in zip(_METRICS, numbers, strict=True)}
 
     def _value(self, now: float) -> float | None:
@@ -87,7 +90,7 @@ class SeriesOf:
         if before is None or now <= before[0]:
             self.problem = "a rate needs two samples"
             return None
-        return (total - before[1]) / (now - before[0])
+        return (total - before[1]) / round(now - before[0], 6)  # whole microseconds: no noise of floats
 
     def _of_all(self) -> list[Any]:
         agents, value_of, state = self.agents, self.formula.value, self._state
@@ -109,11 +112,18 @@ def nearest_rank(values: Sequence[float], percent: float) -> float:
     return sorted(values)[max(1, math.ceil(percent / 100 * len(values))) - 1]
 
 
+def _mean(values: Sequence[float]) -> float:
+    try:
+        return math.fsum(values) / len(values)
+    except OverflowError:  # of the sum alone, unless one of them is too large itself
+        return math.fsum(value / len(values) for value in values)
+
+
 _METRICS: Final = ("last", "min", "max", "mean")
 
 AGGREGATES: Final[dict[str, Callable[[Sequence[float]], float]]] = {
     "sum": math.fsum,
-    "mean": lambda values: math.fsum(values) / len(values),
+    "mean": _mean,
     "min": min,
     "max": max,
     "p50": lambda values: nearest_rank(values, 50),

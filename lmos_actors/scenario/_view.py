@@ -50,7 +50,7 @@ class RunView:
 
     def size(self, of: str) -> int:
         """Give how many agents there are once all have been started."""
-        return len(self._run.cast.slots(of))
+        return self._run.cast.size(of)
 
     def state(self, slot: Any) -> StateOf | None:
         """Give the state of an agent; None while none runs."""

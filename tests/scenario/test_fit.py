@@ -332,6 +332,7 @@ CROWDS = [
     ("kind: small_world, of: peer", "kind: grid, of: peer, width: |5", "no whole number of rows"),
     ("kind: small_world, of: peer", "kind: ring, of: peer", 'says nothing about "kind: ring"'),
     ("of: peer, degree: 6, rewire: 0.1", "of: peer, degree: |12, rewire: 0.1", "at most 11 neighbours"),
+    ("degree: 6, rewire: 0.1", "degree: |5, rewire: 0.1", "the degree of a small world is even"),
     ("degree: 6, rewire: 0.1", "degree: 6", 'needs "rewire"'),
     ("small_world, of: peer, degree", "small_world, of: |pear, degree", 'no population "pear"'),
     ("small_world, of: peer, degree", "small_world, of: |clerk, degree", "is one agent, not a population"),

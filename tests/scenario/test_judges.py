@@ -382,7 +382,7 @@ def test_eventually_never() -> None:
     run = Run(ann=ann).judged(Eventually(name="done", of="ann", expr="state.n == 3", by=Duration(2.0)))
     found = run.verdict(1.0)
     assert (found.ok, found.at) == (False, None)
-    assert found.saw == "left behind 1 agents: ann; ann: state.n = 0"
+    assert found.saw == "left behind 1 agent: ann; ann: state.n = 0"
     assert run.judges.metrics() == {"done.time": None}
     found = run.judged(Eventually(of="ann", expr="state.x == 3", by=SECOND)).verdict()
     assert found.saw == "cannot be computed: state.x has no value"
@@ -667,8 +667,8 @@ def test_converges_too_late_or_not() -> None:
     ("check", "saw"),
     [
         (Converges(of="peer", field="state.v", after="split.healed", within=SECOND), "split was not healed"),
-        (Converges(of="nobody", field="state.v", within=SECOND), "0 agents of nobody were running"),
-        (Converges(of="ann", field="state.v", within=SECOND), "1 agents of ann were running"),
+        (Converges(of="nobody", field="state.v", within=SECOND), "running agents of nobody: 0"),
+        (Converges(of="ann", field="state.v", within=SECOND), "running agents of ann: 1"),
         (Converges(of="peer", field="state.w", within=SECOND), "peer/0 cannot be computed"),
     ],
 )

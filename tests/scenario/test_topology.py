@@ -98,7 +98,7 @@ def test_a_small_world_is_connected(rewire: float) -> None:
     ("count", "keys", "key", "words"),
     [
         (MOST_COMPLETE + 1, {"kind": "complete"}, "kind", "too many"),
-        (4, {"kind": "scale_free", "degree": 4}, "degree", "less than the number of agents, 4"),
+        (4, {"kind": "scale_free", "degree": 4}, "degree", "at most 3 neighbours"),
         (9, {"kind": "small_world", "degree": 3, "rewire": 0.1}, "degree", "even"),
         (4, {"kind": "grid", "width": 5}, "width", "at most 4 wide"),
         (4, {"kind": "edges", "edges": ((0, 4),)}, "edges", "the last agent of 4 is 3"),

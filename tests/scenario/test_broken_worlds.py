@@ -1,0 +1,197 @@
+"""The worlds of this repository fail when an agent in them is broken as a programmer would break it."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+
+from lmos_actors.cli import main
+from tests.source import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    Run = Callable[..., tuple[int, str]]
+
+
+@attrs.frozen
+class Break:
+    """A change of an agent's file, and what the command then says did not hold."""
+
+    world: str
+    module: str
+    old: str
+    new: str
+    named: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.world}: {(self.new or 'no ' + self.old).strip()}"
+
+
+def breaks(world: str, module: str, *changes: tuple[str, str, str]) -> list[Break]:
+    return [Break(world, module, *change) for change in changes]
+
+
+BREAKS = [
+    *breaks(
+        "weather",
+        "weather",
+        (" in {town}, ", " in Rome, ", "expect value $(saved.answer)"),
+        ("read_only=True,\n        doc", "doc", "expected NotAllowed"),
+        ("if self.units ==", "if 'kelvin' ==", "expect output in-fahrenheit"),
+        ("sleep(0.2)", "sleep(0.7)", "check latency ask"),
+        ("self.user_feedback_received.emit(feedback)", "pass", "expect event of user.userFeedbackReceived"),
+    ),
+    *breaks(
+        "weather",
+        "concierge",
+        ("self.follow(", "print(", "expect event of user.userFeedbackReceived"),
+        ("emit(feedback)", "emit(feedback)\n        self.user_feedback_received.emit(feedback)", "expect event"),
+        ("await self.weather.within(2.0).invoke(WeatherAgent.get_weather, question, interaction_mode)",
+         'f"<speak>It is 20 degrees fahrenheit {question}</speak>"', "check trace"),
+    ),
+    *breaks(
+        "booking",
+        "booking",
+        ('self.become("occupied")', "pass", "expect output meanwhile"),
+        ("if guest != self.guest:", "if not guest:", "expected ActionFailed"),
+        ("self.state_timeout(self.hold_for, self._lapse, guest)", "pass", "expect event of user.lapsed"),
+        ("postpone=True", "postpone=False", "NotAllowed: 'wait_for'"),
+    ),
+    *breaks(
+        "supervision",
+        "flaky",
+        ("raise ActionFailed(why)", "raise RuntimeError(why)", "expected ActionFailed"),
+        ("sleep(self.pace)", "sleep(2 * self.pace)", "check latency"),
+        ('raise RuntimeError("crashed as told")', 'raise ActionFailed("crashed as told")', "expected AgentDied"),
+    ),
+    *breaks(
+        "backpressure",
+        "pipeline",
+        ("self.offer(self.made)\n            self.made += 1", "self.made += 1\n            self.offer(self.made)", "last"),
+        ("left = count - self.per_turn", "left = count - 2 * self.per_turn", "expect output made"),
+        ("self.turned_away += 1", "pass", "expect output turned-away"),
+        ("self.last = item", "self.last += 1", "expect output last"),
+    ),
+    *breaks(
+        "support",
+        "support",
+        ("except AgentError", "except ActionFailed", "ask"),
+        ("draft.confidence < self.sure_from", "draft.confidence > self.sure_from", "expect output sure"),
+        ("self.model.within(self.patience)", "self.model", "expect output late"),
+        ("self.opened.emit(Ticket(number, question, why))", "pass", "expect event of user.opened"),
+        ("self.escalate(ticket, question, f\"the model failed", "self.escalate(0, question, f\"the model failed",
+         "expect output cursed"),
+        ("yield piece", "yield piece.strip()", "expect items chat"),
+    ),
+    *breaks(
+        "market",
+        "market",
+        ("min(self.limit, price + max(1, self.limit // 20))", "price + max(1, self.limit // 20)", "always within_limit"),
+        ("if price < wanted:", "if price < wanted // 2:", "always above_floor"),
+        ("if self.sold == self.stock:", "if self.sold > self.stock:", "always in_stock"),
+        ("self.income += price", "self.income += wanted", "always books_agree"),
+        ("self.offers += 1", "pass", "eventually trade"),
+        ("left.remove(seller)", "pass", "eventually all_done"),
+        ("self.offers // self.patience", "self.offers // 10", "FAILED check patience_pays"),
+    ),
+    *breaks(
+        "election",
+        "election",
+        ("self.leading, self.leader = False, rank", "self.leader = rank", "always at_most_one"),
+        ("if not self.outranked and", "if", "never usurped"),
+        ("if rank > self.rank:\n            self.missed = 0", "if rank >= 0:\n            self.missed = 0",
+         "never usurped"),
+        ("            self.tell_all()\n            return", "            return", "check"),
+        ("        self.missed += 1", "        self.missed += 0", "eventually elected"),
+        ("            self.missed = 0", "            pass", "always calm"),
+    ),
+    *breaks(
+        "voting",
+        "voting",
+        ("latest.value if latest.ballot else value", "value", "always agreement"),
+        ("if ballot < self.promised:", "if ballot < 0:", "always agreement"),
+        ("2 * len(answers) > len(self.acceptors)", "len(answers) >= 2", "always majority"),
+        ("self.chosen = wanted", "self.chosen = value", "always agreement"),
+        ("return Promise(self.accepted, self.value)", 'return Promise(0, "")', "always agreement"),
+    ),
+    *breaks(
+        "gossip",
+        "gossip",
+        ("        self.knows = True", "        pass", "eventually all_informed"),
+        ("self.after(self.period, self.tell_some)\n", "\n", "eventually all_informed"),
+        ("if version <= self.version:", "if self.knows:", "eventually settled"),
+        ("not self.knows and self.collector", "self.collector", "always reported_once"),
+        ("self.send(self.collector, Collector.report)", "pass", "eventually reported"),
+    ),
+]  # fmt: skip
+
+SMALLER = {"gossip": [("count: 1000", "count: 100"), ("count: 50", "count: 10"), ("count: 20", "count: 4"),
+                      ("heard >= 1000", "heard >= 100"), ("heard <= 1050", "heard <= 110"),
+                      ("peer/999", "peer/99"), ("[1, 2, 4]", "[1, 4]"), ("at: 2m", "at: 80s")]}  # fmt: skip
+"""Changes that make a big world quick."""
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[Run]:
+    """Runs a file of a project of its own, with the agents that are in its folder, in this process."""
+    shutil.copytree(ROOT / "agents", tmp_path / "agents", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "pyproject.toml").write_text("")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    others = {name: module for name, module in sys.modules.items() if name.split(".")[0] == "agents"}
+    forget_agents()
+
+    def run(file: str) -> tuple[int, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(("run", file, "--check-determinism", "off", "--seed", "1"))
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, capfd.readouterr().out
+
+    yield run
+    forget_agents()
+    sys.modules.update(others)
+
+
+def forget_agents() -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == "agents"]:
+        del sys.modules[name]
+
+
+def take(world: str, folder: Path) -> str:
+    """Copy a world into a folder, a big one smaller; give its file's name."""
+    text = (ROOT / f"scenarios/{world}.yaml").read_text(encoding="utf-8")
+    for old, new in SMALLER.get(world, []):
+        assert old in text
+        text = text.replace(old, new)
+    (folder / f"{world}.yaml").write_text(text, encoding="utf-8")
+    return f"{world}.yaml"
+
+
+@pytest.mark.parametrize("broken", BREAKS, ids=lambda broken: broken.name)
+def test_a_broken_agent_fails(tmp_path: Path, run: Run, broken: Break) -> None:
+    module = tmp_path / f"agents/{broken.module}.py"
+    text = module.read_text(encoding="utf-8")
+    assert text.count(broken.old) == 1
+    module.write_text(text.replace(broken.old, broken.new), encoding="utf-8")
+    code, told = run(take(broken.world, tmp_path))
+    assert (code, broken.named in told) == (1, True), told
+
+
+@pytest.mark.parametrize("world", sorted({broken.world for broken in BREAKS}))
+def test_the_same_world_unbroken_passes(tmp_path: Path, run: Run, world: str) -> None:
+    code, told = run(take(world, tmp_path))
+    assert code == 0, told
+
+
+def test_every_world_and_agent_is_broken() -> None:
+    worlds = {file.stem for file in (ROOT / "scenarios").glob("*.yaml")}
+    assert {broken.world for broken in BREAKS} == worlds
+    modules = {file.stem for file in (ROOT / "agents").glob("*.py")} - {"__init__", "echo"}
+    assert {broken.module for broken in BREAKS} == modules
