@@ -1,7 +1,7 @@
 """Leader election by rank: of the candidates that are alive, the one of highest rank leads.
 
-It is the bully algorithm. The leader lets all hear its heartbeat. Whoever misses it asks those of higher rank
-whether they are there, and leads if none says so in time. A candidate that comes back takes over from those below it.
+It is the bully algorithm. The leader lets all hear its heartbeat. Whoever misses it asks who of higher rank
+is there, and leads if none says so in time. A candidate that comes back takes over from those below it.
 """
 
 from __future__ import annotations

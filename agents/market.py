@@ -18,7 +18,7 @@ class Reply(Struct, frozen=True):
 
 
 class Seller(Agent):
-    """Sells `stock` pieces, never below `floor`: comes down to it from `asking`, a little with every offer."""
+    """Sells `stock` pieces. Comes down from `asking`, a little with every offer, never below `floor`."""
 
     floor: int
     asking: int

@@ -1,7 +1,7 @@
 """A vote that several proposers hold at once and that ends alike for all: Paxos, for one decision.
 
-A value is chosen once a majority of acceptors has accepted it in one ballot. Before that whoever holds a ballot asks a
-majority what it has accepted so far, and proposes the newest of that instead of its own.
+A value is chosen once a majority of acceptors has accepted it in one ballot. Whoever holds a ballot first
+asks a majority what it has accepted so far, and has to propose the newest of that instead of its own value.
 """
 
 from __future__ import annotations
@@ -78,9 +78,8 @@ class Proposer(Agent):
             return False
         latest = max(promises, key=lambda promise: promise.ballot)
         wanted = latest.value if latest.ballot else value
-        if not self.is_majority(
-            await self.ask_all(lambda acceptor: acceptor.invoke(Acceptor.accept, ballot, wanted))
-        ):
+        accepted = await self.ask_all(lambda acceptor: acceptor.invoke(Acceptor.accept, ballot, wanted))
+        if not self.is_majority(accepted):
             return False
         self.chosen = wanted
         return True

@@ -23,6 +23,7 @@ def load_scenario(
 ) -> Resolved:
     """Read a scenario file and check all that can be known before a run, the agents' classes included.
 
-    With `recording` its replays are the real agents, for `record_anew`. Imports the agents' modules. Raises FileError with every mistake found; ConfigError as `resolve` does.
+    With `recording` its replays are the real agents, for `record_anew`. Imports the agents' modules. Raises
+    FileError with every mistake found; ConfigError as `resolve` does.
     """
     return resolve(path, settings=settings, seeds=seeds, accepts=accepts, fitted=True, recording=recording)

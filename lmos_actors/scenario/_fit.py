@@ -68,7 +68,7 @@ class Fit:
         for key in args:
             if key in both:
                 self.wrong((*path, "args", key), f'"{key}" is given in state too', key=True)
-        have = {*args, *both, self.given.get(name)}
+        have = {*args, self.given.get(name)} | both
         missing = [field.name for field in fields.values() if field.required and field.name not in have]
         if missing and isinstance(entry, (AgentEntry, Population)):
             place = path if path[0] == "agents" else (*path, "use")

@@ -137,7 +137,8 @@ class ConvergesJudge(Judge):
 
     def _compare(self, found: list[tuple[Any, str]], now: float) -> None:
         if len(found) < 2:
-            self.saw = f"at {instant(now)} running agents of {self.check.of}: {len(found)}, which is too few to agree"
+            there = f"running agents of {self.check.of}: {len(found)}"
+            self.saw = f"at {instant(now)} {there}, too few to agree"
             return
         first = found[0][0]
         others = [path for value, path in found if not same(value, first)]

@@ -30,7 +30,7 @@ def topology_problem(topology: Topology, count: int) -> tuple[str, str] | None:
     if kind == "complete" and count > MOST_COMPLETE:
         return "kind", f"{count} agents that all know each other are too many, {MOST_COMPLETE} are the most"
     if isinstance(degree, int) and degree >= count:
-        return "degree", f"\"{topology.of}\" has {count} agents: at most {count - 1} neighbours each"
+        return "degree", f'"{topology.of}" has {count} agents: at most {count - 1} neighbours each'
     if kind == "small_world" and isinstance(degree, int) and degree % 2:
         return "degree", "the degree of a small world is even: as many neighbours to either side"
     if kind == "grid" and isinstance(topology.width, int) and topology.width > count:

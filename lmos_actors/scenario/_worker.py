@@ -40,6 +40,8 @@ _PATH = tuple(sys.path)
 _BEGIN = (
     "import sys; sys.path[:] = sys.argv[1:]; import lmos_actors.scenario._worker as worker; worker.main()"
 )
+# once nobody listens, nobody wants what goes on; taken now, as agents may put theirs in its place
+_leave = os._exit
 _REFRESH = 0.1
 """Seconds of real time between two words of a worker about a run that goes on."""
 
@@ -195,7 +197,7 @@ def main() -> None:
             with arrived:
                 inbox.append(line)
                 arrived.notify()
-        os._exit(0)  # whatever goes on, nobody wants it any more
+        _leave(0)
 
     threading.Thread(target=listen, name="orders", daemon=True).start()
     desk.open()
@@ -265,9 +267,12 @@ class _Desk:
         self._say({"result": data, "log": len(text)}, text)
 
     def _say(self, message: Mapping[str, Any], more: bytes = b"") -> None:
-        with self._lock:
-            self._said.write(json.dumps(message).encode() + b"\n" + more)
-            self._said.flush()
+        try:
+            with self._lock:
+                self._said.write(json.dumps(message).encode() + b"\n" + more)
+                self._said.flush()
+        except BrokenPipeError:
+            _leave(0)
 
 
 class _Watching(Protocol):

@@ -52,7 +52,8 @@ BREAKS = [
         "weather",
         "concierge",
         ("self.follow(", "print(", "expect event of user.userFeedbackReceived"),
-        ("emit(feedback)", "emit(feedback)\n        self.user_feedback_received.emit(feedback)", "expect event"),
+        ("emit(feedback)", "emit(feedback)\n        self.user_feedback_received.emit(feedback)",
+         "expect event of user.userFeedbackReceived"),
         ("await self.weather.within(2.0).invoke(WeatherAgent.get_weather, question, interaction_mode)",
          'f"<speak>It is 20 degrees fahrenheit {question}</speak>"', "check trace"),
     ),
@@ -69,12 +70,13 @@ BREAKS = [
         "flaky",
         ("raise ActionFailed(why)", "raise RuntimeError(why)", "expected ActionFailed"),
         ("sleep(self.pace)", "sleep(2 * self.pace)", "check latency"),
-        ('raise RuntimeError("crashed as told")', 'raise ActionFailed("crashed as told")', "expected AgentDied"),
+        ('RuntimeError("crashed as told")', 'ActionFailed("crashed as told")', "expected AgentDied"),
     ),
     *breaks(
         "backpressure",
         "pipeline",
-        ("self.offer(self.made)\n            self.made += 1", "self.made += 1\n            self.offer(self.made)", "last"),
+        ("self.offer(self.made)\n            self.made += 1",
+         "self.made += 1\n            self.offer(self.made)", "expect output last"),
         ("left = count - self.per_turn", "left = count - 2 * self.per_turn", "expect output made"),
         ("self.turned_away += 1", "pass", "expect output turned-away"),
         ("self.last = item", "self.last += 1", "expect output last"),
@@ -86,14 +88,14 @@ BREAKS = [
         ("draft.confidence < self.sure_from", "draft.confidence > self.sure_from", "expect output sure"),
         ("self.model.within(self.patience)", "self.model", "expect output late"),
         ("self.opened.emit(Ticket(number, question, why))", "pass", "expect event of user.opened"),
-        ("self.escalate(ticket, question, f\"the model failed", "self.escalate(0, question, f\"the model failed",
-         "expect output cursed"),
+        ("ticket = self.asked\n", "ticket = self.escalated\n", "expect output cursed"),
         ("yield piece", "yield piece.strip()", "expect items chat"),
     ),
     *breaks(
         "market",
         "market",
-        ("min(self.limit, price + max(1, self.limit // 20))", "price + max(1, self.limit // 20)", "always within_limit"),
+        ("min(self.limit, price + max(1, self.limit // 20))", "price + self.limit // 20",
+         "always within_limit"),
         ("if price < wanted:", "if price < wanted // 2:", "always above_floor"),
         ("if self.sold == self.stock:", "if self.sold > self.stock:", "always in_stock"),
         ("self.income += price", "self.income += wanted", "always books_agree"),
@@ -132,9 +134,17 @@ BREAKS = [
     ),
 ]  # fmt: skip
 
-SMALLER = {"gossip": [("count: 1000", "count: 100"), ("count: 50", "count: 10"), ("count: 20", "count: 4"),
-                      ("heard >= 1000", "heard >= 100"), ("heard <= 1050", "heard <= 110"),
-                      ("peer/999", "peer/99"), ("[1, 2, 4]", "[1, 4]"), ("at: 2m", "at: 80s")]}  # fmt: skip
+SMALLER = {
+    "gossip": [
+        ("count: 1000", "count: 40"),
+        ("count: 50", "count: 5"),
+        ("count: 20", "count: 4"),
+        ("heard >= 1000", "heard >= 40"),
+        ("heard <= 1050", "heard <= 45"),
+        ("peer/999", "peer/39"),
+        ("[1, 2, 4]", "[1, 4]"),
+    ],
+}
 """Changes that make a big world quick."""
 
 

@@ -114,7 +114,7 @@ GOOD = [
     "{check: never, when: {dead_letter: true}}",
     "{check: eventually, name: sold, of: shop, expr: state.stock == 2, by: 250ms}",
     "{check: eventually, expr: sold and sold.time == 0.25 and series.empty == 1, by: 300ms}",
-    "{check: eventually, expr: series.busy > 10, by: 2s}",
+    "{check: eventually, expr: series.busy >= 10, by: 2s}",
     "{check: restarts, of: desk, equals: 0}",
     "{check: statistics, of: shop, counter: accepted, equals: 2}",
     "{check: latency, of: ask, max: {le: 250ms}}",
