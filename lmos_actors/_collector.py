@@ -18,6 +18,20 @@ class Collector:
         self._nodes = 0
         self._threshold = gc.get_threshold()
         self._lock = threading.Lock()  # there may be nodes in several threads
+        self._is_ours = False
+
+    def take_process(self) -> None:
+        """Collect less often from here on: the process is a command of ours, which imports much."""
+        self._is_ours = True
+        gc.set_threshold(GC_THRESHOLD, *gc.get_threshold()[1:])
+
+    def settle(self) -> None:
+        """Never look again at what there is by now, such as modules, not even when the process ends.
+
+        Does nothing in a process that is not ours, nor a second time.
+        """
+        if self._is_ours and not gc.get_freeze_count():
+            gc.freeze()
 
     def node_opened(self) -> None:
         """Raise the threshold if this is the first node."""

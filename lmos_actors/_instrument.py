@@ -112,3 +112,7 @@ def _text(text: str) -> str:
 
 
 _ENCODER = msgspec.json.Encoder(enc_hook=describe, order="deterministic")
+
+PLAIN_JSON = _ENCODER.encode
+PLAIN_LINES = _ENCODER.encode_lines
+"""Encode what JSON can say, as `encode_plain` does; raise where that looks closer."""

@@ -200,7 +200,7 @@ FILES: dict[str, tuple[str, ...]] = {
         "_tree",
     ),
     "lmos_actors.observe": ("_stacks", "_dump", "_signal", "_shown"),
-    "lmos_actors.simulation": ("_clock", "_trace", "_world"),
+    "lmos_actors.simulation": ("_clock", "_surroundings", "_trace", "_world"),
     "lmos_actors.scenario": (
         "_model_base",
         "_model_agents",

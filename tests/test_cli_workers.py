@@ -51,6 +51,19 @@ class Dying(Agent):
 """
 
 
+KEEPING = """
+import itertools
+from lmos_actors import Agent, action
+
+NUMBERS = itertools.count()
+
+class Keeping(Agent):
+    @action
+    def count(self) -> int:
+        return next(NUMBERS)
+"""
+
+
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     path, modules = list(sys.path), set(sys.modules)
@@ -61,7 +74,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     yield made
     sys.path[:] = path
     for name in set(sys.modules) - modules:
-        if name in ("cast", "dying"):
+        if name in ("cast", "dying", "keeping"):
             del sys.modules[name]
 
 
@@ -111,6 +124,17 @@ def test_a_log_that_depends_on_the_hash_seed_is_seen_in_several_processes_too(pr
     ran = project.command("run", file, "-j", "2", "--check-determinism", "all")
     assert ran.code == 4
     assert ran.out.count("NOT DETERMINISTIC") == 3
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_what_one_run_leaves_for_the_next_is_seen(project: Project, workers: str) -> None:
+    step = {"do": "invoke", "target": "actor", "action": "count"}
+    agents = {"actor": {"from": "agent", "use": "keeping.py:Keeping"}}
+    file = project.write("keeping.yaml", story(step, agents=agents, seeds=[1, 2]))
+    project.write("keeping.py", KEEPING)
+    ran = project.command("run", file, "-j", workers, "--check-determinism", "all")
+    assert ran.code == 4, ran.text
+    assert "NOT DETERMINISTIC" in ran.out
 
 
 def test_what_a_worker_prints_goes_to_the_error_output(project: Project) -> None:

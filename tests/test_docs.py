@@ -107,7 +107,10 @@ def agrees(listing: str, output: str) -> bool:
 
 
 def run_python(page: str, text: str, printed: pytest.CaptureFixture[str]) -> int:
-    """Run the Python blocks of a page in one module, compare what they print, and say how many there were."""
+    """Run the Python blocks of a page in one module, compare what they print, and say how many there were.
+
+    Those that are a file can be imported by those after them.
+    """
     module = types.ModuleType("documented")
     sys.modules[module.__name__] = module
     output, ran = "", 0
@@ -115,6 +118,8 @@ def run_python(page: str, text: str, printed: pytest.CaptureFixture[str]) -> int
     for block in blocks(text):
         if block.kind == "python":
             exec(compile("\n" * block.line + block.body, page, "exec", dont_inherit=True), vars(module))
+            if block.title:
+                sys.modules[block.title.removesuffix(".py")] = module
             output, ran = printed.readouterr().out, ran + 1
         elif block.marker == "output":
             assert agrees(block.body, output), (
@@ -144,7 +149,10 @@ def with_blocks(kinds: tuple[str, ...]) -> list[Any]:
 def documented(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(trio, "run", on_virtual_time)
     yield
-    sys.modules.pop("documented", None)
+    for name in [
+        name for name, module in sys.modules.items() if getattr(module, "__name__", "") == "documented"
+    ]:
+        del sys.modules[name]
 
 
 @has_face

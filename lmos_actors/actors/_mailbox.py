@@ -183,7 +183,13 @@ class Tell(Envelope):
     __slots__ = ("lost", "task")
 
     def __init__(self, slot: Box, op: Operation, args: tuple[Any, ...], sender: Box | None) -> None:
-        super().__init__(slot, op, args, sender)
+        self.slot = slot
+        self.op = op
+        self.args = args
+        self.sender = sender
+        self.phase = NEW
+        self.run = None
+        self.trace = None
         self.task: trio.lowlevel.Task | None = None
         self.lost: Exception | None = None
 

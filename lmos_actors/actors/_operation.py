@@ -77,13 +77,20 @@ class _Anything:
 ANYTHING: Final[Any] = Parameter("it", "it", _Anything(), MISSING, keyword_only=False)  # type: ignore[arg-type]
 
 
+def _checks_by_place(params: tuple[Parameter, ...], whole: bool) -> list[tuple[Any, str]] | None:
+    """Give the check of each argument and where it stands; None where one has to be given by its name."""
+    if any(p.keyword_only for p in params):
+        return None
+    return [(p.shape.take, "$" if whole else f"$.{p.wire_name}") for p in params]
+
+
 class Operation:
     """A function of an agent class that a message can name; made once per class."""
 
     __slots__ = (
-        "concurrency", "fn", "give", "internal", "kind", "label", "name", "on_disconnect", "params",
-        "postpone", "progress", "result_secrecy", "result_shape", "secrecies", "take", "verb", "when",
-        "whole",
+        "checks", "concurrency", "fn", "give", "internal", "kind", "label", "name", "names",
+        "on_disconnect", "params", "postpone", "progress", "result_secrecy", "result_shape", "secrecies",
+        "take", "verb", "when", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -109,10 +116,11 @@ class Operation:
         self.label = f"{owner}.{name}"
         self.kind = kind
         self.fn = fn
-        self.params = params
+        self.params, self.names = params, tuple(p.wire_name for p in params)
         # the short cuts of the hot path: the check of a lone argument, and of the result
         lone = len(params) == 1 and not params[0].keyword_only
         self.take: Callable[[Any], Any] = params[0].shape.take if lone else _no_short_cut
+        self.checks = _checks_by_place(params, whole)
         self.give: Callable[[Any], Any] = result.take if result is not None else _pass
         self.result_shape = result
         self.progress = progress
@@ -120,8 +128,7 @@ class Operation:
         self.whole = whole
         self.internal = internal
         self.on_disconnect = on_disconnect
-        self.when = when
-        self.postpone = postpone
+        self.when, self.postpone = when, postpone
         # what must not be shown of the arguments, None if nothing; of the result
         hidden = tuple(p.shape.secrecy for p in params)
         self.secrecies: tuple[Secrecy, ...] | None = hidden if any(hidden) else None
@@ -142,6 +149,9 @@ class Operation:
                     return (self._checked(params[0], args[0]),)
             if not params:
                 return args
+            if self.checks is not None:
+                checked = zip(self.checks, args, strict=True)
+                return tuple([take(value, path) for (take, path), value in checked])
         return self._bind_slowly(args, dict(kwargs))
 
     def _bind_slowly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:

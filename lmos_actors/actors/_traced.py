@@ -14,23 +14,35 @@ from trio.lowlevel import checkpoint_if_cancelled, enable_ki_protection
 from lmos_actors._errors import AgentError
 
 from ._calls import LocalLink
+from ._cell import BUSY
 from ._hiding import conceal_all
 from ._invocation import CURRENT
-from ._mailbox import Ask, Envelope, Tell
+from ._mailbox import QUEUED, Ask, Envelope, Tell
 from ._operation import ASKING, named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ._mailbox import MailboxOptions
     from ._operation import Operation
+    from ._runtime import Owner, Runtime
+
+_UNSHOWN = ("observe", "subscribe", "subscribe to all")
 
 
 class TracedLink(LocalLink):
     """A slot that tells the node's instrument of every message."""
 
-    __slots__ = ()
+    __slots__ = ("path",)
 
     traced = True
+    path: str  # kept, as every record has it
+
+    def __init__(
+        self, rt: Runtime, owner: Owner, spec: Any, name: str | int, mailbox: MailboxOptions
+    ) -> None:
+        super().__init__(rt, owner, spec, name, mailbox)
+        self.path = super().path  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @named(ASKING)
     @enable_ki_protection
@@ -73,25 +85,58 @@ class TracedLink(LocalLink):
         args = self.bound(op, args, kwargs)
         if sender is self:
             self.rt.record("sent", self, affordance=op.name, verb="tell", **_origin(self.path, op, args))
-        self.send_slowly(sender, op, args)
+        if sender is self or op.kind or self.accepted - self.begun >= self.size:
+            self.send_slowly(sender, op, args)
+            return
+        tell = Tell(self, op, args, sender)
+        self._note_sent(tell)
+        self.accepted += 1
+        tell.phase = QUEUED
+        if self.gate:
+            self.put(tell)
+        else:
+            self.gate = BUSY
+            self.queue = [tell]
+            self.rt.schedule(self)
 
     def post(self, envelope: Envelope) -> None:
         """As `LocalLink.post`, with a number, a trace and a record."""
-        rt = self.rt
-        rt.messages += 1
-        number = rt.messages
-        outer = self._outer()
-        envelope.trace = (number, outer.trace[1] if outer is not None and outer.trace else number)
-        op = envelope.op
-        verb = "tell" if isinstance(envelope, Tell) and not op.internal else op.verb
-        sender = envelope.sender
-        origin = _origin(sender.path if sender is not None else None, op, envelope.args)
-        rt.record("sent", self, id=number, trace=envelope.trace[1], affordance=op.name, verb=verb, **origin)
+        self._note_sent(envelope)
         try:
             super().post(envelope)
         except AgentError as exc:
-            rt.record("refused", self, id=number, error=type(exc).__name__)
+            trace = envelope.trace
+            number = trace[0] if trace is not None else None
+            self.rt.record("refused", self, id=number, error=type(exc).__name__)
             raise
+
+    def _note_sent(self, envelope: Envelope) -> None:
+        rt = self.rt
+        rt.messages = number = rt.messages + 1
+        run = CURRENT.get()
+        outer: Any = None
+        if run is not None:
+            outer = run.envelope
+        elif self.turns.slot is not None:
+            outer = self.turns.current
+        trace = number
+        if isinstance(outer, Envelope) and outer.trace is not None:
+            trace = outer.trace[1]
+        envelope.trace = (number, trace)
+        op, sender = envelope.op, envelope.sender
+        verb = "tell" if not op.internal and isinstance(envelope, Tell) else op.verb
+        fields: dict[str, object] = {
+            "id": number,
+            "trace": trace,
+            "affordance": op.name,
+            "verb": verb,
+            "from": "user" if sender is None else sender.path or "user",
+        }
+        args = envelope.args
+        if args and op.verb not in _UNSHOWN:
+            fields["input"] = _shown(op, args)
+        if rt.instrument is not None:
+            rt.instrument.record("sent", self.path, fields)
 
     def note_event(self, name: str, data: Any) -> None:
         """As `LocalLink.note_event`, with the trace of the message on behalf of which it is emitted."""
@@ -111,10 +156,13 @@ class TracedLink(LocalLink):
 
 
 def _origin(sender: str | None, op: Operation, args: tuple[Any, ...]) -> dict[str, object]:
-    shown = op.verb not in ("observe", "subscribe", "subscribe to all") and bool(args)
     fields: dict[str, object] = {"from": sender or "user"}
-    if shown:
-        args = conceal_all(args, op.secrecies)
-        names = [p.wire_name for p in op.params]
-        fields["input"] = args[0] if op.whole or op.internal else dict(zip(names, args, strict=False))
+    if args and op.verb not in _UNSHOWN:
+        fields["input"] = _shown(op, args)
     return fields
+
+
+def _shown(op: Operation, args: tuple[Any, ...]) -> Any:
+    if op.secrecies is not None:
+        args = conceal_all(args, op.secrecies)
+    return args[0] if op.whole or op.internal else dict(zip(op.names, args, strict=False))

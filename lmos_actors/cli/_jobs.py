@@ -45,10 +45,15 @@ class Asked:
         return self.resolved.cells[number]
 
     def tasks(self) -> list[Task]:
-        """List all runs in the file's order, a second one before the first of the same cell."""
+        """List all runs in the file's order, the second ones among them.
+
+        Of every two cells the second runs change places: what one run leaves behind for the next, in a
+        module or a class, is another thing then, and is found by comparing.
+        """
+        seconds = dict(zip(self.twice, _changed_places(self.twice), strict=True))
         found: list[Task] = []
         for number in self.cells:
-            found += [Task(number, 1, second=True)] if number in self.twice else []
+            found += [Task(seconds[number], 1, second=True)] if number in seconds else []
             found += [Task(number, trial) for trial in range(1, self.trials + 1)]
         return found
 
@@ -241,6 +246,11 @@ class Jobs:
         self._stop_if(found.difference is not None or found.problem is not None)
         self._firsts[number] = attrs.evolve(first, log=())
         self._seconds[number] = Lost("")
+
+
+def _changed_places(numbers: Sequence[int]) -> list[int]:
+    """Give numbers with every two of them the other way round."""
+    return [each for at in range(0, len(numbers), 2) for each in reversed(numbers[at : at + 2])]
 
 
 def _has_ended(run: RunResult) -> bool:

@@ -7,10 +7,11 @@ from contextlib import redirect_stdout
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from lmos_actors._collector import collector
 from lmos_actors._errors import ConfigError
 from lmos_actors.files import FileError
 from lmos_actors.reports import worst
-from lmos_actors.scenario import REAL_LIMIT, Guard, load_scenario, staying
+from lmos_actors.scenario import REAL_LIMIT, Guard, load_scenario, outlived, staying
 
 from ._show import mistakes_of
 
@@ -48,6 +49,7 @@ def load_files(
         for note in loaded.notes:
             print(f"{note.file}:{note.line}:{note.column}: note: {note.message}", file=sys.stderr)
         found.append((file, loaded))
+    collector.settle()
     return found, worst(codes)
 
 
@@ -60,7 +62,7 @@ def importing(
     """
     guard = Guard(real_limit, lambda why, where: print(_hangs(what, why, where), file=sys.stderr, flush=True))
     try:
-        with redirect_stdout(sys.stderr), staying(), guard, guard.heeding():
+        with redirect_stdout(sys.stderr), staying(), outlived(), guard, guard.heeding():
             loaded = load()
         if not guard.interrupted:
             return loaded

@@ -13,6 +13,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from lmos_actors._collector import collector
 from lmos_actors._errors import ConfigError, nearest
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ INTERRUPTED: Final = 130
 def main(arguments: Sequence[str] | None = None) -> None:
     """Be the command: run it and exit with its code. Exits by SystemExit."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None:
+        collector.take_process()
     _open_streams()
     try:
         code = _command(words)
@@ -58,6 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if arguments is None and _threads_left():
         _flush_streams()
         os._exit(code)
+    collector.settle()
     sys.exit(code)
 
 
@@ -116,8 +120,8 @@ def _run(words: list[str]) -> int:
 
     from ._commands import app
 
-    if not sys.stdout.isatty():
-        _plain(app, words)
+    if not sys.stdout.isatty() and (not words or not {"--help", "-h"}.isdisjoint(words)):
+        _plain(app)
     try:
         code: Any = app(words, exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
@@ -137,13 +141,12 @@ def _wrong_usage(words: list[str], error: ConfigError) -> int:
     return _wrong(str(error))
 
 
-def _plain(app: App, words: list[str]) -> None:
+def _plain(app: App) -> None:
     """Have help as plain text, which nobody's window limits."""
-    app.help_formatter = "plain"
-    if not words or not {"--help", "-h"}.isdisjoint(words):
-        from rich.console import Console
+    from rich.console import Console
 
-        app.console = Console(width=PLAIN_WIDTH, highlight=False, no_color=True)
+    app.help_formatter = "plain"
+    app.console = Console(width=PLAIN_WIDTH, highlight=False, no_color=True)
 
 
 def _wrong(message: str) -> int:

@@ -67,11 +67,11 @@ class _Seat:
 class Pool:
     """Processes that run cells; `with` ends all of them. Those for second runs have another hash seed.
 
-    What agents print in first runs goes to `errors`, to standard error unless given.
+    What agents print in first runs goes to `errors`, to standard error unless set.
     """
 
-    def __init__(self, errors: BinaryIO | None = None) -> None:
-        self._errors = errors
+    def __init__(self) -> None:
+        self.errors: BinaryIO | None = None
         own = os.environ.get("PYTHONHASHSEED", "")
         self._hash_seeds = (own if own.isdecimal() else "0", "2" if own == "1" else "1")
         self._inbox: SimpleQueue[Said] = SimpleQueue()
@@ -98,6 +98,10 @@ class Pool:
         idle = any(not seat.given for seat in self._seats if seat.second is second)
         return idle or sum(not seat.ready for seat in self._seats) < (os.cpu_count() or 1)
 
+    def prepare(self) -> None:
+        """Start the process that second runs will need, so that it is there when they are."""
+        self._start(second=True)
+
     def give(self, task: Task, order: Order, *, beside: bool = True) -> None:
         """Have a run done, by a process that has nothing to do; without `beside`, by any, behind the rest."""
         mine = [seat for seat in self._seats if seat.second is task.second]
@@ -108,7 +112,7 @@ class Pool:
         # what agents print is not to be seen twice
         errors = cast("BinaryIO", tempfile.TemporaryFile()) if second else None  # noqa: SIM115 - the seat does
         seat = _Seat(
-            Worker(self._hash_seeds[second], self._inbox, errors or self._errors), second, errors, deque()
+            Worker(self._hash_seeds[second], self._inbox, errors or self.errors), second, errors, deque()
         )
         self._seats.append(seat)
         return seat

@@ -82,15 +82,19 @@ def run_files(files: Sequence[str], options: Options) -> int:
         json=options.json, verbose=options.verbose
     )  # before agents' modules, which may hide what it imports
     wrong: Wrong = []
-    found, code = load_files(files, options.settings, options.seeds, options.time_limit, wrong)
-    if code:
-        if options.json:
-            print_wrong(wrong, code)
-        return code
-    found = [(file, stopped_at(resolved, options.until)) for file, resolved in found]
-    chosen.check(found)
     with ExitStack() as stack:
-        running = _Running(files, options, chosen, show, stack)
+        stack.callback(show.close)
+        pool = stack.enter_context(Pool())
+        if options.determinism != "off":
+            pool.prepare()
+        found, code = load_files(files, options.settings, options.seeds, options.time_limit, wrong)
+        if code:
+            if options.json:
+                print_wrong(wrong, code)
+            return code
+        found = [(file, stopped_at(resolved, options.until)) for file, resolved in found]
+        chosen.check(found)
+        running = _Running(files, options, chosen, show, pool, stack)
         running.open(found)
         try:
             for file, resolved in found:
@@ -113,6 +117,7 @@ class _Running:
         options: Options,
         chosen: Selection,
         show: Show,
+        pool: Pool,
         stack: ExitStack,
     ) -> None:
         self.options = options
@@ -122,9 +127,9 @@ class _Running:
         self._show = show
         self._written = Written(options.written, files)
         self._workers = options.workers or os.cpu_count() or 1
-        stack.callback(show.close)
         stack.callback(self._written.close)
-        self._pool = stack.enter_context(Pool(show.errors()))
+        self._pool = pool
+        pool.errors = show.errors()
 
     def code(self) -> int:
         return worst({result.exit_code() for result in self.results})

@@ -84,11 +84,7 @@ class Given:
             raise ConfigError("must be at least 1", "--trials")
         return Options(
             settings=settings_of(self.set_),
-            seeds=[self.seed]
-            if self.seed is not None
-            else seeds_of(self.seeds)
-            if self.seeds is not None
-            else None,
+            seeds=self._seeds(),
             trials=self.trials,
             only=self.k,
             labels=tuple(self.label or ()),

@@ -43,7 +43,8 @@ class Duration(float):
         for unit in ("h", "m", "s", "ms"):
             if left and left % _MICROSECONDS[unit] == 0:
                 return f"{left // _MICROSECONDS[unit]}{unit}"
-        return f"{left}us" if left else "0s"
+        unit = "s" if left >= 1_000_000 or not left else "ms" if left >= 1_000 else "us"
+        return f"{(Decimal(left) / _MICROSECONDS[unit]).normalize():f}{unit}"
 
     def __repr__(self) -> str:
         return f"Duration({str(self)!r})"

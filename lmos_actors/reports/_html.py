@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from ._html_data import page_data
@@ -80,6 +79,8 @@ def _joined(names: tuple[str, ...]) -> str:
 
 
 def _part(name: str) -> str:
+    from importlib.resources import files  # late, as is the template
+
     return files(__package__ or "").joinpath("page", name).read_text(encoding="utf-8")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from ._messages import LAST, clean, shorten
@@ -132,5 +131,7 @@ def _clean(text: str) -> str:
 
 
 def _versions() -> dict[str, str]:
+    from importlib.metadata import version  # late: it takes long to import
+
     python = ".".join(map(str, sys.version_info[:3]))
     return {"python": python, **{package: version(package) for package in _PACKAGES}}

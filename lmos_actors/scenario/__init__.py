@@ -25,7 +25,7 @@ from ._expect import (
     waits_to_the_end as waits_to_the_end,
 )
 from ._fields import accepts as accepts
-from ._guard import Guard as Guard, staying as staying
+from ._guard import Guard as Guard, outlived as outlived, staying as staying
 from ._logs import (
     CHANGED as CHANGED,
     CUT_SHORT as CUT_SHORT,

@@ -49,6 +49,8 @@ class Asked:
     items: list[Any] | None = None
     """What a stream has given so far; None for what is none."""
     value: Any = None
+    hidden: bool = False
+    """What it gives is secret: nothing that people read tells it."""
     error: AgentError | None = None
 
     def statuses(self) -> list[str]:
@@ -68,6 +70,8 @@ class Asker:
         self.run = run
         self.saved: dict[str, Any] = {}
         self.asked: dict[str, Asked] = {}
+        self.secret_saved: dict[str, None] = {}
+        """References to saved values that are secret."""
         self.listening: trio.Nursery | None = None
         """What goes on beside the steps, until the end."""
         self.next = math.inf
@@ -98,11 +102,12 @@ class Asker:
             # virtual time goes by whole microseconds, differences of floats do not
             self.run.latencies.setdefault(step.id, []).append(round(trio.current_time() - begin, 6))
         if asked.error is None:
-            self.save(step, path, answer_of(step, asked))
+            self.save(step, path, answer_of(step, asked), hidden=asked.hidden)
 
     async def _answer(self, step: Any, path: DataPath, asked: Asked, status: trio.TaskStatus[None]) -> None:
         async with self._opening(step, path) as call:
             asked.call = call
+            asked.hidden = bool(call.op.result_secrecy)
             status.started()
             if step.id is not None:
                 assert self.listening is not None
@@ -236,9 +241,11 @@ class Asker:
         except LookupError as error:
             raise self.fail(step, path, "saved values", str(error)) from None
 
-    def save(self, step: Any, path: DataPath, answer: dict[str, Any]) -> None:
-        """Save what a step wants to have saved of its answer."""
+    def save(self, step: Any, path: DataPath, answer: dict[str, Any], *, hidden: bool = False) -> None:
+        """Save what a step wants to have saved of its answer, which may be `hidden`."""
         for name, where in getattr(step, "save", {}).items():
+            if hidden:
+                self.secret_saved[f"$(saved.{name})"] = None
             try:
                 self.saved[name] = pick(where, answer)
             except LookupError as error:

@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from lmos_actors._errors import InvalidInput
 from lmos_actors.actors import MISSING, StreamAction
-from lmos_actors.files import decode, did_you_mean, is_list, is_mapping, listed, mapped
+from lmos_actors.files import decode, did_you_mean, is_list, is_mapping
 
 from ._dist import number_type, problem_at
 from ._fields import by_state_name, fields_of_agent
@@ -22,7 +22,7 @@ from ._schemas import ANYTHING, data_path, is_late, is_whole_late, misfits, unkn
 from ._untyped import Loose
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from lmos_actors.files import DataPath, Kind
 
@@ -170,11 +170,6 @@ class Fit:
             return False
         return True
 
-    def answer(self, value: Any, schema: Schema, path: DataPath) -> None:
-        """Check what an agent is to give, or what is expected of it."""
-        for here, message, key in misfits(value, schema, path):
-            self.wrong(here, message, key=key)
-
     def member(self, name: str, kind: str, word: str, path: DataPath, *, key: bool = False) -> bool:
         """Check that an agent has an affordance of that kind and name."""
         contract = self.names.contract(name)
@@ -255,11 +250,3 @@ def event_schema(contract: Any, name: str) -> Schema:
     """Give the schema of an event's data."""
     shape = contract.events[name].shape
     return ANYTHING if shape is None else shape.schema
-
-
-def refs_in(data: object) -> Iterable[str]:
-    """Give the names of the agents that stand in args."""
-    if isinstance(data, str):
-        found = _AGENT.fullmatch(data)
-        return [found[1]] if found else []
-    return [name for part in (*mapped(data).values(), *listed(data)) for name in refs_in(part)]

@@ -223,6 +223,3 @@ def _short(text: object) -> str:
 
 Place: TypeAlias = Callable[[int], str]
 """Gives where in the file a check stands, by its number."""
-
-Judged: TypeAlias = Never | Always | Eventually | Restarts | Statistics | Latency | Causal | Trace | Converges
-"""The checks that are judged in one run: all but `Compare`."""

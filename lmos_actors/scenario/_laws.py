@@ -279,6 +279,9 @@ class Laws:
         single = check.of in self.names.agents or "/" in check.of or (entry is not None and entry.count == 1)
         if single:
             self.names.wrong((*path, "of"), f'"{check.of}" is one agent, which agrees with itself', "shape")
+        if "measure" not in self.names.cell.data:
+            why = '"converges" is looked at at every sample: the file needs "measure"'
+            self.names.wrong((*path, "check"), why, "shape")
         names = self._formula(check.field, (*path, "field"), check.of, condition=False)
         if names is not None and (names != (check.field.strip(),) or not check.field.startswith(_STATE)):
             self.names.wrong((*path, "field"), "a field of the state: state.NAME", "shape")

@@ -94,7 +94,10 @@ class Write(Asking, frozen=True, kw_only=True, tag="write"):
 
 
 class Observe(Asking, frozen=True, kw_only=True, tag="observe"):
-    """Observe a property until the end of the scenario; `expect that: reading` looks at what came."""
+    """Observe a property until the end of the scenario; `expect that: reading` looks at what came.
+
+    The first reading is the value that was there.
+    """
 
     property: Name
 
@@ -160,7 +163,8 @@ class Start(Step, frozen=True, kw_only=True, tag="start"):
 class Inject(Step, frozen=True, kw_only=True, tag="inject"):
     """Inject a fault. A crash is done once the supervisor's plan has been carried out or given up.
 
-    The others are done at once; they end by themselves, at the instant that checks know as `ID.healed`.
+    With `restart` it is done once the agent is down. The others are done at once; they end by themselves,
+    at the instant that checks know as `ID.healed`.
     """
 
     fault: Fault

@@ -122,9 +122,19 @@ class Names:
                 (*path, "significant"), "a significant child is transient or temporary", "shape", key=True
             )
 
+    def _heeded(self, entry: Supervised | Supervisor, path: DataPath, above: Root) -> None:
+        """Refuse a significant child whose end its supervisor would not heed."""
+        if entry.significant and above.auto_shutdown == "never":
+            who = above.name if isinstance(above, Supervisor) else "root"
+            message = f'"significant" does nothing: "auto_shutdown" of the supervisor "{who}" is never'
+            self.wrong((*path, "significant"), message, "shape", key=True)
+
     def _tree(self) -> None:
         tree = self.made.get(("tree",))
         if not isinstance(tree, Tree):
+            if "tree" not in self.cell.data:
+                for name in self.agents:
+                    self._heeded(self.agents[name], ("agents", name), Root(children=()))
             return
         placed: dict[str, DataPath] = {}
         self._children(tree.root, ("tree", "root"), placed)
@@ -139,6 +149,8 @@ class Names:
             place = here if isinstance(child, str) else (*here, "name")
             if isinstance(child, str):
                 self._exists(name, here)
+                if name in self.agents:
+                    self._heeded(self.agents[name], ("agents", name), above)
             elif name in self.names or name in (USER, "root") or not NAME.fullmatch(name):
                 self.wrong(
                     place, f'"{name}" cannot be the name of a supervisor, it is an agent\'s or reserved'
@@ -151,6 +163,7 @@ class Names:
             if isinstance(child, Supervisor):
                 self.supervisors.append(name)
                 self._significant(child, here)
+                self._heeded(child, here, above)
                 self._children(child, here, placed)
 
     def _exists(self, name: str, path: DataPath) -> bool:

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, Final
+
+_PLAIN: Final = re.compile(r"\$(?:\.[A-Za-z_][A-Za-z0-9_]*|\[(?:0|[1-9][0-9]{0,8})\])*")
+"""Paths of names and places only, which we follow ourselves: the library takes long to import."""
+_PART: Final = re.compile(r"[A-Za-z_]\w*|\d+")
+_NOTHING: Final = object()
+_SHOWN: Final = 60
 
 
 @cache
@@ -19,14 +26,33 @@ def _compiled(path: str) -> Any:
     return _environment().compile(path)
 
 
+@lru_cache(maxsize=1_000)
+def _parts(path: str) -> tuple[str | int, ...] | None:
+    """Give the names and places that a plain path goes along; None for other paths."""
+    if _PLAIN.fullmatch(path) is None:
+        return None
+    return tuple([int(part) if part.isdecimal() else part for part in _PART.findall(path)])
+
+
+def _child(value: Any, part: str | int) -> Any:
+    if isinstance(part, str):
+        return value.get(part, _NOTHING) if isinstance(value, Mapping) else _NOTHING
+    holds = isinstance(value, Sequence) and not isinstance(value, str) and part < len(value)
+    return value[part] if holds else _NOTHING
+
+
 def path_problem(path: str) -> str | None:
     """Say what is wrong with a JSON path, or None."""
     if not path.startswith("$"):
         return f'"{path}" is not a JSON path: it begins with $, as in $.output'
+    if _parts(path) is not None:
+        return None
     from jsonpath import JSONPathError
 
     try:
         _compiled(path)
+    except (RecursionError, ValueError):  # of a number of thousands of digits
+        return f'"{path[:_SHOWN]}..." is not a JSON path: it is too deep, or has too large a number'
     except JSONPathError as error:
         # The library's own text draws the path again, and fails for some of them.
         reason = str(error.args[0]) if error.args else "malformed"
@@ -47,7 +73,15 @@ def regex_problem(pattern: str) -> str | None:
 
 def select(path: str, value: Any) -> list[Any]:
     """Give the parts of a value that a path, already found good, leads to; none if it leads nowhere."""
-    return list(_compiled(path).findall(value))
+    parts = _parts(path)
+    if parts is None:
+        # the library would read a text as JSON; only the plain path $ leads to one
+        return [] if isinstance(value, str) else list(_compiled(path).findall(value))
+    for part in parts:
+        value = _child(value, part)
+        if value is _NOTHING:
+            return []
+    return [value]
 
 
 def pick(path: str, value: Any) -> Any:

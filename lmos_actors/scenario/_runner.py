@@ -185,7 +185,8 @@ async def _tell(one: _Telling) -> None:
     if timeout is not None and (scope.cancelled_caught or (not one.told and one.virtual >= timeout)):
         one.told = False
         one.ended = "failed" if run.failures else "time limit"
-        one.problem("the story", f"its end within {timeout} of virtual time", f"still at {run.at}")
+        at = run.told.still() or run.at
+        one.problem("the story", f"its end within {timeout} of virtual time", f"still at {at}")
 
 
 # --- checks
@@ -224,6 +225,8 @@ def _interrupted(error: BaseException) -> bool:
 
 def _went_wrong(one: _Telling, error: BaseException) -> None:
     """Note an exception that left the world."""
+    if isinstance(error, trio.TrioInternalError):  # of a system task, which an agent has begun
+        error = error.__cause__ or error
     if isinstance(error, StartFailed):
         _not_started(one, error)
     elif isinstance(error, RestartIntensityExceeded):
@@ -282,6 +285,8 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 def _result(one: _Telling, trial: int, real: float, whole_log: bool) -> RunResult:
     run, scenario = one.run, one.run.cell.scenario
     failures = [*run.failures, *one.problems]
+    if one.ended == "passed" and failures:  # of what came after the verdict
+        one.ended = "failed"
     if one.ended == "failed" and not failures:
         failures = [Failure("", "the tree", "one that lives until the story ends", f"its end at {run.at}")]
     checks = [check for check in scenario.checks if not isinstance(check, Compare)]

@@ -53,6 +53,7 @@ class Story(Asker):
         self.deadline = math.inf
         self._readings: dict[str, list[Any]] = {}
         self._events: dict[tuple[str, str], list[Any]] = {}
+        self._secret: dict[object, None] = {}  # which of them
         self._open: trio.Nursery | None = None
 
     async def tell(self) -> bool:
@@ -78,10 +79,12 @@ class Story(Asker):
         if not isinstance(step, (Repeat, Parallel)):
             await self._step(step, path)
             return
+        mark = self.run.told.mark()
         with trio.move_on_after(math.inf if step.within is None else step.within) as scope:
             await (self._repeat if isinstance(step, Repeat) else self._parallel)(step, path)
         if scope.cancelled_caught:
-            raise self.fail(step, path, f"an end within {step.within}", f"still at {self.run.at}")
+            at = self.run.told.still(mark) or self.run.at
+            raise self.fail(step, path, f"an end within {step.within}", f"still at {at}")
 
     async def _parallel(self, step: Any, path: DataPath) -> None:
         async with trio.open_nursery() as branches:
@@ -201,10 +204,16 @@ class Story(Asker):
     # ---- listening
 
     async def _listen(self, step: Observe | Subscribe, path: DataPath) -> None:
+        contract: Any = self.run.cell.agent_class(step.target).__contract__
+        key: object = (step.as_, step.event) if isinstance(step, Subscribe) else step.id or ""
         if isinstance(step, Observe):
             seen = self._readings.setdefault(step.id or "", [])
+            secrecy = getattr(contract.table.get(f"?{step.property}"), "result_secrecy", 0)
         else:
             seen = self._events.setdefault((step.as_, step.event), [])
+            secrecy = getattr(contract.events.get(step.event), "secrecy", 0)
+        if secrecy:
+            self._secret[key] = None
         await self.ending(step, path, self._start_listening(step, seen))
 
     async def _start_listening(self, step: Observe | Subscribe, seen: list[Any]) -> None:
@@ -270,9 +279,20 @@ class Story(Asker):
             raise StepFailed
 
     def _unmet(self, expect: Expect, step: Expect, path: DataPath) -> None:
+        text = repr(step)
+        both = any(reference in text for reference in self.secret_saved)
+        hidden = both or self._is_hidden(step)
         for verdict in self._verdicts(expect):
             if not verdict.ok:
-                self.fail(step, path, verdict.expected, verdict.saw)
+                expected = SECRET if both else verdict.expected
+                self.fail(step, path, expected, SECRET if hidden else verdict.saw)
+
+    def _is_hidden(self, step: Expect) -> bool:
+        """Whether what an expectation looks at is not to be told."""
+        if step.that in ("output", "items"):
+            asked = self._asked_of(step)
+            return asked.hidden and asked.error is None
+        return (str(step.of) if step.that == "reading" else (step.target, step.event)) in self._secret
 
     def _is_final(self, expect: Expect) -> bool:
         """Whether what is looked at cannot change any more."""
@@ -310,6 +330,9 @@ class Story(Asker):
             return asked.value
         raise unknown(expect)
 
+
+SECRET = "what is secret"
+"""Stands for values in failures that nobody is to read."""
 
 EVENTS = 1 << 20
 """How many events may wait to be looked at; none is to be missed."""

@@ -18,6 +18,9 @@ KEPT: Final = 1_000
 MOST: Final = 20_000
 """Of how many steps of one run."""
 
+SHOWN: Final = 3
+"""How many of the steps that have not ended are named."""
+
 
 @attrs.define
 class Line:
@@ -52,6 +55,16 @@ class Told:
         if self._begun[place] <= KEPT and len(self._lines) < MOST:
             self._lines.append(line)
         return line
+
+    def mark(self) -> int:
+        """Give what `still` takes to leave out what has begun so far."""
+        return len(self._lines)
+
+    def still(self, mark: int = 0) -> str:
+        """Name the steps that have begun and not ended, "" for none."""
+        going = [f"{line.place} {line.what}" for line in self._lines[mark:] if line.ok is None]
+        more = f" and {len(going) - SHOWN} more" if len(going) > SHOWN else ""
+        return ", ".join(going[:SHOWN]) + more
 
     def results(self, asked_for: Iterable[tuple[str, str]]) -> tuple[StepResult, ...]:
         """Give what became of the steps; last those `asked_for` that were not reached, by place and words."""

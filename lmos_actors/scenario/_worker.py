@@ -20,6 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, BinaryIO, Protocol
 import attrs
 import msgspec
 
+from lmos_actors._collector import collector
 from lmos_actors.reports import RunResult
 
 from ._fields import accepts
@@ -187,6 +188,7 @@ def ended_with(code: int) -> str:
 
 def main() -> None:
     """Be a worker, until there is nobody any more to take orders from."""
+    collector.take_process()
     orders, said = _streams()
     desk = _Desk(said)
     inbox: list[bytes] = []
@@ -259,6 +261,7 @@ class _Desk:
             with redirect_stdout(sys.stderr), staying():
                 read = resolve(order.file, settings=order.settings, seeds=order.seeds, accepts=accepts)
             self._read = of, stopped_at(read, order.until)
+            collector.settle()
         return self._read[1]
 
     def _say_result(self, result: RunResult, log: tuple[str, ...]) -> None:

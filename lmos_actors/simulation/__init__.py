@@ -3,12 +3,12 @@
 from lmos_actors._errors import ForbiddenCall as ForbiddenCall
 
 from ._clock import VirtualClock as VirtualClock, settle as settle
+from ._surroundings import surroundings as surroundings
 from ._trace import (
     SCHEMA as SCHEMA,
     Difference as Difference,
     TraceLog as TraceLog,
     first_difference as first_difference,
-    surroundings as surroundings,
 )
 from ._world import (
     Vigil as Vigil,

@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from collections import deque
 from contextlib import contextmanager
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 import trio
 from trio.lowlevel import Abort, current_task, reschedule, wait_task_rescheduled
 
-from lmos_actors._timers import BUDGET, TimerHeap
+from lmos_actors._timers import BUDGET, Timer, TimerHeap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sized
-
-    from lmos_actors._timers import Timer
 
 
 class VirtualClock(trio.abc.Clock, TimerHeap):
@@ -70,7 +69,12 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         """
         if not -math.inf < when < math.inf:
             raise ValueError(f"a timer needs a finite instant, not {when}")
-        return super().call_at(round(when * 1e6) / 1e6, callback)
+        when = round(when * 1e6) / 1e6
+        # as TimerHeap does, written out: most of what happens in a simulation begins here
+        timer = Timer(when, callback, self)
+        self._sequence = sequence = self._sequence + 1
+        heappush(self._heap, (when, sequence, timer))
+        return timer
 
     @contextmanager
     def hold(self) -> Generator[None]:
@@ -150,7 +154,12 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
                 self._now = when
             self._left -= 1
             self.events += 1
-            self._fire_first()
+            timer = heappop(heap)[2]
+            callback, timer.callback = timer.callback, None
+            if self._cancelled:
+                self._drop_cancelled()
+            if callback is not None:
+                callback()
             if self.events >= self._chore_due:
                 self._do_chore()
         return self._wakes != 1

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import platform
-import sys
 from collections import deque
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 import msgspec
 import trio
 
-from lmos_actors._instrument import encode_plain
+from lmos_actors._instrument import PLAIN_JSON, PLAIN_LINES, encode_plain
+
+from ._surroundings import surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -24,9 +22,39 @@ if TYPE_CHECKING:
 
 SCHEMA = "lmos-actors/trace/v1"
 
-_PACKAGES = ("attrs", "cattrs", "lmos-actors", "msgspec", "outcome", "trio", "trio-websocket", "wsproto")
 _OWN = frozenset({"n", "t", "kind", "agent"})
+_SIMPLE = frozenset({type(None), bool, int, float, str})
+_UNENCODABLE = (TypeError, ValueError, OverflowError, RecursionError)
 _BATCH = 256
+
+
+class _Line(msgspec.Struct, gc=False):
+    """A line still to be written, of a kind of which there are very many: nothing in it can change."""
+
+    n: int
+    t: msgspec.Raw
+    kind: str
+    agent: str
+
+
+class _Delivered(_Line, gc=False):
+    affordance: str
+    id: int
+
+
+class _Answered(_Line, gc=False):
+    affordance: str
+    id: int
+    value: object
+
+
+class _Sent(_Line, gc=False):
+    affordance: str
+    from_: str = msgspec.field(name="from")
+    id: int
+    input: object
+    trace: int
+    verb: str
 
 
 class Writer(Protocol):
@@ -54,10 +82,14 @@ class TraceLog:
     ) -> None:
         self._to = to
         self._run = run
-        self._kept: deque[bytes] = deque(maxlen=keep)
-        self._waiting: list[bytes] = []
+        self._keep = keep
+        self._kept: deque[tuple[bytes, int]] = deque()  # lines in one piece each, and how many
+        self._held = 0
+        self._waiting: list[_Line | msgspec.Raw] = []
         self._hash = hashlib.sha256()
         self._n = 0
+        self._at = -1.0
+        self._t = msgspec.Raw()
         self._now: Callable[[], float] | None = None
 
     def begin(self, *, seed: int | None, now: Callable[[], float]) -> None:
@@ -71,22 +103,19 @@ class TraceLog:
         head: dict[str, object] = {"schema": SCHEMA, "seed": seed, **surroundings()}
         if self._run is not None:
             head["run"] = dict(self._run)
-        self._waiting.append(msgspec.json.encode(head, enc_hook=str) + b"\n")
+        self._waiting.append(msgspec.Raw(msgspec.json.encode(head, enc_hook=str)))
 
-    def record(self, kind: Kind, agent: str, fields: dict[str, object]) -> None:
+    def record(self, kind: Kind, agent: str, fields: dict[str, Any]) -> None:
         """Take one record. A log that has not begun begins, without a seed, in trio's time."""
         if self._now is None:
             self.begin(seed=None, now=trio.current_time)
             assert self._now is not None
-        if not _OWN.isdisjoint(fields):
-            fields = {f"{name}_" if name in _OWN else name: value for name, value in fields.items()}
-        self._n += 1
-        name = encode_plain({"agent": agent})
-        body = encode_plain(fields)
-        self._waiting.append(
-            b'{"n":%d,"t":%.6f,"kind":"%b",%b%b%b\n'
-            % (self._n, self._now(), kind.encode(), name[1:-1], b"," if fields else b"", body[1:])
-        )
+        now = self._now()
+        if now != self._at:
+            self._at = now
+            self._t = msgspec.Raw(b"%.6f" % now)
+        self._n = n = self._n + 1
+        self._waiting.append(_line_of(n, self._t, kind, agent, fields))
         if len(self._waiting) >= _BATCH:
             self.flush()
 
@@ -94,18 +123,30 @@ class TraceLog:
         """Write the last line; a log that has not begun has none. Nothing may be recorded after it."""
         if self._now is not None:
             line = b'{"end":%d,"sha256":"%b"}\n' % (self._n, self.digest().encode())
-            self._kept.append(line)
+            self._hold(line, 1)
             if self._to is not None:
                 self._to.write(line.decode())
 
     def flush(self) -> None:
         """Pass on what was recorded to `to` and to the digest. Raises what `to.write` raises."""
         lines, self._waiting = self._waiting, []
-        text = b"".join(lines)
+        if not lines:
+            return
+        try:
+            text = PLAIN_LINES(lines)
+        except _UNENCODABLE:
+            text = PLAIN_LINES([_rewritten(line) for line in lines])
         self._hash.update(text)
-        self._kept.extend(lines)
-        if self._to is not None and text:
+        self._hold(text, len(lines))
+        if self._to is not None:
             self._to.write(text.decode())
+
+    def _hold(self, text: bytes, count: int) -> None:
+        kept = self._kept
+        kept.append((text, count))
+        self._held += count
+        while self._keep is not None and kept and self._held - kept[0][1] >= self._keep:
+            self._held -= kept.popleft()[1]
 
     def digest(self) -> str:
         """Give the SHA-256 of all lines so far, as hexadecimal text; of those before the one of `end`."""
@@ -115,11 +156,54 @@ class TraceLog:
     def lines(self) -> list[str]:
         """Give the lines kept, the oldest first, without line ends."""
         self.flush()
-        return [line[:-1].decode() for line in self._kept]
+        lines = [line for text, _ in self._kept for line in text.decode().split("\n")[:-1]]
+        return lines if self._keep is None else lines[max(0, len(lines) - self._keep) :]
 
     def __len__(self) -> int:
         """Give the number of records so far, the first line not counted."""
         return self._n
+
+
+def _line_of(n: int, t: msgspec.Raw, kind: str, agent: str, fields: dict[str, Any]) -> _Line | msgspec.Raw:
+    """Give a line, written, or of the three kinds of which there are most still to be written."""
+    try:
+        if kind == "delivered":
+            if len(fields) == 2:
+                return _Delivered(n, t, kind, agent, fields["affordance"], fields["id"])
+        elif kind == "answered":
+            if len(fields) == 3:
+                value = _lasting(fields["value"])
+                return _Answered(n, t, kind, agent, fields["affordance"], fields["id"], value)
+        elif kind == "sent" and len(fields) == 6:
+            affordance, sender, number = fields["affordance"], fields["from"], fields["id"]
+            given, trace, verb = _lasting(fields["input"]), fields["trace"], fields["verb"]
+            return _Sent(n, t, kind, agent, affordance, sender, number, given, trace, verb)
+    except (KeyError, *_UNENCODABLE):  # other fields, or one with a value that JSON cannot say
+        pass
+    return _written(n, t, kind, agent, fields)
+
+
+def _lasting(value: Any) -> object:
+    """Give a value as it is if it cannot change, else what is to be written of it."""
+    return value if type(value) in _SIMPLE else msgspec.Raw(PLAIN_JSON(value))
+
+
+def _written(n: int, t: msgspec.Raw, kind: str, agent: str, fields: dict[str, Any]) -> msgspec.Raw:
+    """Write a line of any kind."""
+    if not _OWN.isdisjoint(fields):
+        fields = {f"{name}_" if name in _OWN else name: value for name, value in fields.items()}
+    name = encode_plain({"agent": agent})[1:-1]
+    body = encode_plain(fields)[1:]
+    comma = b"," if fields else b""
+    return msgspec.Raw(b'{"n":%d,"t":%b,"kind":"%b",%b%b%b' % (n, bytes(t), kind.encode(), name, comma, body))
+
+
+def _rewritten(line: _Line | msgspec.Raw) -> msgspec.Raw:
+    """Write a line that could not be written at once, for a text or number in it that JSON cannot say."""
+    if isinstance(line, msgspec.Raw):
+        return line
+    fields = {name.rstrip("_"): getattr(line, name) for name in line.__struct_fields__ if name not in _OWN}
+    return _written(line.n, line.t, line.kind, line.agent, fields)
 
 
 @attrs.frozen
@@ -148,18 +232,3 @@ def first_difference(a: TraceLog | Iterable[str], b: TraceLog | Iterable[str]) -
 
 def _lines(log: TraceLog | Iterable[str]) -> Iterable[str]:
     return log.lines() if isinstance(log, TraceLog) else (line.rstrip("\n") for line in log)
-
-
-@cache
-def surroundings() -> dict[str, object]:
-    """Tell what a repetition depends on beside the seed: Python, C library, packages."""
-    python = f"{sys.implementation.name} {sys.version_info.major}.{sys.version_info.minor}"
-    packages = {package: _version(package) for package in _PACKAGES}
-    return {"python": python, "libc": " ".join(platform.libc_ver()), "packages": packages}
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

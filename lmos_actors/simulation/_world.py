@@ -42,6 +42,9 @@ Ts = TypeVarTuple("Ts")
 COLLECT_EVERY = 200_000
 """Events between two collections of young garbage; every eighth collects all."""
 
+_PROCESSES = ("fork", "forkpty", "system", "posix_spawn", "posix_spawnp", "execv", "execve", "_exit")
+"""What in `os` begins a process, or ends this one; all else there that does calls one of these."""
+
 _ATTEMPTS = 100
 _alone = threading.Lock()
 
@@ -231,8 +234,8 @@ def _forbidden_calls() -> Generator[None]:
         (threading.Thread, "start", "threading.Thread.start"),
         (subprocess.Popen, "__init__", "subprocess.Popen"),
         (socket.socket, "__init__", "socket.socket"),
-        (os, "fork", "os.fork"),
-        (os, "_exit", "os._exit"),
+        (socket, "getaddrinfo", "socket.getaddrinfo"),
+        *((os, name, f"os.{name}") for name in _PROCESSES),
         # trio keeps idle threads of earlier runs, which it need not start again
         (trio.to_thread, "run_sync", "trio.to_thread.run_sync"),
     ]

@@ -68,10 +68,12 @@ def row(result: Result) -> str:
     case, ratio = result.case, result.ratio
     limit = "" if result.limit is None else f"{result.limit:,.0f}"
     shown = f"{result.ours:,.2f}" if abs(result.ours) < 10 else f"{result.ours:,.0f}"
-    wanted = f"{case.target:g}" if ratio is not None else f"{case.target:,.0f}{case.unit}"
+    target = case.target
+    wanted = "" if target is None else f"{target:g}" if ratio is not None else f"{target:,.0f}{case.unit}"
+    verdict = "reported" if target is None else "met" if result.met else "MISSED"
     return (
         f"{case.what:<54}{limit:>12}{shown + case.unit:>18}{'' if ratio is None else f'{ratio:.2f}':>7}"
-        f"{wanted:>13}  {'met' if result.met else 'MISSED'}"
+        f"{wanted:>13}  {verdict}"
     )
 
 

@@ -6,7 +6,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tests.benchmarks import codec, limits_clock, limits_dispatch, limits_tasks, listening, ours, sessions
+from tests.benchmarks import (
+    codec,
+    limits_clock,
+    limits_dispatch,
+    limits_story,
+    limits_tasks,
+    listening,
+    ours,
+    sessions,
+    stories,
+    worlds,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,7 +30,7 @@ class Case:
     """One measurement: `n` is the work of a round, `tiny` that of the test that it runs at all.
 
     With a `limit`, `target` is the least ratio of ours to it; without one it is an absolute figure, the
-    least one or, where `less_is_better`, the greatest.
+    least one or, where `less_is_better`, the greatest. None: the figure is only reported.
     """
 
     name: str
@@ -27,13 +38,15 @@ class Case:
     ours: Program
     n: int
     tiny: int
-    target: float
+    target: float | None
     limit: Program | None = None
     unit: str = "/s"
     less_is_better: bool = False
 
     def met(self, limit: float | None, measured: float) -> bool:
-        """Say whether the target has been reached."""
+        """Say whether the target, if there is one, has been reached."""
+        if self.target is None:
+            return True
         value = measured if limit is None else measured / limit
         return value <= self.target if self.less_is_better else value >= self.target
 
@@ -48,6 +61,42 @@ def _real(program: object) -> Program:
 
 def _simulated(program: object) -> Program:
     return partial(ours.on_simulated_node, program)  # type: ignore[arg-type]
+
+
+def _story_cases() -> Iterator[Case]:
+    """Messages of a story of gossip, delivered on virtual time."""
+    for name, agents, n in (("1k", 1_000, 200_000), ("100k", 100_000, 300_000)):
+        what, tell = f"deliveries, {agents:,} agents, logged", partial(limits_story.deliveries, agents)
+        yield Case(f"deliveries-{name}", what, partial(stories.deliveries, agents), n, 300, 0.5, tell)
+    what = "deliveries, 1,000 agents, no log"
+    yield Case(
+        "deliveries-unlogged",
+        what,
+        partial(stories.unlogged, 1_000),
+        200_000,
+        300,
+        None,
+        partial(limits_story.deliveries, 1_000),
+    )
+
+
+def _world_cases() -> Iterator[Case]:
+    """Files that are run: what a population, a short scenario and a page of results cost."""
+    for name, n in (("1k", 1_000), ("100k", 100_000)):
+        what = f"from a file to {n:,} agents that run"
+        yield Case(f"file-{name}", what, worlds.start, n, 20, None, unit=" s", less_is_better=True)
+        what = f"bytes per agent of a population of {n:,}"
+        unit = " bytes"
+        yield Case(f"file-{name}-memory", what, worlds.memory, n, 20, None, unit=unit, less_is_better=True)
+    for name, how, program in (
+        ("scenarios", "in one process", worlds.short),
+        ("scenarios-j1", "by the command", partial(worlds.short_by_command, 1)),
+        ("scenarios-j2", "by the command, -j 2", partial(worlds.short_by_command, 2)),
+    ):
+        what = f"1,000 short scenarios, {how}"
+        yield Case(name, what, program, 1_000, 3, None, unit=" s", less_is_better=True)
+    what = "HTML file of a run of 50,000 messages"
+    yield Case("html-50k", what, worlds.page, 50_000, 30, None, unit=" ms", less_is_better=True)
 
 
 def _codec_cases() -> Iterator[Case]:
@@ -262,6 +311,8 @@ CASES = {
             unit=" passes",
             less_is_better=True,
         ),
+        *_story_cases(),
+        *_world_cases(),
         *_codec_cases(),
         *_session_cases(),
         Case(

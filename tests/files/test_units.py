@@ -83,6 +83,21 @@ def test_a_size_written_is_read_again(size: int) -> None:
     assert Size.parse(str(Size(size))) == size
 
 
+@pytest.mark.parametrize(
+    ("micros", "text"),
+    [
+        (0, "0s"),
+        (7, "7us"),
+        (1_500_000, "1500ms"),
+        (15_003_053, "15.003053s"),
+        (3_053, "3.053ms"),
+        (100_000_000, "100s"),
+    ],
+)
+def test_a_duration_is_written_shortly(micros: int, text: str) -> None:
+    assert str(Duration(micros / 1e6)) == text
+
+
 @given(st.integers(0, 10**6), st.sampled_from(["us", "ms", "s"]))
 def test_units_are_a_thousand_apart(amount: int, unit: str) -> None:
     finer = {"s": "ms", "ms": "us"}

@@ -67,6 +67,10 @@ class Member(Agent):
         return "done"
 
     @action
+    async def adopt(self) -> None:
+        await self.start(Member)
+
+    @action
     def report(self) -> None:
         if self.hub is not None:
             self.send(self.hub, Hub.count)

@@ -387,6 +387,12 @@ def test_a_mistake_in_a_scenario(project: Project, old: str, new: str, said: str
     one_mistake(project, STORY, old, new, said)
 
 
+def test_what_is_looked_at_at_samples_needs_some(project: Project) -> None:
+    begin, end = CROWD.index("measure:\n"), CROWD.index("checks:\n")
+    found = [message for _, _, message in project.mistakes(CROWD[:begin] + CROWD[end:])]
+    assert '"converges" is looked at at every sample: the file needs "measure"' in found
+
+
 @pytest.mark.parametrize(("old", "new", "said"), CROWDS)
 def test_a_mistake_in_a_simulation(project: Project, old: str, new: str, said: str) -> None:
     one_mistake(project, CROWD, old, new, said)

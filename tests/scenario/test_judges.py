@@ -545,6 +545,20 @@ def test_metrics_of_a_series() -> None:
     assert run.judges.metrics()["x.last"] is None
 
 
+def test_numbers_that_are_too_large_to_take_together_are_no_value() -> None:
+    agents = peers(2, n=10**400, x=1.5e308)
+    aggs = ("sum", "mean", "max", "p50", "rate")
+    series = {f"{agg}_{field}": (agg, "peer", f"state.{field}") for agg in aggs for field in "nx"}
+    run = Run(peer=agents).judged(never("series.sum_n > 0"), measure=measure(**series))
+    run.sample(0.0)
+    run.sample(1.0)
+    found = {series.name: series.values[1] for series in run.judges.series()}
+    assert {name for name, value in found.items() if value is not None} == {"mean_x", "max_x", "p50_x"}
+    assert found["mean_x"] == found["max_x"] == 1.5e308
+    assert run.judges.metrics()["max_x.mean"] == 1.5e308
+    assert run.verdict().saw.endswith("series.sum_n has no value: the sum of state.n is too large")
+
+
 def test_metrics_of_steps_that_are_named() -> None:
     run = Run().judged(
         Latency(of="ask", max=Below(lt=SECOND)),

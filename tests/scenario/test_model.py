@@ -54,7 +54,7 @@ tree:
     strategy: rest_for_one
     max_restarts: 3
     max_seconds: 10s
-    auto_shutdown: never
+    auto_shutdown: any_significant
     children:
       - weather
       - name: desk
@@ -369,6 +369,7 @@ WRONG = [
     ('"$(agents.weather)"', '"the $(agents.weather)"', "cannot stand inside other text"),
     ('"$(agents.weather)"', '"$(saved.units)"', "stands only in a step's input"),
     ("restart: transient", "restart: permanent", "a significant child is transient or temporary"),
+    ("auto_shutdown: any_significant", "auto_shutdown: never", '"significant" does nothing'),
     # references
     ("within: $(vars.budget)", "within: $(vars.budgt)", 'no variable "budgt", did you mean "budget"?'),
     ("within: $(vars.budget)", "within: $(var.budget)", 'unknown namespace "var", did you mean "vars"?'),

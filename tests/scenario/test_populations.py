@@ -194,3 +194,38 @@ def test_the_slots_of_a_crowd_are_there_before_the_first_starts(crowds: Crowds) 
     crowds.passes(population=[peers(3, start={"over": "9s"})], topology={"kind": "complete", "of": "peer"})
     first = crowds.made()[0]
     assert [slot_of(ref).label for ref in first.neighbours] == ["1", "2"]
+
+
+def test_everybody_means_those_that_are_yet_to_be_started_too(crowds: Crowds) -> None:
+    others = {**peers(2, state={"heard": 1}), "id": "other"}
+    said = crowds.fails(
+        population=[peers(2), others],
+        timeline=[at("1s", "hear", target="other/0")],
+        checks=[{"check": "eventually", "of": "*", "expr": "state.heard == 0", "by": "5s"}],
+    )
+    assert "left behind 2 agents: other/0, other/1" in said
+
+
+@pytest.mark.parametrize("of", ["peer", "*"])
+def test_what_a_member_starts_is_no_member(crowds: Crowds, of: str) -> None:
+    result = crowds.passes(
+        population=[peers(2, args={"number": "$(population.index)"})],
+        timeline=[{"at": "1s", "do": "invoke", "target": "peer/1", "action": "adopt"}],
+        checks=[{"check": "always", "of": of, "expr": "state.number >= 0"}],
+        measure={"every": "5s", "series": {"there": total("state.number >= 0", of, "count")}},
+    )
+    assert result.series[0].values == (2.0, 2.0)
+    assert len(crowds.made()) == 3
+
+
+@pytest.mark.parametrize(("restart", "ok"), [("permanent", True), ("transient", True), ("temporary", False)])
+def test_no_count_of_restarts_asks_for_the_crash_of_who_is_not_restarted(
+    crowds: Crowds, restart: str, ok: bool
+) -> None:
+    result = crowds.run(
+        population=[peers(2, restart=restart)],
+        timeline=[at("1s", "boom")],
+        checks=[{"check": "restarts", "of": "peer", "le": 1}],
+    )
+    assert result.ok is ok
+    assert ok or [failure.what for failure in result.failures] == ["agent peer/0"]

@@ -531,7 +531,27 @@ def test_a_story_has_its_time(project: Project) -> None:
     result = run(project, NOTE, {"do": "wait", "for": "1m"}, timeout="5s")
     assert result.ended == "time limit"
     assert result.virtual == 5
-    assert "still at" in result.failures[0].saw
+    assert result.failures[0].saw.endswith("wait for 1m")
+
+
+def test_what_keeps_a_story_going_is_named_and_not_what_was_done_last(project: Project) -> None:
+    beside = [invoke("never", id=name, wait=False) for name in "nm"]
+    result = run(project, *beside, NOTE, timeout="5s")
+    assert result.ended == "time limit"
+    saw = result.failures[0].saw
+    assert saw.startswith("still at ")
+    assert [each.split()[-1] for each in saw.split(", ")] == ["(n)", "(m)"]
+
+
+def test_what_keeps_a_block_going_is_named(project: Project) -> None:
+    waits = [[{"do": "wait", "for": f"{number}s"}] for number in range(1, 7)]
+    block = {"do": "parallel", "branches": waits, "within": "1500ms"}
+    result = run(project, invoke("never", id="n", wait=False), block, timeout="5s")
+    saw = result.failures[0].saw
+    assert saw.count("wait for") == 3
+    assert "wait for 1s" not in saw
+    assert "(n)" not in saw
+    assert saw.endswith(" and 2 more")
 
 
 def test_an_expectation_without_a_bound_of_its_own_has_that_of_the_story(project: Project) -> None:

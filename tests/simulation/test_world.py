@@ -304,7 +304,8 @@ CALLS: dict[str, Callable[[], object]] = {
     "time.sleep": lambda: time.sleep(0),
     "threading.Thread.start": lambda: threading.Thread(target=int).start(),
     "subprocess.Popen": lambda: subprocess.run([sys.executable, "--version"], check=False),
-    "socket.socket": lambda: socket.create_connection(("127.0.0.1", 9)),
+    "socket.socket": lambda: socket.socket(),
+    "socket.getaddrinfo": lambda: socket.create_connection(("127.0.0.1", 9)),
     "os.fork": fork,
     "os._exit": lambda: os._exit(0),
 }

@@ -1,0 +1,39 @@
+"""What a repetition of a run depends on beside its seed."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+from contextlib import suppress
+from functools import cache
+from typing import Final
+
+_PACKAGES: Final = (
+    "attrs", "cattrs", "lmos-actors", "msgspec", "outcome", "trio", "trio-websocket", "wsproto",
+)  # fmt: skip
+
+
+@cache
+def surroundings() -> dict[str, object]:
+    """Tell what a repetition depends on beside the seed: Python, C library, packages."""
+    python = f"{sys.implementation.name} {sys.version_info.major}.{sys.version_info.minor}"
+    found = versions(sys.path)
+    packages = {package: found.get(package) for package in _PACKAGES}
+    return {"python": python, "libc": " ".join(platform.libc_ver()), "packages": packages}
+
+
+def versions(path: list[str]) -> dict[str, str]:
+    """Give the versions of the packages installed in folders, by name, the first of each.
+
+    `importlib.metadata` tells the same, but takes longer than many a run: it reads the files.
+    """
+    found: dict[str, str] = {}
+    for folder in path:
+        with suppress(OSError):
+            for entry in os.listdir(folder or "."):
+                name, dash, version = entry.removesuffix(".dist-info").partition("-")
+                if dash and entry.endswith(".dist-info"):
+                    found.setdefault(re.sub(r"[-_.]+", "-", name).lower(), version)
+    return found

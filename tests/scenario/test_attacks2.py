@@ -1,0 +1,154 @@
+"""More hostility: agents that end the process, what comes after the verdict, paths and interrupts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lmos_actors.files import FileError
+from lmos_actors.scenario import Guard, resolve
+from tests.scenario.project import CAST, Project, story
+from tests.source import ROOT
+
+NOTE = {"do": "invoke", "id": "note", "target": "actor", "action": "note", "input": {"text": "hi"}}
+GO = {"do": "invoke", "id": "go", "target": "actor", "action": "go"}
+OFF = ("--check-determinism", "off")
+PRELUDE = "import os\nimport trio\nfrom lmos_actors import Agent, action\n"
+FINE = "class X(Agent):\n    @action\n    def go(self): pass\n"
+PATIENCE = 40.0  # seconds after which a process is taken to hang; none needs a tenth of it
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    made = Project(tmp_path)
+    made.write("pyproject.toml", "")
+    made.write("cast.py", CAST)
+    return made
+
+
+def with_agent(project: Project, code: str, *steps: Any, **more: Any) -> str:
+    project.write("own.py", PRELUDE + textwrap.dedent(code))
+    agents = {"actor": {"from": "agent", "use": "own.py:X"}}
+    return project.write("own.yaml", story(*(steps or [GO]), agents=agents, **more))
+
+
+# --- agents
+
+
+@pytest.mark.parametrize(
+    "call", ["os.execv('/bin/true', ['true'])", "os.execlp('true', 'true')", "os.system('true')"]
+)
+def test_an_agent_cannot_put_a_process_in_our_place(project: Project, call: str) -> None:
+    """Else the command would end as that process does: with 0."""
+    code = f"class X(Agent):\n    @action\n    def go(self): {call}\n"
+    ran = project.command("run", with_agent(project, code), *OFF)
+    assert ran.code == 1
+    assert "reaches out of the simulated world" in ran.out
+
+
+@pytest.mark.parametrize("call", ["os._exit(0)", "os.execv('/bin/true', ['true'])"])
+@pytest.mark.parametrize("command", ["run", "validate"])
+def test_a_module_cannot_end_us_with_success(project: Project, call: str, command: str) -> None:
+    ran = project.command(command, with_agent(project, f"{call}\n{FINE}"))
+    assert ran.code == 3
+    assert "failed at own.py:4: RuntimeError: os." in ran.err
+
+
+def test_a_module_may_fork_and_its_child_may_end(project: Project) -> None:
+    fork = "child = os.fork()\nif not child: os._exit(7)\nassert os.waitpid(child, 0)[1] == 7 << 8\n"
+    ran = project.command("validate", with_agent(project, fork + FINE))
+    assert (ran.code, ran.err) == (0, "")
+
+
+def test_what_breaks_after_the_verdict_fails_the_run(project: Project) -> None:
+    code = """
+        async def bad(): raise ValueError("in a task of its own")
+        class X(Agent):
+            @action
+            def go(self): trio.lowlevel.spawn_system_task(bad)
+    """
+    ran = project.command("run", with_agent(project, code), *OFF)
+    assert ran.code == 1
+    assert "saw      ValueError: in a task of its own at own.py:5" in ran.out
+    assert "0/1 runs passed" in ran.out
+
+
+# --- interrupts
+
+
+def test_what_a_run_has_changed_is_put_back_without_an_interrupt() -> None:
+    """A second interrupt while the world is taken down left its lock held: no further run could begin."""
+    said: list[str] = []
+    with Guard(0.05, lambda why, where: said.append(why)) as guard:
+        with guard.heeding():
+            pass
+        while not guard.fired:
+            time.sleep(0.01)
+        time.sleep(0.1)
+    assert said == []
+
+
+def test_workers_of_a_parent_that_was_killed_end_without_a_word(project: Project, tmp_path: Path) -> None:
+    often = {"do": "repeat", "times": 3000, "steps": [NOTE]}
+    file = project.write("long.yaml", story(often, seeds={"from": 1, "count": 100}))
+    words = [sys.executable, "-m", "lmos_actors", "run", file, "-j", "2", *OFF]
+    with (tmp_path / "errors").open("wb") as errors:
+        process = subprocess.Popen(
+            words,
+            cwd=project.root,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+    assert process.stdout is not None
+    while b"ok" not in process.stdout.readline():
+        assert process.poll() is None
+    workers = [int(pid) for pid in _children(process.pid)]
+    process.kill()
+    process.communicate(timeout=PATIENCE)
+    assert workers
+    _wait_until_gone(workers)
+    assert (tmp_path / "errors").read_text() == ""
+
+
+def _children(pid: int) -> list[str]:
+    tasks = Path(f"/proc/{pid}/task")
+    if not tasks.is_dir():
+        pytest.skip("needs /proc")
+    return [child for task in tasks.iterdir() for child in (task / "children").read_text().split()]
+
+
+def _wait_until_gone(pids: list[int]) -> None:
+    due = time.monotonic() + PATIENCE
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            while "\nState:\tZ" not in _status(pid):
+                assert time.monotonic() < due, f"{pid} is still there"
+                os.kill(pid, 0)
+                time.sleep(0.05)
+
+
+def _status(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        raise ProcessLookupError from None
+
+
+# --- paths
+
+
+@pytest.mark.parametrize("path", ["$[" + "9" * 5000 + "]", "$[?" + "!" * 3000 + "@.a]"])
+def test_paths_that_the_library_chokes_on(project: Project, path: str) -> None:
+    expect = {"do": "expect", "that": "output", "of": "note", "match": {path: 1}}
+    file = project.write("s.json", story(NOTE, expect))
+    with pytest.raises(FileError, match="is not a JSON path: it is too deep"):
+        resolve(project.root / file, fitted=True)
