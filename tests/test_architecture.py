@@ -120,6 +120,7 @@ FILES: dict[str, tuple[str, ...]] = {
         "_tree",
         "_json",
         "_toml",
+        "_yaml_words",
         "_yaml",
         "_document",
         "_decode",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -18,6 +20,7 @@ from tests.scenario.project import CAST, Project, Ran, story
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 NOTE = {"do": "invoke", "id": "note", "target": "actor", "action": "note", "input": {"text": "hi"}}
 
@@ -178,6 +181,19 @@ def test_a_simulation_ends_when_it_is_told_to(project: Project, call: Callable[.
         assert result["determinism"][0]["equal"]
 
 
+def test_what_failed_is_repeated_up_to_the_same_end(project: Project, call: Callable[..., Ran]) -> None:
+    restarted = {"check": "restarts", "of": "peer", "equals": 1}
+    file = project.write("sim.yaml", json.dumps({**SIMULATION, "checks": [restarted]}))
+    for words, again in (
+        (("run",), f"lmos-actors run {file} --seed 1"),
+        (("sim", "--until", "90s"), f"lmos-actors sim {file} --seed 1 --until 90s"),
+    ):
+        ran = call(words[0], file, *words[1:], "--json")
+        assert ran.code == 1
+        (result,) = json.loads(ran.out)["files"]
+        assert [run["again"] for run in result["runs"]] == [again]
+
+
 # --- help and completion
 
 
@@ -200,6 +216,27 @@ def test_completion(call: Callable[..., Ran], project: Project, shell: str) -> N
     assert [word for word in (*VERBS, "junit", "fail-fast") if word not in ran.out] == []
     if shell == "bash":
         subprocess.run(["bash", "-n"], input=ran.out, text=True, check=True)
+    if shell == "zsh" and shutil.which("zsh"):
+        code = "eval $SCRIPT; echo $_comps[lmos-actors]"
+        env = {**os.environ, "SCRIPT": ran.out, "ZDOTDIR": str(project.root)}
+        told = subprocess.run(
+            ["zsh", "-f", "-c", code], env=env, capture_output=True, text=True, check=True, cwd=project.root
+        )
+        assert told.stdout.strip() == "_cyclopts_lmos-actors", told.stderr
+
+
+def test_the_startup_file_of_zsh_reads_the_completion_once(
+    call: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ZDOTDIR", "ZSH", "ZSH_CUSTOM"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for _ in range(2):
+        assert call("completion", "zsh", "--install").code == 0
+    script = tmp_path / ".zsh/completions/_cyclopts_lmos-actors"
+    assert script.read_text().split() == call("completion", "zsh").out.split()
+    lines = (tmp_path / ".zshrc").read_text().splitlines()
+    assert lines.count(f'[[ -f "{script}" ]] && source "{script}"') == 1
 
 
 @pytest.mark.parametrize(

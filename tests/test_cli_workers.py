@@ -16,6 +16,7 @@ import pytest
 
 from lmos_actors.cli._jobs import Asked, Jobs
 from lmos_actors.cli._pool import Pool, Task
+from lmos_actors.cli._run import Options, run_files
 from lmos_actors.scenario import Lost, Order, Ready, Said, Worker, load_scenario, run_cell
 from tests.scenario.project import CAST, Project, story
 from tests.source import ROOT
@@ -291,6 +292,23 @@ def test_results_come_through_whole(project: Project) -> None:
     assert there.values == {"room": sizes}
     assert attrs.evolve(here, real=0.0) == attrs.evolve(there, real=0.0)
     assert here.ok
+
+
+@pytest.mark.parametrize(("determinism", "started"), [("off", 0), ("first", 1), ("all", 1)])
+def test_the_process_of_second_runs_is_started_first_and_ended_though_a_file_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, determinism: Any, started: int
+) -> None:
+    seats: list[Any] = []
+    start = Pool._start
+
+    def kept(self: Pool, second: bool) -> Any:
+        seats.append(start(self, second))
+        return seats[-1]
+
+    monkeypatch.setattr(Pool, "_start", kept)
+    assert run_files(["nothing.yaml"], Options(settings={}, determinism=determinism)) == 2
+    assert [seat.second for seat in seats] == [True] * started
+    assert [seat.worker._process.poll() for seat in seats] == [-signal.SIGKILL] * started
 
 
 def test_a_pool_replaces_a_process_and_what_it_had_to_do_is_done(project: Project) -> None:

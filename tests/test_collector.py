@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lmos_actors import ConfigError, open_node
 from lmos_actors._collector import GC_THRESHOLD
+from tests.source import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,3 +52,24 @@ async def test_a_node_that_cannot_open_leaves_nothing_raised() -> None:
         async with open_node(threads=0):
             pass
     assert gc.get_threshold() == (700, 10, 10)
+
+
+THE_COMMAND = """
+import gc, sys
+from lmos_actors.cli import main
+sys.argv[1:] = {words}
+try:
+    main({given})
+finally:
+    print(gc.get_threshold()[0], gc.get_freeze_count() > 10_000, gc.isenabled(), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "said"), [("", f"{GC_THRESHOLD} True True"), ("['--version']", "700 False True")]
+)
+def test_the_command_alone_changes_it_for_good(given: str, said: str) -> None:
+    """Modules are not looked at, not even when the process ends; who calls the command keeps their own."""
+    code = THE_COMMAND.format(words=["--version"], given=given)
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert ended.stderr.strip() == said

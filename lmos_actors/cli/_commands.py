@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,6 +15,17 @@ from ._app import Files, Settings, Switch, json_text, settings_of
 from ._log_commands import app as app
 
 SCHEMA_FILE = Path(".lmos/schema.json")
+
+
+_ZSH_END = """
+(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }
+if [[ "$funcstack[1]" == _cyclopts_lmos-actors ]]; then
+  _cyclopts_lmos-actors "$@"
+else
+  compdef _cyclopts_lmos-actors lmos-actors
+fi
+"""
+"""Lets the script for zsh be read by the startup file, wherever in it, as well as found by compinit."""
 
 
 @app.command(sort_key=1)
@@ -215,12 +227,26 @@ def completion(shell: Literal["bash", "zsh", "fish"], /, *, install: Switch = Fa
     install
         Write it where the shell looks for it, and have the shell's startup file read it.
     """
+    end = _ZSH_END if shell == "zsh" else ""
     if not install:
-        print(app.generate_completion(prog_name=app.name[0], shell=shell))
+        print(app.generate_completion(prog_name=app.name[0], shell=shell) + end)
         return 0
     try:
-        place = app.install_completion(shell=shell)
+        place = app.install_completion(shell=shell, add_to_startup=not end)
+        if end:
+            _have_zsh_read(place)
     except OSError as error:
         raise ConfigError(f"cannot be written: {error.strerror}", str(error.filename)) from None
     print(f"wrote {place}", file=sys.stderr)
     return 0
+
+
+def _have_zsh_read(place: Path) -> None:
+    """Complete the script, and have the startup file of zsh read it, once."""
+    with place.open("a", encoding="utf-8") as script:
+        script.write(_ZSH_END)
+    startup = Path(os.environ.get("ZDOTDIR") or Path.home()) / ".zshrc"
+    line = f'[[ -f "{place}" ]] && source "{place}"\n'
+    if not startup.exists() or line not in startup.read_text(encoding="utf-8"):
+        with startup.open("a", encoding="utf-8") as file:
+            file.write(f"\n# Load lmos-actors completion\n{line}")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
-from lmos_actors.files import mapped
+from lmos_actors.files import Duration, mapped
 from lmos_actors.reports import FileResult, worst
 from lmos_actors.scenario import judge_compared, stopped_at
 
@@ -239,7 +239,10 @@ class _Told:
         self._show.run(kept, self._result)
 
     def _again(self, run: RunResult) -> str:
-        words = ["lmos-actors", "run", self._result.file, "--seed", str(run.seed)]
+        until = self._options.until
+        words = ["lmos-actors", "run" if until is None else "sim", self._result.file, "--seed", str(run.seed)]
+        if until is not None:
+            words += ["--until", str(Duration(until))]
         if run.trial > 1:
             words += ["--trials", str(run.trial)]
         for key, value in (self._options.settings | run.values).items():

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from ._tree import DEEPEST, Tree, Unreadable, too_deep
+from ._yaml_words import not_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,12 +41,6 @@ _OLDER: Final = (
     (re.compile(r"[-+]?0b[01_]+"), "a binary number"),
     (re.compile(r"[-+]?0[0-7]+"), "an octal number"),
 )
-_CANNOT_START: Final = {
-    "\t": "a tab cannot indent YAML, use spaces",
-    "@": "text that begins with @ stands in quotes",
-    "`": "text that begins with ` stands in quotes",
-    "%": "text that begins with % stands in quotes",
-}
 
 
 def read_yaml(source: Source, loader: Any = None) -> Tree:
@@ -55,21 +50,10 @@ def read_yaml(source: Source, loader: Any = None) -> Tree:
     try:
         _Reader(tree, parse(source.text, Loader=loader or LOADER)).document()
     except yaml.MarkedYAMLError as error:
-        raise _unreadable(source.text, error) from None
+        raise not_yaml(source.text, error) from None
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         raise Unreadable(getattr(error, "position", 0), f"not YAML: {error}") from None
     return tree
-
-
-def _unreadable(text: str, error: Any) -> Unreadable:
-    mark = error.problem_mark or error.context_mark
-    start = int(mark.index) if mark else 0
-    problem = error.problem or "not YAML"
-    if "cannot start any token" in problem and text[start : start + 1] in _CANNOT_START:
-        return Unreadable(start, _CANNOT_START[text[start]])
-    if "mapping values are not allowed" in problem:
-        return Unreadable(start, "a second ':' here; text that holds ': ' stands in quotes")
-    return Unreadable(start, f"{problem}, {error.context}" if error.context else problem)
 
 
 def reads_as_text(word: str) -> bool:

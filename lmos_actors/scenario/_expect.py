@@ -197,9 +197,12 @@ def judge_bounded(check: Bounded, number: int) -> list[Verdict]:
 
 def percentile(samples: Sequence[float], percent: float) -> float | None:
     """Give a percentile by nearest rank, a value that was measured; None with fewer than 20 samples."""
-    if len(samples) < FEWEST_SAMPLES:
-        return None
-    return sorted(samples)[max(1, math.ceil(percent / 100 * len(samples))) - 1]
+    return nearest_rank(samples, percent) if len(samples) >= FEWEST_SAMPLES else None
+
+
+def nearest_rank(values: Sequence[float], percent: float) -> float:
+    """Give a percentile of at least one value, one of them."""
+    return sorted(values)[max(1, math.ceil(percent / 100 * len(values))) - 1]
 
 
 def judge_latency(check: Latency, samples: Sequence[float]) -> list[Verdict]:

@@ -307,4 +307,6 @@ def _state(ref: Ref[Any]) -> str:
     except NotFound:
         return "gone"
     state = slot.statistics().state
-    return slot.status if state == "down" else state
+    if state != "down" or slot.status == "running":  # its supervisor has yet to hear that it has ended
+        return state
+    return slot.status

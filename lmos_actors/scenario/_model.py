@@ -90,7 +90,11 @@ class Scenario(File, frozen=True, kw_only=True, tag_field="lmos", tag="scenario/
 
 
 class StopAt(Closed, frozen=True, kw_only=True):
-    """When a simulation ends: at an instant of virtual time, or as soon as a check by name has been met."""
+    """When a simulation ends: at an instant of virtual time, or as soon as a check by name has been met.
+
+    It does not end before that while entries of the timeline are to come, a fault is in force, or another
+    `eventually` or `converges` check is open.
+    """
 
     at: Duration
     when: Name | None = None

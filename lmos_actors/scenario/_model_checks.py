@@ -185,8 +185,8 @@ class Series(Closed, frozen=True, kw_only=True):
     """A number measured again and again: `expr` of every agent of `of`, taken together by `agg`.
 
     `fraction` and `count` are of the agents for which it is true; `rate` is how the sum grows in a second.
-    Percentiles are by nearest rank over the agents, however few. There is no value while no agent runs, or
-    where the formula cannot be computed for one of them.
+    Percentiles are by nearest rank over the agents, however few. One that does not run is left out where the
+    formula speaks of its state. There is no value where none is left, or the formula cannot be computed.
     """
 
     agg: Aggregate

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
-from typing import Any, Final
+from typing import Any, Final, cast
 
 _PLAIN: Final = re.compile(r"\$(?:\.[A-Za-z_][A-Za-z0-9_]*|\[(?:0|[1-9][0-9]{0,8})\])*")
 """Paths of names and places only, which we follow ourselves: the library takes long to import."""
@@ -34,11 +34,15 @@ def _parts(path: str) -> tuple[str | int, ...] | None:
     return tuple([int(part) if part.isdecimal() else part for part in _PART.findall(path)])
 
 
-def _child(value: Any, part: str | int) -> Any:
+def _child(value: object, part: str | int) -> Any:
     if isinstance(part, str):
-        return value.get(part, _NOTHING) if isinstance(value, Mapping) else _NOTHING
-    holds = isinstance(value, Sequence) and not isinstance(value, str) and part < len(value)
-    return value[part] if holds else _NOTHING
+        return (
+            cast("Mapping[str, Any]", value).get(part, _NOTHING) if isinstance(value, Mapping) else _NOTHING
+        )
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        return _NOTHING
+    items = cast("Sequence[Any]", value)
+    return items[part] if part < len(items) else _NOTHING
 
 
 def path_problem(path: str) -> str | None:

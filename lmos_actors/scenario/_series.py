@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors.reports import SeriesResult
 
+from ._expect import nearest_rank
 from ._formulas import FormulaFailed, compile_formula, words_of
 from ._judge_formulas import NotYet
 from ._values import show
@@ -105,11 +106,6 @@ class SeriesOf:
                 raise LookupError(f"{self.formula.text} of {slot.path} is {show(value)}, {what}")
             values.append(value)
         return values
-
-
-def nearest_rank(values: Sequence[float], percent: float) -> float:
-    """Give a percentile of at least one value, one of them."""
-    return sorted(values)[max(1, math.ceil(percent / 100 * len(values))) - 1]
 
 
 def _mean(values: Sequence[float]) -> float:

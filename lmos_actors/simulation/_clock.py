@@ -6,6 +6,7 @@ import math
 from collections import deque
 from contextlib import contextmanager
 from heapq import heappop, heappush
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import trio
@@ -15,6 +16,9 @@ from lmos_actors._timers import BUDGET, Timer, TimerHeap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sized
+
+_LOOK = 8  # timers fired between two looks at
+_WHILE = 0.01  # seconds of real time for which the run loop may be kept from I/O and Ctrl-C
 
 
 class VirtualClock(trio.abc.Clock, TimerHeap):
@@ -50,6 +54,7 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         self._idle_since = -1
         self._wakes = 0
         self._left = 0
+        self._until = math.inf
 
     def start_clock(self) -> None:
         """Called by trio when the run begins. A clock serves one run. Raises RuntimeError on a second."""
@@ -118,6 +123,7 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         self.woke = False
         self._wakes = 0
         self._left = BUDGET
+        self._until = math.inf
         for _ in range(BUDGET):
             # `deadline` is as old as this pass: a callback that moves one sets `woke`
             if not heap or (when := heap[0][0]) > deadline:
@@ -153,6 +159,8 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
                     return False
                 self._now = when
             self._left -= 1
+            if not self._left % _LOOK and self._is_late():
+                return False
             self.events += 1
             timer = heappop(heap)[2]
             callback, timer.callback = timer.callback, None
@@ -163,6 +171,13 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
             if self.events >= self._chore_due:
                 self._do_chore()
         return self._wakes != 1
+
+    def _is_late(self) -> bool:
+        """Say whether it is time for the loop to look at I/O and at Ctrl-C; nothing recorded shows when."""
+        now = monotonic()
+        if self._until == math.inf:
+            self._until = now + _WHILE
+        return now > self._until
 
     def _pass_on(self, deadline: float) -> float:
         """No timer is due: let the settled go on, or time, or report that neither can."""

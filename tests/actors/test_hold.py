@@ -333,6 +333,24 @@ def test_holds_count(play: Callable[..., None]) -> None:
     play(story)
 
 
+def test_holds_count_for_runs_in_line_too(play: Callable[..., None]) -> None:
+    async def story(node: Node, ref: Ref[Clerk]) -> None:
+        async def meanwhile() -> None:
+            hold(ref)
+            hold(ref)
+            await trio.sleep(2)
+            release(ref)
+            assert ref.statistics().running == 0
+            await trio.sleep(1)
+            release(ref)
+            assert ref.statistics().running == 1
+
+        doings = [ref.invoke(Clerk.work, 1.0) for _ in range(3)]  # two at a time
+        assert await in_parallel(*doings, meanwhile=meanwhile) == pytest.approx([1, 1, 4], abs=0.01)
+
+    play(story)
+
+
 def test_what_overtakes_a_held_mailbox(play: Callable[..., None]) -> None:
     async def story(node: Node, ref: Ref[Clerk]) -> None:
         hold(ref)

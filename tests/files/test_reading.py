@@ -42,7 +42,9 @@ BAD_YAML = [
     ("[" * 70, "1:66", "nested more than 64 deep"),
     ("- " * 100_000, "1:131", "nested more than 64 deep"),
     ("a: \x07\n", "1:4", "is not allowed"),
-    ("a: 'x\n", "2:1", ""),
+    ("a: 'x\n", "1:4", "this quote is not closed"),
+    ("a\nb: 1\n", "1:1", '":" is missing after "a"'),
+    ("a: 1\n  b: 2\n", "2:3", "the line is indented too far"),
 ]
 
 BAD_JSON = [
@@ -96,8 +98,27 @@ def test_bad_yaml(text: str, place: str, part: str, loader: object, monkeypatch:
         monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
     where, message = first(text, "yaml")
     assert part in message
-    # The two parsers agree on places but for the end of an unclosed text.
-    assert where == place or text == "a: 'x\n" or text.startswith("a: [1")
+    # The two parsers agree on places but for the end of an unclosed list.
+    assert where == place or text.startswith("a: [1")
+
+
+# what only libyaml tells apart
+INDENTED = [
+    ("a:\n  - b: 1\n   c: 2\n", "3:4", "does not go on with the list that begins on line 2"),
+    ("a:\n  - b: 1\n  -c: 2\n", "3:3", 'a space is missing after "-"'),
+    ("a:\n  b: 1\n  - c\n", "3:3", "does not go on with the mapping that begins on line 2"),
+    ("a: {b: ${c.d}}\n", "1:8", "write $(NAME), with round brackets"),
+    ("a: {b: 1\nc: 2\n", "2:2", '"," or "}" is missing before this; the bracket was opened on line 1'),
+    ('a: "b" c\n', "1:8", "the value has ended before this"),
+    ("a:\n  b: 1\n\tc: 2\n", "3:1", "a tab cannot indent"),
+]
+
+
+@pytest.mark.skipif(len(LOADERS) == 1, reason="PyYAML was built without libyaml")
+@pytest.mark.parametrize(("text", "place", "part"), INDENTED)
+def test_bad_indentation(text: str, place: str, part: str) -> None:
+    where, message = first(text, "yaml")
+    assert (where, part in message) == (place, True), message
 
 
 @pytest.mark.parametrize(("text", "place", "part"), BAD_JSON)

@@ -97,50 +97,52 @@ def test_what_a_run_has_changed_is_put_back_without_an_interrupt() -> None:
 
 
 def test_workers_of_a_parent_that_was_killed_end_without_a_word(project: Project, tmp_path: Path) -> None:
-    often = {"do": "repeat", "times": 3000, "steps": [NOTE]}
-    file = project.write("long.yaml", story(often, seeds={"from": 1, "count": 100}))
+    project.write("own.py", PRELUDE + textwrap.dedent(BUSY))
+    agents = {"actor": {"from": "agent", "use": "own.py:X"}}
+    often = {"do": "repeat", "times": 1_000_000, "steps": [GO]}
+    file = project.write("long.yaml", story(often, seeds=[1, 2], agents=agents))
     words = [sys.executable, "-m", "lmos_actors", "run", file, "-j", "2", *OFF]
     with (tmp_path / "errors").open("wb") as errors:
         process = subprocess.Popen(
             words,
             cwd=project.root,
-            stdout=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
             stderr=errors,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         )
-    assert process.stdout is not None
-    while b"ok" not in process.stdout.readline():
+    due = time.monotonic() + PATIENCE
+    while len(begun := list(project.root.glob("begun-*"))) < 2:
         assert process.poll() is None
-    workers = [int(pid) for pid in _children(process.pid)]
+        assert time.monotonic() < due
+        time.sleep(0.05)
+    workers = [int(file.name.partition("-")[2]) for file in begun]
     process.kill()
-    process.communicate(timeout=PATIENCE)
-    assert workers
+    process.wait(timeout=PATIENCE)
     _wait_until_gone(workers)
     assert (tmp_path / "errors").read_text() == ""
 
 
-def _children(pid: int) -> list[str]:
-    tasks = Path(f"/proc/{pid}/task")
-    if not tasks.is_dir():
-        pytest.skip("needs /proc")
-    return [child for task in tasks.iterdir() for child in (task / "children").read_text().split()]
+BUSY = """
+    class X(Agent):
+        @action
+        def go(self): open(f"begun-{os.getpid()}", "w").close()
+"""
 
 
 def _wait_until_gone(pids: list[int]) -> None:
     due = time.monotonic() + PATIENCE
     for pid in pids:
         with suppress(ProcessLookupError):
-            while "\nState:\tZ" not in _status(pid):
+            while not _is_dead(pid):
                 assert time.monotonic() < due, f"{pid} is still there"
-                os.kill(pid, 0)
                 time.sleep(0.05)
 
 
-def _status(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
-        raise ProcessLookupError from None
+def _is_dead(pid: int) -> bool:
+    """Whether a process is gone, or waits for nothing but somebody to take note. Raises ProcessLookupError."""
+    os.kill(pid, 0)
+    status = Path(f"/proc/{pid}/stat")
+    return status.is_file() and status.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 # --- paths

@@ -236,6 +236,25 @@ def test_the_good_files_are_right(project: Project) -> None:
     assert project.mistakes(CROWD) == []
 
 
+@pytest.mark.parametrize(
+    ("step", "values"),
+    [
+        ("{from: 1, to: 3, step: 1}", [1, 2, 3]),
+        ("{from: 1, to: 4, step: 2}", [1, 3]),
+        ("{from: 2, to: 2, step: 1}", [2]),
+    ],
+)
+def test_a_range_goes_up_to_its_end(project: Project, step: str, values: list[int]) -> None:
+    assert project.mistakes(CROWD.replace("{from: 1, to: 3, step: 1}", step)) == []
+    cells = load_scenario(project.root / "file.yaml").cells
+    assert list(dict.fromkeys(cell.values["step"] for cell in cells)) == values
+    text = CROWD.replace("[2, 4]", "{from: 0.0, to: 0.3, step: 0.1}").replace("fanout: $", "period: $")
+    text = text.replace("      period: {dist: lognormal, median: 900ms, p99: 1100ms}\n", "")
+    assert project.mistakes(text) == []
+    cells = load_scenario(project.root / "file.yaml").cells
+    assert list(dict.fromkeys(cell.values["fanout"] for cell in cells)) == [0.0, 0.1, 0.2, 0.3]
+
+
 # What is replaced by what; where the mistake is, `|` standing before it in what was put there; what is said.
 STORIES = [
     # agents

@@ -256,6 +256,8 @@ def test_heads_are_compared_member_by_member_but_for_the_place_of_the_file() -> 
         ("seed", 1, 2),
         ("packages.attrs", "2", None),
     ]
+    (found,) = compare_heads({"run": {"until": None}}, {"run": {}})
+    assert found.name == "run.until"
 
 
 # --- where a run is to be stopped

@@ -223,6 +223,63 @@ def test_acting_as_an_agent(project: Project) -> None:
     assert "nobody can act as it" in fails(project, ended, ask, agents=cast)
 
 
+def test_who_has_just_crashed_cannot_be_crashed_again_at_once(project: Project) -> None:
+    result = run(project, {"do": "parallel", "branches": [[CRASH], [CRASH]]})
+    assert (result.ended, result.virtual) == ("failed", 0.0)
+    assert result.failures[0].saw == "actor is down"
+
+
+@pytest.mark.parametrize("of", ["root", "crew"])
+def test_no_restarts_of_a_supervisor_ask_for_no_crash(project: Project, of: str) -> None:
+    boom = {"do": "tell", "target": "actor", "action": "boom"}
+    crew = {"name": "crew", "max_restarts": 1, "children": ["actor"]}
+    tree = {"root": {"children": [crew]}}
+    none = {"check": "restarts", "of": of, "equals": 0}
+    said = fails(project, boom, PAUSE, checks=[none], tree=tree)
+    assert said.startswith("agent crew/actor | no crash that the file does not ask for | ValueError: boom")
+    restarted = {"check": "restarts", "of": "crew", "equals": 1}
+    passes(project, boom, PAUSE, boom, PAUSE, checks=[restarted], tree=tree)
+
+
+def test_a_check_or_step_that_gets_lost_fails_the_run(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = {"check": "restarts", "of": "actor", "equals": 0}
+    with monkeypatch.context() as patched:
+        patched.setattr("lmos_actors.scenario._judges.Judges.end", lambda _: [])
+        assert "the run | (1, 1) steps and checks | (1, 0)" in fails(project, NOTE, checks=[check])
+    monkeypatch.setattr("lmos_actors.scenario._steps.Story.tell", _tells_nothing)
+    assert "the run | (1, 0) steps and checks | (0, 0)" in fails(project, NOTE)
+
+
+async def _tells_nothing(_: object) -> bool:
+    return True
+
+
+def test_what_is_counted_is_judged_when_its_time_is_over(project: Project) -> None:
+    subscribe = {"do": "subscribe", "target": "actor", "event": "noted"}
+    later = [{"do": "wait", "for": "1s"}, {**NOTE, "id": "again"}]
+    for within, wanted in (("2s", 2), ("500ms", 1)):
+        once = expect("event", target="user", event="noted", times=1, within=within)
+        both = {"do": "parallel", "branches": [[once], later]}
+        result = run(project, subscribe, NOTE, both)
+        assert result.ok is (wanted == 1)
+        assert wanted == 1 or result.failures[0].saw.startswith("2 times")
+
+
+def test_nothing_is_waited_for_that_cannot_come_any_more(project: Project) -> None:
+    ask = {**NOTE, "id": "said"}
+    for that, wanted in (("output", "x"), ("status", "failed")):
+        result = run(project, ask, expect(that, of="said", equals=wanted))
+        assert (result.ended, result.virtual) == ("failed", 0.0)
+
+
+def test_latencies_are_whole_microseconds(project: Project) -> None:
+    ask = invoke("plain", id="ask", input={"seconds": 0.2})
+    check = {"check": "latency", "of": "ask", "max": {"le": "200ms"}}
+    passes(project, {"do": "wait", "for": "100ms"}, ask, checks=[check])
+
+
 def test_repeat_counts_from_begin_to_begin(project: Project) -> None:
     steps = [{"do": "repeat", "times": 3, "every": "2s", "steps": [invoke("plain")]}]
     assert passes(project, *steps).virtual == 5

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 from hypothesis import given, strategies as st
 
-from lmos_actors import Agent, ChildSpec, action, open_node, simulate
+from lmos_actors import Agent, ChildSpec, Ref, action, open_node, simulate
 from lmos_actors._timers import BUDGET
 from lmos_actors.simulation import TraceLog, VirtualClock, settle
 
@@ -29,6 +31,11 @@ class Scene:
 
     def note(self, what: str) -> None:
         self.seen.append((trio.current_time(), what))
+
+    def wake(self, doer: Ref[Doer], number: int) -> None:
+        """A timer that gives an agent a turn and wakes a task: which comes first is for the seed to say."""
+        self.events[number].set()
+        doer.tell_nowait(Doer.hear, number)
 
 
 class Doer(Agent):
@@ -55,6 +62,8 @@ class Doer(Agent):
             scene.scopes[number].cancel()
         elif what == "deadline":
             scene.scopes[number].deadline = trio.current_time() + 0.5
+        elif what == "both":
+            scene.clock.call_at(trio.current_time() + 0.25, partial(scene.wake, self.ref, number))
         elif what == "send":
             self.send(self.find(Doer, f"doer-{(number + 1) % AGENTS}"), Doer.hear, number)
         self.follow_plan(place + 1)
@@ -65,10 +74,12 @@ class Doer(Agent):
 
 
 async def wait(scene: Scene, number: int) -> None:
-    await scene.events[number].wait()
-    scene.note(f"task {number} was woken")
-    await trio.lowlevel.checkpoint()
-    scene.note(f"task {number} goes on")
+    while True:
+        await scene.events[number].wait()
+        scene.events[number] = trio.Event()
+        scene.note(f"task {number} was woken")
+        await trio.lowlevel.checkpoint()
+        scene.note(f"task {number} goes on")
 
 
 async def sleep(scene: Scene, number: int) -> None:
@@ -114,7 +125,7 @@ def by_the_loop(_: VirtualClock, _ready: Sized, /) -> bool:
 
 
 instants = st.sampled_from([0.0, 0.25, 0.5, 1.0])
-doings = st.tuples(instants, st.sampled_from(["nothing", "set", "cancel", "deadline", "send"]))
+doings = st.tuples(instants, st.sampled_from(["nothing", "set", "cancel", "deadline", "send", "both"]))
 plans = st.lists(st.lists(doings, max_size=6), min_size=AGENTS, max_size=AGENTS)
 
 
@@ -222,3 +233,9 @@ def test_time_does_not_go_on_while_a_turn_lets_it_be_held() -> None:
         return seen
 
     assert simulate(main) == [1.0, 2.0, -2.0, 3.0, 4.0]
+
+
+def test_turns_that_take_long_let_the_loop_look_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = itertools.count()
+    monkeypatch.setattr("lmos_actors.simulation._clock.monotonic", lambda: next(seconds))
+    assert 160 / 16 <= passes_of(160) <= 160 / 4

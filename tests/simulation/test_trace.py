@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 from hypothesis import given, strategies as st
 
-from lmos_actors._instrument import Fanout, Instrument, LogInstrument, plain
+from lmos_actors._instrument import Fanout, Instrument, LogInstrument, encode_plain, plain
 from lmos_actors.simulation import Difference, TraceLog, first_difference
 
 if TYPE_CHECKING:
@@ -108,6 +109,64 @@ def test_the_order_of_fields_does_not_matter(
     one.record("event", "a", fields)
     other.record("event", "a", reorder(fields))
     assert one.digest() == other.digest()
+
+
+def written_at_once(number: int, kind: str, agent: str, fields: dict[str, object]) -> str:
+    """What a record comes to, whatever its kind: head and fields, each encoded when it is made."""
+    name, body = encode_plain({"agent": agent}).decode(), encode_plain(fields).decode()
+    more = f",{body[1:]}" if fields else "}"
+    return f'{{"n":{number},"t":2.500000,"kind":"{kind}",{name[1:-1]}{more}'
+
+
+odd_values = json_values | st.sampled_from(
+    [1 << 70, math.nan, math.inf, "\ud800", b"x", object, {"a": object}]
+)
+KEYS = {
+    "sent": ("id", "trace", "affordance", "verb", "from", "input"),
+    "delivered": ("id", "affordance"),
+    "answered": ("id", "affordance", "value"),
+    "dropped": ("id",),
+}
+frequent = st.sampled_from([*KEYS]).flatmap(
+    lambda kind: st.tuples(
+        st.just(kind),
+        st.text() | st.just("\ud800"),
+        st.fixed_dictionaries(dict.fromkeys(KEYS[kind], odd_values), optional={"error": odd_values})
+        | st.dictionaries(st.sampled_from([*KEYS["sent"], "value", "output"]), odd_values),
+    )
+)
+
+
+@given(st.lists(frequent, max_size=8))
+def test_frequent_kinds_are_written_as_all_others(records: list[tuple[Any, str, dict[str, object]]]) -> None:
+    log = begun()
+    for kind, agent, fields in records:
+        log.record(kind, agent, fields)
+    wanted = [written_at_once(number, *record) for number, record in enumerate(records, start=1)]
+    assert log.lines()[1:] == wanted
+
+
+def test_a_value_is_written_as_it_was_then() -> None:
+    log, value = begun(), ["then"]
+    sent: dict[str, object] = {"id": 1, "trace": 1, "affordance": "a", "verb": "tell", "from": "b"}
+    log.record("sent", "a", {**sent, "input": value})
+    log.record("answered", "a", {"id": 1, "affordance": "a", "value": value})
+    value.append("later")
+    assert [
+        json.loads(line)[name] for line, name in zip(log.lines()[1:], ("input", "value"), strict=True)
+    ] == [
+        ["then"],
+        ["then"],
+    ]
+
+
+@pytest.mark.parametrize("keep", [None, 0, 1, 255, 256, 257, 600])
+def test_the_last_lines_are_kept(keep: int | None) -> None:
+    log = begun(keep=keep)
+    fill(log, 600)
+    log.end()
+    numbers = [json.loads(line).get("n") for line in log.lines()]
+    assert numbers == [None, *range(1, 601), None][602 - keep if keep is not None else 0 :]
 
 
 def fill(log: TraceLog, count: int) -> None:

@@ -1,0 +1,78 @@
+"""What is wrong with a text that is not YAML, in words that say what to do about it.
+
+The parsers name what they expected where they gave up, which is often after the mistake, in words of YAML's
+grammar. Where the mistake itself can be told, it is named with its own place.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ._tree import Unreadable
+
+_CANNOT_START: Final = {
+    "\t": "a tab cannot indent YAML, use spaces",
+    "@": "text that begins with @ stands in quotes",
+    "`": "text that begins with ` stands in quotes",
+    "%": "text that begins with % stands in quotes",
+}
+
+
+def not_yaml(text: str, error: Any) -> Unreadable:
+    """Tell what a parser's error (a `yaml.MarkedYAMLError`) means for the one who wrote the text."""
+    mark = error.problem_mark or error.context_mark
+    start = int(mark.index) if mark else 0
+    problem, begun = error.problem or "not YAML", error.context_mark or mark
+    first = text[start : start + 1]
+    if "cannot start any token" in problem and first in _CANNOT_START:
+        return Unreadable(start, _CANNOT_START[first])
+    if "tab character that violates" in problem:
+        return Unreadable(start, _CANNOT_START["\t"])
+    if "mapping values are not allowed" in problem:
+        return _second_colon(text, start)
+    if "could not find expected ':'" in problem:
+        return _no_colon(text, int(begun.index))
+    if "quoted scalar" in (error.context or "") and "end of stream" in problem:
+        return Unreadable(int(begun.index), "this quote is not closed", int(begun.index) + 1)
+    if problem.startswith("did not find expected"):
+        return _unexpected(text, start, problem, begun.line + 1)
+    return Unreadable(start, f"{problem}, {error.context}" if error.context else problem)
+
+
+def _before(text: str, start: int) -> str:
+    """Give what stands before an offset in its line, without the indentation and the dashes of lists."""
+    return text[text.rfind("\n", 0, start) + 1 : start].lstrip(" -")
+
+
+def _second_colon(text: str, start: int) -> Unreadable:
+    before = _before(text, start)
+    if ": " in before:
+        return Unreadable(start, "a second ':' here; text that holds ': ' stands in quotes")
+    why = "a key cannot begin here: the line is indented too far, or goes on with the text above it"
+    return Unreadable(start - len(before), why, start)
+
+
+def _no_colon(text: str, start: int) -> Unreadable:
+    word = text[start:].split("\n", 1)[0].rstrip()
+    shown = word if len(word) <= 40 else f"{word[:39]}…"
+    return Unreadable(start, f'":" is missing after "{shown}"', start + len(word))
+
+
+def _unexpected(text: str, start: int, problem: str, line: int) -> Unreadable:
+    rest = text[start:].split("\n", 1)[0]
+    if text[max(start - 1, 0) : start + 1] == "${":
+        return Unreadable(start - 1, "write $(NAME), with round brackets", start + 1)
+    if "or '}'" in problem or "or ']'" in problem:
+        bracket = "}" if "}" in problem else "]"
+        return Unreadable(
+            start, f'"," or "{bracket}" is missing before this; the bracket was opened on line {line}'
+        )
+    if _before(text, start):
+        return Unreadable(
+            start, "the value has ended before this; text that holds quotes stands in other quotes"
+        )
+    if rest.startswith("-") and not rest.startswith("- "):
+        return Unreadable(start, 'a space is missing after "-"', start + 1)
+    kind = "list" if "'-'" in problem else "mapping"
+    why = f"this line does not go on with the {kind} that begins on line {line}: look at its indentation"
+    return Unreadable(start, why, start + len(rest.rstrip()))
