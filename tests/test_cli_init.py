@@ -57,6 +57,8 @@ def test_a_project_is_right_as_it_is(tmp_path: Path, call: Callable[..., Ran], t
     folder = tmp_path / "My Agents"
     settings = tomllib.loads((folder / "pyproject.toml").read_text())
     assert settings["project"]["name"] == "my-agents"
+    # without this pip does not know which of the folders is a package
+    assert settings["tool"]["setuptools"]["packages"] == ["agents"]
     texts = [file.read_text() for file in folder.rglob("*") if file.is_file()]
     assert [text for text in texts if "@NAME@" in text] == []
     file = f"scenarios/{template}.yaml"

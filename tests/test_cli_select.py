@@ -253,3 +253,22 @@ def test_wrong_words(call: Callable[..., Ran], words: list[str], said: str) -> N
     ran = call(*words)
     assert (ran.code, ran.out) == (2, "")
     assert said in ran.err
+
+
+# --- comparisons where the runs have been narrowed
+
+
+@pytest.mark.parametrize(
+    ("words", "judged"), [((), True), (("--set", "pause=1s"), False), (("-k", "pause=1s"), False)]
+)
+def test_what_is_left_with_one_value_is_not_compared(
+    project: Project, call: Callable[..., Ran], words: tuple[str, ...], judged: bool
+) -> None:
+    wait = {"do": "wait", "for": "$(matrix.pause)"}
+    check = {"check": "compare", "metric": "note.max", "across": "pause", "trend": "increasing"}
+    project.write("two.yaml", story(NOTE, wait, matrix={"pause": ["1s", "2s"]}, checks=[check]))
+    ran = call("run", "two.yaml", "--check-determinism", "off", "--json", *words)
+    (file,) = json.loads(ran.out)["files"]
+    assert len(file["compared"]) == judged
+    assert ran.code == judged  # all notes take the same time: compared, they do not increase
+    assert ("not compared" in ran.err) != judged

@@ -114,11 +114,11 @@ def describe(
     subject: str,
     /,
     *,
-    against: str | None = None,
+    against: Annotated[str | None, Parameter(metavar="CLASS")] = None,
     strict: Switch = False,
-    base: str | None = None,
-    name: str | None = None,
-    id_: Annotated[str | None, Parameter(name="--id")] = None,
+    base: Annotated[str | None, Parameter(metavar="URI")] = None,
+    name: Annotated[str | None, Parameter(metavar="NAME")] = None,
+    id_: Annotated[str | None, Parameter(name="--id", metavar="URI")] = None,
     json: Switch = False,
 ) -> int:
     """Print the description of an agent class, or check a description in a file.

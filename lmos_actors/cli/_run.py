@@ -15,7 +15,7 @@ import attrs
 
 from lmos_actors.files import Duration, mapped
 from lmos_actors.reports import FileResult, worst
-from lmos_actors.scenario import judge_compared, stopped_at
+from lmos_actors.scenario import Compare, judge_compared, stopped_at
 
 from ._jobs import Asked, Jobs, Progress
 from ._load import load_files
@@ -25,7 +25,7 @@ from ._show import Show, print_wrong
 from ._written import Written
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from lmos_actors.reports import RunResult
     from lmos_actors.scenario import Cell, Going, Resolved
@@ -160,9 +160,25 @@ class _Running:
         finally:
             result.repeated[:] = jobs.repeated
             result.seconds = perf_counter() - began
-        checks = resolved.cells[0].scenario.checks
-        result.compared[:] = judge_compared(checks, result.runs, partial(_place_of_check, resolved))
+        result.compared[:] = judge_compared(
+            resolved.cells[0].scenario.checks,
+            result.runs,
+            partial(_place_of_check, resolved),
+            narrowed=self._narrowed(file, resolved, cells),
+        )
         self._show.end_file(result)
+
+    def _narrowed(self, file: str, resolved: Resolved, cells: list[int]) -> list[str]:
+        """Give the keys of which the command line has left one value alone; say what is not judged so."""
+        values = resolved.cells[cells[0]].values
+        left = [key for key in values if _distinct(resolved, cells, key) == 1]
+        everything = range(len(resolved.cells))
+        cut = [k for k in left if k in self.options.settings or _distinct(resolved, everything, k) > 1]
+        for check in resolved.cells[0].scenario.checks:
+            if isinstance(check, Compare) and check.across in cut:
+                what = f"{check.metric} is not compared, it runs with one {check.across} alone"
+                print(f"{file}: note: {what}", file=sys.stderr)
+        return cut
 
     def _asked(self, file: str, resolved: Resolved, cells: list[int]) -> Asked:
         options = self.options
@@ -249,6 +265,10 @@ class _Told:
             shown = mapped(value).get("name", value)
             words += ["--set", f"{key}={shown if isinstance(shown, str) else dumps(shown)}"]
         return shlex.join(words)
+
+
+def _distinct(resolved: Resolved, cells: Iterable[int], key: str) -> int:
+    return len({str(resolved.cells[number].values[key]) for number in cells})
 
 
 def _place_of_check(resolved: Resolved, index: int) -> str:

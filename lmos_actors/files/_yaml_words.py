@@ -48,8 +48,15 @@ def _second_colon(text: str, start: int) -> Unreadable:
     before = _before(text, start)
     if ": " in before:
         return Unreadable(start, "a second ':' here; text that holds ': ' stands in quotes")
+    key = start - len(before)
+    column = key - text.rfind("\n", 0, key) - 1
+    above = text[: key - column].rstrip()
+    word = _before(above, len(above))
+    alike = len(above) - above.rfind("\n") - 1 - len(word) == column
+    if alike and word and ":" not in word:
+        return _no_colon(text, len(above) - len(word))
     why = "a key cannot begin here: the line is indented too far, or goes on with the text above it"
-    return Unreadable(start - len(before), why, start)
+    return Unreadable(key, why, start)
 
 
 def _no_colon(text: str, start: int) -> Unreadable:
@@ -62,6 +69,10 @@ def _unexpected(text: str, start: int, problem: str, line: int) -> Unreadable:
     rest = text[start:].split("\n", 1)[0]
     if text[max(start - 1, 0) : start + 1] == "${":
         return Unreadable(start - 1, "write $(NAME), with round brackets", start + 1)
+    if text[start : start + 1] == ":" and ": " in _before(text, start):
+        return Unreadable(
+            start, "a second ':' here: a comma is missing before, or quotes around text that holds ': '"
+        )
     if "or '}'" in problem or "or ']'" in problem:
         bracket = "}" if "}" in problem else "]"
         return Unreadable(

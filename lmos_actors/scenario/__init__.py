@@ -35,6 +35,7 @@ from ._logs import (
 )
 from ._model import Scenario as Scenario, Simulation as Simulation, scenario_schema as scenario_schema
 from ._model_base import USER as USER
+from ._model_checks import Compare as Compare
 from ._order import orders_of as orders_of
 from ._paths import pick as pick
 from ._resolve import Cell as Cell, Resolved as Resolved, resolve as resolve

@@ -27,10 +27,17 @@ if TYPE_CHECKING:
     from ._model_checks import AnyCheck
 
 
-def judge_compared(checks: Sequence[AnyCheck], runs: Sequence[RunResult], place: Place) -> list[CheckResult]:
-    """Judge the `compare` checks of a file over all its runs, in the order of the file."""
+def judge_compared(
+    checks: Sequence[AnyCheck], runs: Sequence[RunResult], place: Place, *, narrowed: Sequence[str] = ()
+) -> list[CheckResult]:
+    """Judge the `compare` checks of a file over all its runs, in the order of the file.
+
+    Those across a key that has been `narrowed` to one value, by whoever chose the runs, are left out.
+    """
     return [
-        _judged(check, runs, place(index)) for index, check in enumerate(checks) if isinstance(check, Compare)
+        _judged(check, runs, place(index))
+        for index, check in enumerate(checks)
+        if isinstance(check, Compare) and check.across not in narrowed
     ]
 
 

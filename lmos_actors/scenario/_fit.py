@@ -181,7 +181,7 @@ class Fit:
         other = next((kind for kind, table in tables.items() if word in table), None)
         hint = did_you_mean(word, list(tables[kind]))
         if other is not None:
-            hint = f", it is {'an' if other[0] in 'ae' else 'a'} {other}"
+            hint = f", it is {'an' if other[0] in 'ae' else 'a'} {other}{hint}"
         self.wrong(path, f'{contract.title} has no {kind} "{word}"{hint}', "name", key=key)
         return False
 

@@ -174,7 +174,9 @@ def staying() -> Generator[None]:
 def outlived() -> Generator[None]:
     """Let no code inside the block end this process, or put another in its place, without a word."""
     home = os.getpid()
-    theirs: dict[str, Any] = {name: vars(os)[name] for name in ("_exit", "execv", "execve") if name in vars(os)}
+    theirs: dict[str, Any] = {
+        name: vars(os)[name] for name in ("_exit", "execv", "execve") if name in vars(os)
+    }
 
     def refusal(name: str) -> Callable[..., object]:
         def refuse(*args: object) -> object:

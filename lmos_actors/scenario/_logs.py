@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import msgspec
 
-from lmos_actors.files import FileError, Mistake, mapped
+from lmos_actors.files import FileError, Mistake, is_mapping, mapped
 from lmos_actors.simulation import SCHEMA
 
 if TYPE_CHECKING:
@@ -43,6 +43,14 @@ class Line:
         """Which it is: `head`, `record`, `end`, or nothing that stands in a log."""
         marks = {"n": "record", "schema": "head", "end": "end"}
         return next((sort for mark, sort in marks.items() if mark in self.data), "")
+
+
+def _is_sound(data: dict[str, Any]) -> bool:
+    """Tell whether what everybody reads in a head, or a record, is of the right type."""
+    if "n" not in data:
+        return type(mapped(data.get("run")).get("seed", 0)) is int
+    timed = type(data["n"]) is int and type(data.get("t", 0)) in (int, float)
+    return timed and type(data.get("kind", "")) is str
 
 
 class Logged:
@@ -177,6 +185,6 @@ class LogFile:
             if not whole and self._number > 1:  # what writes a log has been stopped in the middle of a line
                 return None
             raise self._wrong(self._no_line()) from None
-        if not isinstance(data, dict):
+        if not is_mapping(data) or not _is_sound(data):
             raise self._wrong(self._no_line())
-        return Line(self._number, text, data)  # pyright: ignore[reportUnknownArgumentType]
+        return Line(self._number, text, data)

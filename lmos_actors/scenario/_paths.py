@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
-from typing import Any, Final, cast
+from typing import Any, Final
 
 _PLAIN: Final = re.compile(r"\$(?:\.[A-Za-z_][A-Za-z0-9_]*|\[(?:0|[1-9][0-9]{0,8})\])*")
 """Paths of names and places only, which we follow ourselves: the library takes long to import."""
@@ -34,15 +34,12 @@ def _parts(path: str) -> tuple[str | int, ...] | None:
     return tuple([int(part) if part.isdecimal() else part for part in _PART.findall(path)])
 
 
-def _child(value: object, part: str | int) -> Any:
+def _child(value: Any, part: str | int) -> Any:
+    whole: Any = value  # once its kind is looked at, type checkers ask for more than can be known
     if isinstance(part, str):
-        return (
-            cast("Mapping[str, Any]", value).get(part, _NOTHING) if isinstance(value, Mapping) else _NOTHING
-        )
-    if not isinstance(value, Sequence) or isinstance(value, str):
-        return _NOTHING
-    items = cast("Sequence[Any]", value)
-    return items[part] if part < len(items) else _NOTHING
+        return whole.get(part, _NOTHING) if isinstance(value, Mapping) else _NOTHING
+    listed = isinstance(value, Sequence) and not isinstance(value, str)
+    return whole[part] if listed and part < len(whole) else _NOTHING
 
 
 def path_problem(path: str) -> str | None:

@@ -126,8 +126,8 @@ async def _start(node: Node, spec: Any) -> None:
 def looked_at(cell: Cell, path: str) -> bool:
     """Tell whether the file asks for crashes of an agent: by a rule, a recording, or a check of restarts.
 
-    Such a check is of the agent, its population, or a supervisor above it that is to be restarted. Nobody
-    restarts a temporary agent: no count of restarts shows that it has crashed.
+    Such a check is of the agent, its population, or a supervisor above it other than the root, which nobody
+    restarts; nor does anybody a temporary agent: no count of restarts shows that it has crashed.
     """
     name = next((name for name, place in paths(cell.root).items() if place == path), path)
     entry = _entry_of(cell, name)
@@ -135,19 +135,13 @@ def looked_at(cell: Cell, path: str) -> bool:
         return True
     if entry is not None and entry.restart == "temporary":
         return False
-    above = path.split("/")[:-1]
-    own = (path, name, *above[:1]) if isinstance(cell.scenario, Simulation) else (path, name)
+    names = (path, name, *path.split("/")[:-1])
     counted = [
         check
         for check in cell.scenario.checks
         if isinstance(check, Restarts) or (isinstance(check, Statistics) and check.counter == "restarts")
     ]
-    return any(check.of in own or (check.of in above and _wants_some(check)) for check in counted)
-
-
-def _wants_some(check: Restarts | Statistics) -> bool:
-    """Tell whether a supervisor is to be restarted: it is when agents below it crash too often."""
-    return any(isinstance(bound, int) and bound > 0 for bound in (check.equals, check.ge))
+    return any(check.of in names for check in counted)
 
 
 def _entry_of(cell: Cell, name: str) -> Any:

@@ -209,7 +209,11 @@ def _tapes(run: Logged) -> dict[str, Tape]:
         if line.sort == "record" and isinstance(agent, str):
             if agent not in taping:
                 taping[agent] = _Taping(agent)
-            taping[agent].record(line)
+            try:
+                taping[agent].record(line)
+            except (KeyError, TypeError):
+                what = "is not a record that can be played: a part of it is missing, or of another type"
+                raise FileError([Mistake(run.place.rpartition(":")[0], line.number, 1, what)]) from None
     return {agent: found.tape() for agent, found in taping.items()}
 
 

@@ -44,6 +44,7 @@ BAD_YAML = [
     ("a: \x07\n", "1:4", "is not allowed"),
     ("a: 'x\n", "1:4", "this quote is not closed"),
     ("a\nb: 1\n", "1:1", '":" is missing after "a"'),
+    ("a:\n  - b 1\n    c: 2\n", "2:5", '":" is missing after "b 1"'),
     ("a: 1\n  b: 2\n", "2:3", "the line is indented too far"),
 ]
 
@@ -108,6 +109,7 @@ INDENTED = [
     ("a:\n  - b: 1\n  -c: 2\n", "3:3", 'a space is missing after "-"'),
     ("a:\n  b: 1\n  - c\n", "3:3", "does not go on with the mapping that begins on line 2"),
     ("a: {b: ${c.d}}\n", "1:8", "write $(NAME), with round brackets"),
+    ("a: {b: 1 c: 2}\n", "1:11", "a comma is missing before"),
     ("a: {b: 1\nc: 2\n", "2:2", '"," or "}" is missing before this; the bracket was opened on line 1'),
     ('a: "b" c\n', "1:8", "the value has ended before this"),
     ("a:\n  b: 1\n\tc: 2\n", "3:1", "a tab cannot indent"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -139,7 +140,7 @@ def _wait_until_gone(pids: list[int]) -> None:
 
 
 def _is_dead(pid: int) -> bool:
-    """Whether a process is gone, or waits for nothing but somebody to take note. Raises ProcessLookupError."""
+    """Whether a process is over, but for somebody to take note. Raises ProcessLookupError when it is gone."""
     os.kill(pid, 0)
     status = Path(f"/proc/{pid}/stat")
     return status.is_file() and status.read_text().rpartition(")")[2].split()[0] == "Z"
@@ -154,3 +155,23 @@ def test_paths_that_the_library_chokes_on(project: Project, path: str) -> None:
     file = project.write("s.json", story(NOTE, expect))
     with pytest.raises(FileError, match="is not a JSON path: it is too deep"):
         resolve(project.root / file, fitted=True)
+
+
+# --- logs
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "value"),
+    [(1, "t", "x"), (1, "t", None), (1, "n", None), (1, "kind", []), (0, "run", "x")],
+)
+def test_logs_with_parts_of_another_type(project: Project, line: int, key: str, value: object) -> None:
+    file = project.write("s.yaml", story(NOTE))
+    project.command("run", file, *OFF, "--log", "log.jsonl")
+    lines = (project.root / "log.jsonl").read_text().splitlines()
+    data = json.loads(lines[line])
+    data[key] = {**data[key], "seed": value} if key == "run" else value
+    lines[line] = json.dumps(data)
+    project.write("bad.jsonl", "\n".join(lines) + "\n")
+    ran = project.command("replay", "bad.jsonl")
+    assert (ran.code, ran.out) == (2, "")
+    assert f"bad.jsonl:{line + 1}:1: is not a" in ran.err
