@@ -121,6 +121,15 @@ def test_a_scenario_is_not_written_over(project: Project, call: Callable[..., Ra
     assert (project.root / file).read_text() == before
 
 
+def test_python_source_is_not_written_over(project: Project, call: Callable[..., Ran]) -> None:
+    file = project.write("good.yaml", story(NOTE))
+    before = (project.root / "cast.py").read_text()
+    ran = call(file, "--html", "cast.py")
+    assert ran.code == 2
+    assert "is Python source" in ran.err
+    assert (project.root / "cast.py").read_text() == before
+
+
 def test_one_file_holds_one_report(project: Project, call: Callable[..., Ran]) -> None:
     file = project.write("good.yaml", story(NOTE))
     ran = call(file, "--junit", "out.xml", "--html", "./out.xml")

@@ -113,7 +113,9 @@ def _code(replayed: Replayed, options: Options) -> int:
         return TIME_LIMIT
     if not replayed.equal:
         return NOT_DETERMINISTIC
-    return WRONG if options.point is not None and replayed.snapshot is None else 0
+    if options.point is not None:
+        return WRONG if replayed.snapshot is None else 0
+    return WRONG if replayed.problem is not None else 0  # equal, but to what is not the whole log
 
 
 # --- what was recorded
@@ -252,7 +254,8 @@ def _show(replayed: Replayed, options: Options) -> None:
     elif options.point is not None:
         print(f"{replayed.label}: the run never came there; it ended at {result.virtual:g} s: {result.ended}")
     elif replayed.equal:
-        print(f"{replayed.label}: equal, {records.common} records; the run {_ended(result)}")
+        far = "equal" if replayed.problem is None else "equal as far as the log goes"
+        print(f"{replayed.label}: {far}, {records.common} records; the run {_ended(result)}")
 
 
 def _ended(result: RunResult) -> str:

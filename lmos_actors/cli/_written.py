@@ -163,6 +163,8 @@ class Written:
     def _open(self, kind: Kind, path: str) -> None:
         if (kind, path) in self._places:
             return
+        if path.endswith(".py"):
+            raise ConfigError(f"is Python source, the {_NAMES[kind]} would be written over it", path)
         for file, what in self._inputs.items():
             if _same_file(path, file):
                 raise ConfigError(f"is {what}, the {_NAMES[kind]} would be written over it", path)

@@ -182,4 +182,13 @@ def summary(results: Sequence[FileResult], seconds: float) -> str:
     runs = sum(len(result.runs) for result in results)
     passed = sum(result.passed for result in results)
     files = f" of {len(results)} files" if len(results) > 1 else ""
-    return f"{passed}/{runs} runs{files} passed in {seconds:.1f} s"
+    beside = {
+        "comparison": sum(not check.ok for result in results for check in result.compared),
+        "repetition": sum(
+            bool(again.difference or again.problem) for result in results for again in result.repeated
+        ),
+    }
+    failed = "".join(
+        f", {count} {what}{'s' if count > 1 else ''} FAILED" for what, count in beside.items() if count
+    )
+    return f"{passed}/{runs} runs{files} passed in {seconds:.1f} s{failed}"

@@ -219,6 +219,17 @@ def test_the_last_lines() -> None:
     assert summary([result(run())], 3.26) == "1/1 runs passed in 3.3 s"
 
 
+def test_the_last_line_tells_of_what_failed_beside_the_runs() -> None:
+    unmet = CheckResult(name="faster", kind="compare", ok=False, expected="faster", saw="slower")
+    again = [
+        Repeated("seed=1"),
+        Repeated("seed=1", problem="gone"),
+        Repeated("seed=1", Difference(1, "a", None)),
+    ]
+    last = summary([result(run(), compared=[unmet, attrs.evolve(unmet, ok=True)], repeated=again)], 3.26)
+    assert last == "1/1 runs passed in 3.3 s, 1 comparison FAILED, 2 repetitions FAILED"
+
+
 # --- messages
 
 

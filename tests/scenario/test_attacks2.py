@@ -10,7 +10,7 @@ import textwrap
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,6 +18,9 @@ from lmos_actors.files import FileError
 from lmos_actors.scenario import Guard, resolve
 from tests.scenario.project import CAST, Project, story
 from tests.source import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 NOTE = {"do": "invoke", "id": "note", "target": "actor", "action": "note", "input": {"text": "hi"}}
 GO = {"do": "invoke", "id": "go", "target": "actor", "action": "go"}
@@ -28,11 +31,16 @@ PATIENCE = 40.0  # seconds after which a process is taken to hang; none needs a 
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
+def project(tmp_path: Path) -> Iterator[Project]:
+    path, modules = list(sys.path), set(sys.modules)
     made = Project(tmp_path)
     made.write("pyproject.toml", "")
     made.write("cast.py", CAST)
-    return made
+    yield made
+    sys.path[:] = path
+    for name in ("cast", "own"):
+        if name not in modules:
+            sys.modules.pop(name, None)
 
 
 def with_agent(project: Project, code: str, *steps: Any, **more: Any) -> str:
