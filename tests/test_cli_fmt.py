@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 from lmos_actors.cli import main
 from lmos_actors.cli._init import TEMPLATES
-from lmos_actors.files import lay_out_json, lay_out_yaml, parse
+from lmos_actors.files import FileError, lay_out_json, lay_out_yaml, parse
 from lmos_actors.scenario import orders_of, scenario_schema
 from lmos_actors.scenario._order import WORDS
 from tests.source import ROOT
@@ -188,12 +188,19 @@ def test_any_text_keeps_its_meaning_and_its_comments(
             lines.append(f"{line[: len(line) - len(line.lstrip())]}# comment {comments}")
         lines.append(line)
     commented = "\n".join(lines) + "\n"
-    if parse(text, name="").mistakes or parse(commented, name="").data != parse(text, name="").data:
-        return  # a comment inside of a text over several lines is part of it
+    if parse(text, name="").mistakes or not _says_the_same(commented, parse(text, name="").data):
+        return  # a comment inside of a text over several lines is part of it, or breaks it
     made = laid_out(commented)
     assert parse(made, name="").data == parse(text, name="").data
     assert sorted(re.findall(r"# comment \d+", made)) == sorted(f"# comment {n + 1}" for n in range(comments))
     assert laid_out(made) == made
+
+
+def _says_the_same(text: str, data: Any) -> bool:
+    try:
+        return bool(parse(text, name="").data == data)
+    except FileError:
+        return False
 
 
 def _is_within(lines: list[str], line: str) -> bool:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 WIDTH: Final = 110
 """A flow collection that was written over several lines comes onto one if it is no wider."""
 
+_MOST_ROUNDS: Final = 5
 _PLAIN: Final = re.compile(r"[A-Za-z0-9$/(<_.\u00a1-\ufffd][^\t]*")
 _HEADER: Final = re.compile(r"[|>][-+]?([0-9])")
 
@@ -38,10 +39,15 @@ def lay_out_yaml(text: str, orders: Mapping[DataPath, list[str]], loader: Any = 
 
     Raises Unlikely.
     """
-    made = _Layout(orders, loader).document(text)
-    if parse(made, name="").data != parse(text, name="").data:
-        raise Unlikely
-    return made
+    data = parse(text, name="").data
+    for _ in range(_MOST_ROUNDS):
+        made = _Layout(orders, loader).document(text)
+        if parse(made, name="").data != data:
+            raise Unlikely
+        if made == text:
+            return made
+        text = made  # a comment at an odd place may come to rest only in the second round
+    raise Unlikely
 
 
 def lay_out_json(text: str, orders: Mapping[DataPath, list[str]]) -> str:

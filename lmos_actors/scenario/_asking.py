@@ -77,6 +77,7 @@ class Asker:
         self.next = math.inf
         """The instant at which something is to happen next, as far as that is known beforehand."""
         self._due = math.inf
+        self._sampled = -math.inf
 
     def fail(self, step: Any, path: DataPath, expected: str, saw: str) -> StepFailed:
         """Note that a step failed, and give what to raise."""
@@ -218,16 +219,19 @@ class Asker:
         while self.next <= trio.current_time():
             await settle()
 
-    async def last_sample(self) -> None:
-        """Take the sample that is due at this last instant, if one is."""
-        if self._due <= trio.current_time():
+    async def last_sample(self, *, always: bool = False) -> None:
+        """Take the sample that is due at this last instant, if one is; or, `always`, one at any instant."""
+        now = trio.current_time()
+        if always and self.run.cell.scenario.measure is not None and self._sampled < now:
+            self._due = now
+        if self._due <= now:
             await self.settled()
             self.sample()
 
     def sample(self) -> None:
         """Take the sample that is due, if any is and has not been taken."""
         if self.run.judges is not None and self._due <= trio.current_time():
-            self._due = math.inf
+            self._due, self._sampled = math.inf, trio.current_time()
             self.run.judges.sample(self.run.now())
             self.run.watch.look_again()
             self.run.follow()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ._resolve import Cell
 
-SHOWN: Final = 50
+SHOWN: Final = 16
 """How many rows of a tree are drawn; of a larger one it is said how many are left out."""
 
 

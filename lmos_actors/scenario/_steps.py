@@ -65,7 +65,7 @@ class Story(Asker):
                 self.listening.start_soon(self.measure, name="measure")
                 async with trio.open_nursery() as self._open:
                     await self._all(self.scenario.steps, ("steps",))
-                await self.last_sample()
+                await self.last_sample(always=True)
                 self.listening.cancel_scope.cancel("the story has been told")
         except* StepFailed:
             told = False

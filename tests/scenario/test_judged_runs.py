@@ -154,6 +154,18 @@ def test_bad_checks_fail(project: Project) -> None:
         assert check.place.startswith(str(project.root / "shop.yaml"))
 
 
+def test_the_end_of_a_story_is_sampled_too(project: Project) -> None:
+    """What its last step has changed is in the series, at whatever instant that was."""
+    story = FILE.replace("every: 100ms", "every: 200ms").replace("  - {do: wait, for: 1s}\n", "")
+    check = "{check: eventually, expr: series.stock == 2, by: 1s}"
+    file = project.root / project.write("short.yaml", story % check)
+    resolved = load_scenario(file)
+    result = run_cell(resolved, resolved.cells[0], 1, real_limit=20)
+    assert result.ok, result.failures
+    assert result.series[0].times == (0.2, 0.25)
+    assert result.series[0].values == (5, 2)
+
+
 @pytest.mark.parametrize(
     ("check", "word", "why"),
     [

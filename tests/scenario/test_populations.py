@@ -174,8 +174,8 @@ def test_a_turn_takes_the_service_time(crowds: Crowds) -> None:
 
 def test_a_large_tree_is_drawn_in_part(crowds: Crowds) -> None:
     result = crowds.passes(population=[peers(200)])
-    assert len(result.tree) == 52
-    assert result.tree[-1] == "... 152 more"
+    assert len(result.tree) == 18
+    assert result.tree[-1] == "... 186 more"
 
 
 def test_only_the_tail_of_a_log_is_kept_unless_all_of_it_is_wanted(crowds: Crowds) -> None:
