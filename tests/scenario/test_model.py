@@ -658,3 +658,9 @@ def test_no_key_or_word_is_one_that_yaml_1_1_would_change() -> None:
 
 def test_scenario_is_closed_to_the_bottom() -> None:
     assert Scenario.__struct_config__.forbid_unknown_fields
+
+
+def test_how_often_cells_are_run_is_the_same_for_all_of_them(project: Project) -> None:
+    text = GOOD.replace("trials: {count: 1,", "trials: {count: $(vars.city),")
+    assert text != GOOD
+    assert 'expected a whole number, saw the text "$(vars.city)"' in [found for _, found in project.mistakes(text)]
