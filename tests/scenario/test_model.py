@@ -663,4 +663,5 @@ def test_scenario_is_closed_to_the_bottom() -> None:
 def test_how_often_cells_are_run_is_the_same_for_all_of_them(project: Project) -> None:
     text = GOOD.replace("trials: {count: 1,", "trials: {count: $(vars.city),")
     assert text != GOOD
-    assert 'expected a whole number, saw the text "$(vars.city)"' in [found for _, found in project.mistakes(text)]
+    messages = [message for _, message in project.mistakes(text)]
+    assert 'expected a whole number, saw the text "$(vars.city)"' in messages
