@@ -12,10 +12,13 @@ from ._errors import (
     AgentError as AgentError,
     AgentUnavailable as AgentUnavailable,
     ConfigError as ConfigError,
+    ConnectFailed as ConnectFailed,
+    ConnectionLost as ConnectionLost,
     DeadlineExceeded as DeadlineExceeded,
     Deadlocked as Deadlocked,
     Forbidden as Forbidden,
     ForbiddenCall as ForbiddenCall,
+    IdTaken as IdTaken,
     InvalidInput as InvalidInput,
     LinkedAgentDied as LinkedAgentDied,
     LmosActorsError as LmosActorsError,
@@ -31,12 +34,13 @@ from ._errors import (
     StartFailed as StartFailed,
     StopFailed as StopFailed,
     SupervisionError as SupervisionError,
+    TransportError as TransportError,
     Unauthorized as Unauthorized,
     WorkerDied as WorkerDied,
     WrongState as WrongState,
 )
 from ._instrument import LogInstrument as LogInstrument
-from ._node import Node as Node, NodeStatistics as NodeStatistics, open_node as open_node
+from ._node import Node as Node, open_node as open_node
 from ._node_thread import NodeThread as NodeThread, open_node_in_thread as open_node_in_thread
 from .actors import (
     NORMAL as NORMAL,
@@ -85,6 +89,7 @@ from .actors import (
     invoke_all as invoke_all,
     prop as prop,
 )
+from .observe import NodeStatistics as NodeStatistics
 from .portal import Portal as Portal, PortalFeed as PortalFeed
 from .protocol.td import Description as Description, ModelInfo as ModelInfo, Vendor as Vendor
 from .simulation import TraceLog as TraceLog, simulate as simulate

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Ambient:
-    """The sources of time, ids and chance of a simulated world, and who records what happens in it.
+    """The sources of time, ids and chance of a world, and who records what happens in it.
 
-    `describe` is called when the world turns out to be deadlocked: whoever knows what is waiting for what
+    `timers` are None where time is real: then each node has its own. `describe` is called when the world turns out to be deadlocked: whoever knows what is waiting for what
     appends a function that says so, or "" if it has nothing to say.
     """
 
     entropy: Entropy
-    timers: Timers
+    timers: Timers | None
     instrument: Instrument | None = None
     describe: list[Callable[[], str]] = attrs.field(factory=list[Callable[[], str]])
     staging: Any = None

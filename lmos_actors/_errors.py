@@ -246,6 +246,15 @@ class NameTaken(SupervisionError):
         super().__init__(f"{supervisor!r} already has a child named {name!r}")
 
 
+class IdTaken(SupervisionError):
+    """An agent of the node has that id already; `agent` is its path."""
+
+    def __init__(self, id: str, agent: str) -> None:
+        self.id = id
+        self.agent = agent
+        super().__init__(f"{agent!r} already has the id {id!r}")
+
+
 class WrongState(SupervisionError):
     """The child is not in the state that this needs; `state` is the one it is in."""
 
@@ -288,6 +297,27 @@ class RestartIntensityExceeded(SupervisionError):
         super().__init__(f"{path}: more than {max_restarts} restarts in {max_seconds:g} s")
         if causes:
             self.__cause__ = BaseExceptionGroup(f"what ended the children of {path}", causes)
+
+
+class TransportError(LmosActorsError):
+    """A connection to another process could not be made, or could not go on."""
+
+
+class ConnectFailed(TransportError):
+    """Nothing could be reached at `url`, or what was there refused; `why` says what went wrong."""
+
+    def __init__(self, url: str, why: str) -> None:
+        self.url = url
+        self.why = why
+        super().__init__(f"cannot connect to {url}: {why}")
+
+
+class ConnectionLost(TransportError):
+    """The other side went away, or did not keep to the protocol, before the connection was of use."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+        super().__init__(f"connection lost: {why}")
 
 
 class Deadlocked(LmosActorsError):

@@ -1,24 +1,24 @@
 """One process worth of actors: the composition root.
 
 A node nests stages, each of whose tasks is shielded until the stage inside it has ended:
-services ⊃ supervisors ⊃ the user's body. So the body ends first, then the children in reverse start
-order, then the tasks that carried their turns.
+services ⊃ connections ⊃ supervisors ⊃ the user's body. So the body ends first, then the children in reverse
+start order, then the connections that carried their last answers, then the tasks that carried their turns.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
-import attrs
 import trio
 
 from ._ambient import Ambient, current_ambient
 from ._collector import collector
+from ._connections import Connections, Wanted
+from ._ends import raise_together
 from ._entropy import Entropy
-from ._errors import ConfigError, StartFailed, group_of
+from ._errors import ConfigError
 from ._services import Services
 from ._timers import TaskTimers
 from .actors import (
@@ -41,7 +41,7 @@ from .actors import (
     dispatch,
     topic_of,
 )
-from .observe import dump, graph_of, shown
+from .observe import NodeStatistics, dump, graph_of, shown, statistics_of
 from .portal import Portal, open_portal
 from .supervision import (
     ChildSpec,
@@ -54,48 +54,30 @@ from .supervision import (
     agents_of,
     draw,
     name_of,
-    supervisors_of,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Generator
+    from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+    from ssl import SSLContext
     from types import UnionType
 
     from ._instrument import Instrument
+    from .protocol.lmos import SessionOptions
+    from .transport import ConnectionOptions, DoorOptions, Network
 
 A = TypeVar("A", bound=Agent)
 T = TypeVar("T")
 P = ParamSpec("P")
 
 
-@attrs.frozen
-class NodeStatistics:
-    """Counts over all agents of a node that are in its tree now."""
-
-    agents: int
-    supervisors: int
-    accepted: int
-    handled: int
-    cancelled: int
-    dropped: int
-    dead_lettered: int
-    waiting: int
-    running: int
-    refused: int
-    restarts: int
-    dead_letters: int
-
-
-_NOT_SUMMED = ("agents", "supervisors", "dead_letters")
-
-
 class Node:
     """What `open_node` gives: the root supervisor and everything that is asked of the tree as a whole."""
 
-    def __init__(self, rt: Runtime, root: Supervisor, services: Services) -> None:
+    def __init__(self, rt: Runtime, root: Supervisor, services: Services, connections: Connections) -> None:
         self._rt = rt
         self._root = root
         self._services = services
+        self._connections = connections
         self._portal: Portal | None = None
 
     @property
@@ -143,6 +125,38 @@ class Node:
         """Give the members of a group that are of that class; agents join by `self.join_group(name)`."""
         return Group(self._rt, name, cls)
 
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The addresses at which the node listens, such as `ws://127.0.0.1:8080`, with the ports as they are."""
+        return self._connections.urls
+
+    @property
+    def connections(self) -> int:
+        """How many connections others have to this node now."""
+        return self._connections.count()
+
+    @property
+    def connection_failures(self) -> tuple[BaseException, ...]:
+        """The last hundred exceptions that ended a connection and nothing else, the oldest first.
+
+        They are mistakes in a program: what peers do, whatever it is, is no exception here.
+        """
+        return tuple(self._connections.failures)
+
+    @awaited("node.")
+    async def drain(self) -> None:
+        """Take no more requests over the network; wait until those taken are answered and no peer is left.
+
+        Near callers notice nothing. Leaving the node's block does the same, and more: it stops the agents.
+        """
+        self._connections.refuse()
+        await self._connections.drained()
+
+    def hurry(self) -> None:
+        """Give nobody any more time: end all agents and connections at once. For whoever leaves the block."""
+        self._root.kill()
+        self._connections.hurry()
+
     def portal(self) -> Portal:
         """Give the way into this node for other threads and for asyncio code; to be called in the node.
 
@@ -159,20 +173,7 @@ class Node:
 
     def statistics(self) -> NodeStatistics:
         """Count over all agents that are in the tree now."""
-        totals: Counter[str] = Counter()
-        agents = 0
-        for slot in agents_of(self._root):
-            agents += 1
-            numbers = attrs.asdict(slot.statistics())
-            totals.update({name: value for name, value in numbers.items() if isinstance(value, int)})
-        names = [a.name for a in attrs.fields(NodeStatistics)]
-        counts = {name: totals[name] for name in names if name not in _NOT_SUMMED}
-        return NodeStatistics(
-            agents=agents,
-            supervisors=sum(1 for _ in supervisors_of(self._root)),
-            dead_letters=self._rt.dead_letter_count,
-            **counts,
-        )
+        return statistics_of(self._root, self._rt)
 
     def waiting_graph(self) -> WaitingGraph:
         """Say who waits for whom now, and which of them wait in a circle. As text, circles come first."""
@@ -242,6 +243,7 @@ class _Opening:
         self.body = trio.CancelScope()
         self.left = False
         self.root: Supervisor | None = None
+        self.connections: Connections | None = None
 
     def fatal(self, exc: BaseException) -> None:
         """Something ended the node: the body is cancelled, the exception raised out of it.
@@ -253,7 +255,14 @@ class _Opening:
         if self.root is not None:
             self.root.rt.failed = True
             if self.left and isinstance(exc, KeyboardInterrupt):
-                self.root.kill()
+                self.hurry()
+
+    def hurry(self) -> None:
+        """Give nobody any more time."""
+        if self.root is not None:
+            self.root.kill()
+        if self.connections is not None:
+            self.connections.hurry()
 
     def root_ended(self, reason: ExitReason) -> None:
         """The root supervisor has ended, by itself or with the node."""
@@ -278,19 +287,36 @@ async def open_node(
     instrument: Instrument | None = None,
     threads: int | None = None,
     processes: int | None = None,
+    listen: str | Sequence[str] | None = None,
+    public_url: str | None = None,
+    tls: SSLContext | None = None,
+    client_tls: SSLContext | None = None,
+    network: Network | None = None,
+    session: SessionOptions | None = None,
+    connection: ConnectionOptions | None = None,
+    door: DoorOptions | None = None,
 ) -> AsyncGenerator[Node]:
     """Open a node: a root supervisor with the children of `tree`, and what carries their turns.
 
     At most `threads` threads, by default 16, and `processes` worker processes, by default as many as there
     are processors, work for its agents at a time (`self.to_thread`, `self.to_process`).
 
+    `listen` is where its agents are reached, such as `"ws://127.0.0.1:8080"`, or several of such; port 0 finds
+    a free one, `node.urls` tells. For `wss` it takes a `tls` with a certificate. `public_url` is what
+    descriptions say instead, where a proxy stands before it. `client_tls` is whom its own refs trust, by
+    default whom the system trusts. `session`, `connection` and `door` set limits.
+    `network` is where connections come from and go to: where time is virtual, one in memory that all nodes of
+    the trio run share; else that of the operating system.
+
     Leaving the block stops the children in reverse start order, each within its `shutdown`. When the
     root supervisor gives up, the body is cancelled and `RestartIntensityExceeded` raised. An exception
     of the body comes out as itself. Ctrl-C stops in order; a second one gives nobody more time.
 
-    Raises StartFailed when a child of `tree` cannot start, ConfigError for an argument of another kind.
+    Raises StartFailed when a child of `tree` cannot start, ConfigError for an argument of another kind and
+    for an address at which it cannot listen.
     """
     _check_call(tree)
+    wanted = Wanted(listen, public_url, tls, client_tls, network, session, connection, door)
     opening = _Opening()
     async with trio.open_nursery(strict_exception_groups=True) as nursery:
         services = Services(nursery)
@@ -300,21 +326,19 @@ async def open_node(
             rt = _runtime(services, instrument, opening)
             rt.outside = Outside(threads=threads, processes=processes)
             root = opening.root = _root(rt, tree, opening)
+            connections = opening.connections = Connections(rt, wanted, nursery)
             services.start_soon(dispatch, rt, name="dispatcher")
             watchdog = _watchdog(rt)
             with shown(root, rt):
                 try:
+                    await connections.listen(root)
                     await root.begin(services.start_soon)
+                    connections.start()
                     with opening.body:
-                        yield Node(rt, root, services)
+                        yield Node(rt, root, services, connections)
                 finally:
                     opening.left = True
-                    try:
-                        await _stop(root)
-                    finally:
-                        root.bury()
-                        rt.end()
-                        await rt.outside.close()
+                    await _end(root, connections)
         except BaseException as exc:  # noqa: ASYNC103 -- raised below, with what else ended the node
             opening.errors.append(exc)
         finally:
@@ -322,7 +346,7 @@ async def open_node(
             services.end()
             if watchdog is not None:
                 watchdog.close()
-    _raise(opening.errors)
+    raise_together(opening.errors, "errors of one node")
 
 
 def _root(rt: Runtime, tree: SupervisorSpec | None, opening: _Opening) -> Supervisor:
@@ -343,6 +367,21 @@ def _watchdog(rt: Runtime) -> Watchdog | None:
 
 
 @trio.lowlevel.enable_ki_protection
+async def _end(root: Supervisor, connections: Connections) -> None:
+    """End the stages inside out, each whatever has become of the one before."""
+    connections.refuse()
+    try:
+        await _stop(root)
+    finally:
+        try:
+            await connections.close()
+        finally:
+            root.bury()
+            root.rt.end()
+            await root.rt.outside.close()
+
+
+@trio.lowlevel.enable_ki_protection
 async def _stop(root: Supervisor) -> None:
     with trio.CancelScope(shield=True):
         try:
@@ -353,48 +392,16 @@ async def _stop(root: Supervisor) -> None:
             raise
 
 
-def _raise(errors: list[BaseException]) -> None:
-    """Raise what ended the node: one exception as itself, several as a group, none twice."""
-    distinct = list({id(error): error for error in errors}.values())
-    again = [error for error in distinct if isinstance(error, KeyboardInterrupt)][1:]
-    distinct = [error for error in distinct if error not in again]
-    alone = {id(error) for error in distinct if not isinstance(error, BaseExceptionGroup)}
-    distinct = [error for error in distinct if not _says_nothing_new(error, alone)]
-    if not distinct:
-        return
-    try:
-        if len(distinct) == 1:
-            raise distinct[0]
-        raise BaseExceptionGroup("errors of one node", distinct)
-    finally:
-        distinct.clear()
-        errors.clear()
-
-
-def _says_nothing_new(error: BaseException, alone: set[int]) -> bool:
-    if isinstance(error, StartFailed) and id(error.__cause__) in alone:
-        return True  # what is no Exception, as SystemExit, has come by itself
-    return group_of(error) is not None and all(id(leaf) in alone for leaf in _leaves(error))
-
-
-def _leaves(error: BaseException) -> list[BaseException]:
-    group = group_of(error)
-    if group is None:
-        return [error]
-    return [leaf for part in group.exceptions for leaf in _leaves(part)]
-
-
 def _runtime(services: Services, instrument: Instrument | None, opening: _Opening) -> Runtime:
-    ambient = current_ambient()
-    if ambient is None:
+    ambient = current_ambient() or Ambient(Entropy(), None)
+    timers = ambient.timers
+    if timers is None:
         timers = TaskTimers()
         services.start_soon(timers.run, name="timers")
-        ambient = Ambient(Entropy(), timers, instrument)
-        rt = Runtime(timers=timers, entropy=ambient.entropy, instrument=instrument, real=True)
-    else:
-        seen = ambient.instrument if instrument is None else instrument  # a log is false while empty
-        rt = Runtime(timers=ambient.timers, entropy=ambient.entropy, instrument=seen, real=False)
-        rt.staging = ambient.staging
+    seen = ambient.instrument if instrument is None else instrument  # a log is false while empty
+    real = ambient.timers is None
+    rt = Runtime(timers=timers, entropy=ambient.entropy, instrument=seen, real=real)
+    rt.staging = ambient.staging
     rt.fatal = opening.fatal
     rt.link = LocalLink if rt.instrument is None else TracedLink
     return rt

@@ -127,7 +127,7 @@ class NodeThread:
 
     def _hurry(self) -> None:
         if self._node is not None:
-            self._node.root.kill()
+            self._node.hurry()
 
     def _forget(self) -> None:
         if self._ended.is_set():

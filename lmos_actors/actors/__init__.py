@@ -13,14 +13,16 @@ from ._affordances import (
 from ._agent import Agent as Agent, current_request as current_request
 from ._calls import LocalCall as LocalCall, LocalLink as LocalLink, LocalStream as LocalStream
 from ._cell import OutputGate as OutputGate, StateStore as StateStore, Status as Status
+from ._contract import Contract as Contract
 from ._declare import Unit as Unit, action as action, event as event, every as every, prop as prop
-from ._describe import describe as describe
+from ._describe import check_id as check_id, describe as describe
 from ._dispatcher import dispatch as dispatch
 from ._evidence import (
     class_made_by as class_made_by,
     fields_of as fields_of,
     message_of as message_of,
 )
+from ._far import Asker as Asker, Far as Far
 from ._follow import Following as Following
 from ._gather import invoke_all as invoke_all
 from ._groups import Change as Change, Group as Group, Joined as Joined, Left as Left
@@ -32,17 +34,30 @@ from ._holding import (
     service_time as service_time,
     set_service_time as set_service_time,
 )
-from ._invocation import Progress as Progress, Runners as Runners
+from ._invocation import CURRENT as CURRENT, Progress as Progress, Runners as Runners
 from ._links import Monitor as Monitor
 from ._mailbox import (
     DEFAULT_MAILBOX as DEFAULT_MAILBOX,
+    OUT_SEATS as OUT_SEATS,
     AgentStatistics as AgentStatistics,
     MailboxOptions as MailboxOptions,
     MailboxStatistics as MailboxStatistics,
     Request as Request,
 )
 from ._monitor import NORMAL as NORMAL, SHUTDOWN as SHUTDOWN, Down as Down, ExitReason as ExitReason
-from ._observers import Feed as Feed, FeedStatistics as FeedStatistics, Gap as Gap, Occurrence as Occurrence
+from ._observers import (
+    ALL_EVENTS as ALL_EVENTS,
+    FEED_SIZE as FEED_SIZE,
+    MONITORS as MONITORS,
+    Feed as Feed,
+    FeedStatistics as FeedStatistics,
+    Gap as Gap,
+    Occurrence as Occurrence,
+    Sink as Sink,
+    Sinks as Sinks,
+    event_key as event_key,
+    property_key as property_key,
+)
 from ._operation import (
     MISSING as MISSING,
     RUN as RUN,
@@ -53,9 +68,11 @@ from ._operation import (
 )
 from ._options import About as About
 from ._outside import Outside as Outside
+from ._parking import park_among as park_among
 from ._ref import Call as Call, CallStatus as CallStatus, Link as Link, Ref as Ref
 from ._registry import Finder as Finder, slot_of as slot_of
 from ._reports import CrashReport as CrashReport
+from ._retrying import Attempt as Attempt, found_link as found_link
 from ._router import BY as BY, By as By, PoolLink as PoolLink
 from ._runtime import (
     DeadLetter as DeadLetter,
@@ -80,6 +97,14 @@ from ._standin import (
 )
 from ._thing import Thing as Thing, acting_as as acting_as
 from ._topics import Topic as Topic, TopicStatistics as TopicStatistics, topic_of as topic_of
+from ._trace_context import (
+    Carried as Carried,
+    TraceMembers as TraceMembers,
+    emitted_trace as emitted_trace,
+    incoming_trace as incoming_trace,
+    outgoing_trace as outgoing_trace,
+    trace_context as trace_context,
+)
 from ._traced import TracedLink as TracedLink
 from ._values import Shape as Shape, shape_of as shape_of
 from ._waiting import Waiting as Waiting, WaitingGraph as WaitingGraph, waiting_graph as waiting_graph

@@ -26,7 +26,7 @@ from ._declare import event, prop
 from ._fields import check_defaults, check_members, collect_fields
 from ._invocation import CURRENT
 from ._links import check_on_exit
-from ._mailbox import Envelope, Firing, MailboxOptions, Request
+from ._mailbox import Envelope, Firing, MailboxOptions, Request, trace_text
 from ._operation import Operation
 from ._options import About, ClassOptions, check_said
 from ._runtime import RUNTIME
@@ -34,6 +34,7 @@ from ._runtime import RUNTIME
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+    from ._mailbox import Mark
     from ._monitor import Down
 
 
@@ -148,17 +149,21 @@ def current_request() -> Request:
         raise LookupError("no agent's turn or run is in progress here")
     item = rt.turns.current
     if isinstance(item, Firing):
-        return Request(affordance=item.affordance)
+        return Request(affordance=item.affordance, trace=trace_text(item.trace))
     if isinstance(item, Envelope):
         return item.request()
     op: Operation | None
     sender: Any
+    mark: Mark | None
     if isinstance(item, Operation):
         asker = current_task().context.get(CURRENT)
         op, sender = item, asker.slot if asker is not None else None
+        mark = asker.envelope.trace if asker is not None else None
     else:
         op, _, sender = item
+        mark = getattr(item, "trace", None)
     return Request(
         affordance=op.name if op is not None else "started",
         consumer=sender.path if sender is not None else None,
+        trace=trace_text(mark),
     )

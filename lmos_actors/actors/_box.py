@@ -76,10 +76,12 @@ class Box(Paced):
                 self.inline += 1
             raise
 
-    def spread(self, op: Operation, data: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def spread(
+        self, op: Operation, data: Any, *, tolerant: bool = False
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Turn an input of plain data into arguments; a refusal counts as in `bound`."""
         try:
-            return op.spread(data)
+            return op.spread(data, tolerant=tolerant)
         except InvalidInput:
             if self.size > 0:
                 self.inline += 1
@@ -99,6 +101,9 @@ class Box(Paced):
 
         Raises `MailboxFull`, `AgentUnavailable` or `NotFound` when it is refused.
         """
+        run = CURRENT.get()
+        if run is not None and run.envelope.trace is not None and envelope.trace is None:
+            envelope.trace = run.envelope.trace  # what came over a wire, handed on
         if self.accepted - self.begun >= self.size and not self._make_room(envelope):
             return
         self.accepted += 1
@@ -118,7 +123,7 @@ class Box(Paced):
             raise self.closed_error()
         policy = self.mailbox.when_full
         more = self.furnish()
-        if policy == "wait":
+        if policy == "wait" and envelope.parks:
             envelope.phase = PARKED
             if more.parked is None:
                 more.parked = Line()
@@ -126,7 +131,7 @@ class Box(Paced):
             if self.gate == IDLE:  # all seats are in line for a run: an inline turn would overtake this one
                 self.gate = QUIET
             return False
-        if policy == "reject":
+        if policy in ("reject", "wait"):
             more.refused += 1
             raise MailboxFull(self.path, self.mailbox.size)
         if policy == "drop_oldest":
@@ -224,6 +229,7 @@ class Box(Paced):
             return
         more.active[op] = active + 1
         run = Run(self, envelope)
+        envelope.began()
         more.runs[run] = None
         self.begun += 1
         if isinstance(envelope, OwnTell):

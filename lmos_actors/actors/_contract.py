@@ -266,6 +266,7 @@ class _Compiler:
             on_disconnect=handle.options.on_disconnect,
             when=handle.options.when,
             postpone=handle.options.postpone,
+            repeatable=handle.options.safe or handle.options.idempotent,
         )
 
     def _parameters(

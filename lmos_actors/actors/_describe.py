@@ -17,6 +17,7 @@ from lmos_actors.protocol.td import (
     TOOL_TYPE,
     Description,
     default_context,
+    is_uri,
     load,
 )
 
@@ -31,6 +32,13 @@ if TYPE_CHECKING:
 
 BYTES: Final = "application/octet-stream"
 NO_SECURITY: Final = "nosec_sc"
+
+
+def check_id(id: object) -> str | None:
+    """Say why that cannot be the id of an agent, None if it can: it has to be a URI."""
+    if isinstance(id, str) and is_uri(id):
+        return None
+    return f"must be a URI, such as urn:uuid:1f0c2f3e-6f0c-4b06-8d5b-2d5f3c1c9d10, not {id!r}"
 
 
 def describe(cls: type[Agent], *, id: str | None = None) -> Description:

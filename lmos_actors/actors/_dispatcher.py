@@ -289,7 +289,9 @@ def _fired(item: Firing, exc: BaseException) -> Firing:
     while traceback is not None and traceback.tb_frame.f_code is not _take.__code__:
         traceback = traceback.tb_next
     taken: dict[str, Any] = traceback.tb_frame.f_locals if traceback is not None else {}
-    return Firing(taken.get("fn", item.fn), taken.get("args", item.args))
+    fired = Firing(taken.get("fn", item.fn), taken.get("args", item.args))
+    fired.trace = item.trace
+    return fired
 
 
 def _failed(rt: Runtime, slot: Box, exc: BaseException, batch: list[Any], done: int) -> None:

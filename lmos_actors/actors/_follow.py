@@ -23,13 +23,16 @@ from ._mailbox import Firing
 from ._observers import Gap, event_key
 from ._ref import Ref
 from ._registry import Finder, check_home
+from ._retrying import Retrying
 from ._secrets import Discreet
 from ._topics import Topic
+from ._trace_context import current_mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ._calls import LocalLink
+    from ._mailbox import Mark
     from ._runtime import Runtime
 
 FOLLOW_SIZE: Final = 64
@@ -73,10 +76,13 @@ class Following(Firing):
     def push(self, value: Any) -> None:
         """Take one value."""
         buffer = self._buffer
+        follower = self._follower
+        if follower.traced:
+            value = _with_mark(value, current_mark(follower.rt))
         if not buffer:
             # nearly always one waits: a list is a seventh of a deque
             self._buffer = [value] if self._size <= FOLLOW_SIZE else deque((value,))
-            self._follower.put(self)
+            follower.put(self)
             return
         if len(buffer) >= self._size:
             self._drop_oldest(buffer)
@@ -102,6 +108,9 @@ class Following(Firing):
             return _nothing, ()
         value = buffer[0]
         del buffer[0]
+        self.trace = None
+        if type(value) is _Marked:
+            self.trace, value = value.mark, value.value
         if buffer:
             self._follower.put(self)
         else:
@@ -168,6 +177,7 @@ class Watchful(Following):
         if self._cut and self._buffer:
             lost, self._told, self._cut = self.missed - self._told, self.missed, False
             self._follower.put(self)
+            self.trace = None
             return self._on_gap, (Gap("slow consumer", lost),)
         fn, args = super().take()
         if args and type(args[0]) is _Note:
@@ -182,6 +192,20 @@ class _Note:
 
     def __init__(self, gap: Gap) -> None:
         self.gap = gap
+
+
+class _Marked:
+    """A value that was emitted on behalf of a message, where an instrument looks."""
+
+    __slots__ = ("mark", "value")
+
+    def __init__(self, value: Any, mark: Mark) -> None:
+        self.value = value
+        self.mark = mark
+
+
+def _with_mark(value: Any, mark: Mark | None) -> Any:
+    return value if mark is None or type(value) is _Note else _Marked(value, mark)
 
 
 def _nothing() -> None:
@@ -258,6 +282,7 @@ def _parts(source: Any, rest: tuple[Any, ...]) -> tuple[Any, Any]:
 
 def _follow_agent(rt: Runtime, link: Any, handle: EventHandle[Any, Any], following: Following) -> None:
     """Follow at once, or from the moment at which the agent that is looked for appears."""
+    link = link.inner if isinstance(link, Retrying) else link
     if isinstance(link, Finder):
         found = link.look()
         if found is None:

@@ -151,9 +151,11 @@ class Linked(Listened):
     @enable_ki_protection
     def monitor(self, other: Linked, turn: Callable[[Down], None]) -> Monitor:
         """Let this agent know how incarnations of another end; see `Acting.monitor`."""
-        _check_near(other)
         monitor = Monitor(self, turn)
         if self.state >= ENDING:  # it ends with the incarnation, which is ending
+            return monitor
+        if not isinstance(other, Linked):  # pyright: ignore[reportUnnecessaryIsInstance]
+            monitor.begin(_sinks_of(other))
             return monitor
         if other.state != GONE:
             monitor.begin(other.sinks())
@@ -179,6 +181,15 @@ class Linked(Listened):
 def _check_near(link: Any) -> None:
     if not isinstance(link, Linked):
         raise NotAllowed(f"{link.path!r} is no agent of this process: it cannot be linked or monitored so")
+
+
+def _sinks_of(link: Any) -> Sinks:
+    """Give what listens to a far agent; NotAllowed for what has none."""
+    sinks = getattr(link, "sinks", None)
+    if sinks is None:
+        _check_near(link)
+    found: Sinks = sinks()
+    return found
 
 
 def carry_signals(rt: Runtime) -> None:

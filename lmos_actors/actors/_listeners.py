@@ -15,6 +15,7 @@ from ._history import kept_turn
 from ._mail import Mail
 from ._mailbox import Firing, Periodic
 from ._observers import ALL_EVENTS, Occurrence, Sinks, event_key, property_key
+from ._trace_context import current_mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,10 +35,13 @@ class Listened(Mail):
         """Have a turn run `seconds` from now, while this incarnation lives (R6)."""
         if self.agent is not None:
             fn = kept_turn(self.agent, fn)
+        firing = Firing(fn, args)
+        if self.traced:
+            firing.trace = current_mark(self.rt)
 
         def fire() -> None:
             timers.pop(timer, None)
-            self.put(Firing(fn, args))
+            self.put(firing)
 
         timers = self._timers()
         timer = self.rt.timers.call_at(trio.current_time() + seconds, fire)

@@ -193,7 +193,13 @@ class Mail(Box):
             except InvalidInput:
                 args = self.bound(op, args, kwargs)
         run = CURRENT.get()
-        sender = self.turns.slot if run is None else run.slot
+        if run is None:
+            sender = self.turns.slot
+        else:
+            sender = run.slot
+            if run.envelope.trace is not None:  # a tuple has no place for it
+                self.post_or_block(op, args, sender)
+                return
         if self.accepted - self.begun >= self.size or op.kind:
             self.post_or_block(op, args, sender)
             return
@@ -215,10 +221,13 @@ class Mail(Box):
         op = self.operation(key)
         args = self.bound(op, args, kwargs)
         await checkpoint_if_cancelled()
-        if self.accepted - self.begun < self.size and not op.kind:
-            self.seat(op, args, self.sender())
+        run = CURRENT.get()
+        sender = self.turns.slot if run is None else run.slot
+        plain = not op.kind and (run is None or run.envelope.trace is None)
+        if plain and self.accepted - self.begun < self.size:
+            self.seat(op, args, sender)
         else:
-            tell = Tell(self, op, args, self.sender())
+            tell = Tell(self, op, args, sender)
             self.post(tell)
             if tell.phase == PARKED:
                 await self._parked(tell)
@@ -308,4 +317,8 @@ class Mail(Box):
             raise MailboxFull(self.path, OWN_SEATS)
         self.own_kept()
         self.accepted += 1
-        self.put(Own((op, args, self)))
+        self.put(self.own(op, args))
+
+    def own(self, op: Operation, args: tuple[Any, ...]) -> Own:
+        """Make what stands in the queue for a message of the agent to itself."""
+        return Own((op, args, self))

@@ -17,7 +17,7 @@ has a service time and works on it, see `_paced.py`. Any of them may go straight
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 import attrs
 from trio.lowlevel import reschedule
@@ -115,6 +115,29 @@ class Request:
     message_id: str | None = None
 
 
+@attrs.frozen
+class Origin:
+    """A trace that began at somebody else's: its id, its flags, and what others keep in its state."""
+
+    trace_id: str
+    flags: str = "01"
+    state: str = ""
+
+
+Mark: TypeAlias = tuple[int, int, Origin | None, str | None]
+"""A message's number and that of the one it began with; where that was not here, where; who says to send it.
+
+Both numbers are 0 where no instrument looks.
+"""
+
+
+def trace_text(mark: Mark | None) -> str | None:
+    """Give the trace of a message as `current_request` tells it: a number, or the id that others gave it."""
+    if mark is None:
+        return None
+    return str(mark[1]) if mark[2] is None else mark[2].trace_id
+
+
 class Envelope:
     """One request, and where its one final answer goes.
 
@@ -123,6 +146,9 @@ class Envelope:
 
     __slots__ = ("args", "op", "phase", "run", "sender", "slot", "trace")
 
+    parks: ClassVar[bool] = True
+    """Under `wait` it waits for a seat in a full mailbox; what does not is refused."""
+
     def __init__(self, slot: Box, op: Operation, args: tuple[Any, ...], sender: Box | None) -> None:
         self.slot = slot
         self.op = op
@@ -130,13 +156,16 @@ class Envelope:
         self.sender = sender
         self.phase = NEW
         self.run: Run | None = None
-        self.trace: tuple[int, int] | None = None  # its number, and that of the message it began with
+        self.trace: Mark | None = None
 
     def admitted(self) -> None:
         """It has left the line of parked senders for a seat in the mailbox."""
 
     def waits_in_line(self) -> None:
         """Its run has to wait for its action's concurrency: it is pending (D13)."""
+
+    def began(self) -> None:
+        """Its run begins, or the work on it (`_paced.py`); turns begin without a word."""
 
     def answer(self, value: Any) -> None:
         """Take the value that the operation gave."""
@@ -151,8 +180,8 @@ class Envelope:
             affordance=self.op.name,
             consumer=self.sender.path if self.sender is not None else None,
             deadline=getattr(self, "deadline", None),
-            trace=str(trace[1]) if trace is not None else None,
-            message_id=str(trace[0]) if trace is not None else None,
+            trace=trace_text(trace),
+            message_id=str(trace[0]) if trace is not None and trace[0] else None,
         )
 
     @property
@@ -304,7 +333,7 @@ class Bucket(dict[Ask, tuple[float, float]]):
 class Firing:
     """A turn of an agent's own timer; it has a seat of its own and is in no account."""
 
-    __slots__ = ("args", "fn")
+    __slots__ = ("args", "fn", "trace")
 
     @property
     def affordance(self) -> str:
@@ -314,6 +343,7 @@ class Firing:
     def __init__(self, fn: Any, args: tuple[Any, ...] = ()) -> None:
         self.fn = fn
         self.args = args
+        self.trace: Mark | None = None  # of what it came from, where an instrument looks
 
     def take(self) -> tuple[Any, tuple[Any, ...]]:
         """Give the function to run now, without the agent, and its arguments."""

@@ -89,7 +89,8 @@ class Operation:
 
     __slots__ = (
         "checks", "concurrency", "fn", "give", "internal", "kind", "label", "name", "names",
-        "on_disconnect", "params", "postpone", "progress", "result_secrecy", "result_shape", "secrecies",
+        "on_disconnect", "params", "postpone", "progress", "repeatable", "result_secrecy", "result_shape",
+        "secrecies",
         "take", "verb", "when", "whole",
     )  # fmt: skip
 
@@ -110,6 +111,7 @@ class Operation:
         on_disconnect: str = "cancel",
         when: tuple[str, ...] | None = None,
         postpone: bool = False,
+        repeatable: bool | None = None,
     ) -> None:
         self.verb = verb
         self.name = name
@@ -129,6 +131,7 @@ class Operation:
         self.internal = internal
         self.on_disconnect = on_disconnect
         self.when, self.postpone = when, postpone
+        self.repeatable = verb != "invoke" if repeatable is None else repeatable
         # what must not be shown of the arguments, None if nothing; of the result
         hidden = tuple(p.shape.secrecy for p in params)
         self.secrecies: tuple[Secrecy, ...] | None = hidden if any(hidden) else None
@@ -206,11 +209,11 @@ class Operation:
         """
         return self.bind(*self.spread(data))
 
-    def spread(self, data: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def spread(self, data: Any, *, tolerant: bool = False) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Turn such an input into the arguments of a call, not checked yet.
 
         Raises:
-            InvalidInput: it is no object, or has a member that is no parameter.
+            InvalidInput: it is no object, or has a member that is no parameter, unless `tolerant`.
         """
         if self.whole:
             return (data,), {}
@@ -220,10 +223,11 @@ class Operation:
             raise InvalidInput(f"{self.label} takes an object, not {type(data).__name__}")
         given: dict[Any, Any] = dict(data)  # pyright: ignore[reportUnknownArgumentType]
         names = {p.wire_name: p.name for p in self.params}
-        for key in given:
-            if key not in names:
-                raise self._unknown(str(key))
-        return (), {names[key]: value for key, value in given.items()}
+        if not tolerant:
+            for key in given:
+                if key not in names:
+                    raise self._unknown(str(key))
+        return (), {names[key]: value for key, value in given.items() if key in names}
 
     def result(self, value: Any) -> Any:
         """Check and convert what the function gave.

@@ -139,6 +139,7 @@ class Paced(Aside):
             self.begun += 1
             if isinstance(item, Envelope):
                 item.phase = WORKED_ON
+                item.began()
         elif isinstance(item, Periodic):
             item = Firing(*item.take())  # it waits no more: the next firing is not merged into it
         pace.item = item

@@ -26,6 +26,7 @@ from lmos_actors._errors import DeadlineExceeded
 
 from ._affordances import EventHandle, PropertyHandle
 from ._operation import named
+from ._retrying import Retrying, bounds_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Mapping
@@ -316,6 +317,17 @@ class Ref(Generic[A_co]):
         if not 0 < seconds < math.inf:
             raise ValueError(f"within() needs a finite number of seconds above 0, not {seconds!r}")
         return Ref(self._link, float(seconds))
+
+    def retrying(self, *, attempts: int | None = 10, seconds: float | None = 45.0) -> Ref[A_co]:
+        """Give a view of the ref that asks again after OutcomeUnknown and AgentUnavailable.
+
+        Only properties, and actions that are safe or idempotent, are asked again, with `invoke`, `read`,
+        `write`, `write_many` and `read_all`; all else is asked once. At most `attempts` times, the last at
+        most `seconds` after the first; None is no bound, a cancel scope or `within` is one. Between them it
+        waits: exponentially longer, at most 5 s, a random part of it. Far, all attempts have one id, by which
+        an agent that has answered gives that answer again. Raises what the last attempt did.
+        """
+        return Ref(Retrying(self._link, bounds_of(attempts, seconds)), self._seconds)
 
     def ready(self) -> Coroutine[Any, Any, None]:
         """Wait until the agent takes messages. Raises NotFound when it is gone for good."""

@@ -12,6 +12,7 @@ from lmos_actors._errors import NotAllowed, NotFound
 from ._members import Members
 from ._operation import ASKING, named
 from ._parking import park_among
+from ._retrying import Retrying
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -186,6 +187,7 @@ def slot_of(ref: Ref[Any]) -> LocalLink:
     Raises NotAllowed for a pool, which has many.
     """
     link: Any = ref._link  # pyright: ignore[reportPrivateUsage] # what a ref is for those inside
+    link = link.inner if isinstance(link, Retrying) else link
     found: LocalLink | Members = link.resolve() if isinstance(link, Finder) else link
     if isinstance(found, Members):
         raise NotAllowed(f"{found.path!r} is a pool, this takes one agent: use the refs of pool.members")

@@ -159,7 +159,7 @@ class CrashReport:
     def trace(self) -> int | None:
         """The number of the message that it all began with; None where none raised, or nobody counts."""
         trace = getattr(self._hand, "trace", None)
-        return trace[1] if trace else None
+        return (trace[1] or None) if trace else None
 
     # ---- what it is rendered from
 

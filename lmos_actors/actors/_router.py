@@ -165,6 +165,10 @@ class PoolLink(Members):
             f"{self.path!r} is a pool: each of its members has its own properties, see pool.members"
         )
 
+    def choose(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> LocalLink:
+        """Give the member that is to have a message. Raises AgentUnavailable, NotAllowed, NotFound."""
+        return self._pick(key, args, kwargs)
+
     # ---- handing on
 
     # A member is chosen when the coroutine runs, not when it is made: by then it may be another's turn.

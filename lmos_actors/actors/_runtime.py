@@ -287,8 +287,8 @@ class Deadlines:
         self._buckets.clear()
 
     def _sweep(self, tick: int) -> None:
-        for ask, (seconds, _) in self._buckets.pop(tick).items():
-            if ask.task is not None and ask.slot.withdraw(ask):
+        for ask, (seconds, _) in tuple(self._buckets.pop(tick).items()):
+            if ask.slot.withdraw(ask):
                 ask.fail(DeadlineExceeded(ask.slot.path, seconds))
 
 
@@ -329,8 +329,8 @@ class Runtime:
         self.thread = threading.get_ident()
         self.token: Any = None  # of the trio run, once the dispatcher runs
         self.ended = False
-        self.failed = False
-        """What ends the node has happened: nobody is restarted any more."""
+        self.failed = False  # what ends the node has happened: nobody is restarted any more
+        self.trace_context: Any = None  # made at its first use, see `_trace_context.py`
         self.base_context = copy_context()
         self.base_context.run(RUNTIME.set, self)
         self.base_context.run(CURRENT.set, None)  # the node may be opened inside a run

@@ -16,14 +16,14 @@ from lmos_actors._errors import AgentError
 from ._calls import LocalLink
 from ._cell import BUSY
 from ._hiding import conceal_all
-from ._invocation import CURRENT
-from ._mailbox import QUEUED, Ask, Envelope, Tell
+from ._mailbox import QUEUED, Ask, Own, Tell
 from ._operation import ASKING, named
+from ._trace_context import current_mark, next_mark
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ._mailbox import MailboxOptions
+    from ._mailbox import Envelope, MailboxOptions, Mark
     from ._operation import Operation
     from ._runtime import Owner, Runtime
 
@@ -99,6 +99,12 @@ class TracedLink(LocalLink):
             self.queue = [tell]
             self.rt.schedule(self)
 
+    def own(self, op: Operation, args: tuple[Any, ...]) -> Own:
+        """As `LocalLink.own`, in the trace of what runs now."""
+        made = _TracedOwn((op, args, self))
+        made.trace = current_mark(self.rt)
+        return made
+
     def post(self, envelope: Envelope) -> None:
         """As `LocalLink.post`, with a number, a trace and a record."""
         self._note_sent(envelope)
@@ -112,17 +118,11 @@ class TracedLink(LocalLink):
 
     def _note_sent(self, envelope: Envelope) -> None:
         rt = self.rt
-        rt.messages = number = rt.messages + 1
-        run = CURRENT.get()
-        outer: Any = None
-        if run is not None:
-            outer = run.envelope
-        elif self.turns.slot is not None:
-            outer = self.turns.current
-        trace = number
-        if isinstance(outer, Envelope) and outer.trace is not None:
-            trace = outer.trace[1]
-        envelope.trace = (number, trace)
+        mark = envelope.trace
+        if mark is None:  # else it came over a wire
+            rt.messages = number = rt.messages + 1
+            mark = envelope.trace = next_mark(rt, number)
+        number, trace, _, said = mark
         op, sender = envelope.op, envelope.sender
         verb = "tell" if not op.internal and isinstance(envelope, Tell) else op.verb
         fields: dict[str, object] = {
@@ -130,7 +130,7 @@ class TracedLink(LocalLink):
             "trace": trace,
             "affordance": op.name,
             "verb": verb,
-            "from": "user" if sender is None else sender.path or "user",
+            "from": said or "user" if sender is None else sender.path or "user",
         }
         args = envelope.args
         if args and op.verb not in _UNSHOWN:
@@ -140,19 +140,17 @@ class TracedLink(LocalLink):
 
     def note_event(self, name: str, data: Any) -> None:
         """As `LocalLink.note_event`, with the trace of the message on behalf of which it is emitted."""
-        outer = self._outer()
-        if outer is None or outer.trace is None:
+        mark = current_mark(self.rt)
+        if mark is None or not mark[1]:
             super().note_event(name, data)
         else:
-            self.rt.record("event", self, event=name, data=data, trace=outer.trace[1])
+            self.rt.record("event", self, event=name, data=data, trace=mark[1])
 
-    def _outer(self) -> Envelope | None:
-        """Give the message on behalf of which the code that runs now runs."""
-        run = CURRENT.get()
-        if run is not None:
-            return run.envelope
-        current = self.turns.current if self.turns.slot is not None else None
-        return current if isinstance(current, Envelope) else None
+
+class _TracedOwn(Own):
+    """A message of an agent to itself that hands on the trace it was sent in."""
+
+    trace: Mark | None = None
 
 
 def _origin(sender: str | None, op: Operation, args: tuple[Any, ...]) -> dict[str, object]:

@@ -15,7 +15,7 @@ MOST_WORKERS: Final = 1_000
 
 app = App(
     name="lmos-actors",
-    help="""Run stories about agents, and judge them.
+    help="""Run stories about agents, and judge them; talk to agents that run.
 
 A scenario file says which agents there are, what happens to them, and what must hold. \
 It runs on virtual time: minutes take milliseconds, and the same seed gives the same run.
@@ -24,18 +24,28 @@ Begin with: lmos-actors init my-agents
 
 In a project: lmos-actors run scenarios/weather.yaml
 
+With an agent that is served: lmos-actors call http://127.0.0.1:8080/agents/weather forecast city=Bonn
+
 A command explains itself: lmos-actors run --help
 
-Exit codes: 0 all passed, 1 a check failed, 2 a file or the usage is wrong, 3 could not run, \
+Exit codes: 0 all passed, or answered; 1 a check failed, or answered with an error; \
+2 a file or the usage is wrong, 3 could not run, or not reached, \
 4 not deterministic, 5 flaky, 124 time limit, 130 interrupted.""",
     help_format="plaintext",
     version_flags=["--version"],
     suppress_keyboard_interrupt=False,
 )
 
+STORIES: Final = Group("Stories", sort_key=1)
+ELSEWHERE: Final = Group("Agents that run", sort_key=2)
+MACHINE: Final = Group("This machine", sort_key=3)
+
 WHICH: Final = Group("Which runs", sort_key=1)
 HOW: Final = Group("How they are run", sort_key=2)
 WRITTEN: Final = Group("What is written", sort_key=3)
+
+REACHED: Final = Group("How the agent is reached", sort_key=1)
+PRINTED: Final = Group("What is printed", sort_key=2)
 
 
 def _duration(_: Any, tokens: Any) -> float:

@@ -11,8 +11,8 @@ from cyclopts import Parameter
 
 from lmos_actors._errors import ConfigError
 
-from ._app import Files, Settings, Switch, json_text, settings_of
-from ._log_commands import app as app
+from ._app import ELSEWHERE, MACHINE, STORIES, Files, Settings, Switch, json_text, settings_of
+from ._serve_commands import app as app
 
 SCHEMA_FILE = Path(".lmos/schema.json")
 
@@ -28,7 +28,7 @@ fi
 """Lets the script for zsh be read by the startup file, wherever in it, as well as found by compinit."""
 
 
-@app.command(sort_key=1)
+@app.command(sort_key=1, group=STORIES)
 def init(
     folder: Annotated[Path, Parameter(name="FOLDER")] = Path(),
     /,
@@ -55,7 +55,7 @@ def init(
     return init_project(folder, template)
 
 
-@app.command(sort_key=10)
+@app.command(sort_key=10, group=STORIES)
 def validate(
     files: Files,
     /,
@@ -83,7 +83,7 @@ def validate(
     return read_files([str(file) for file in files], settings_of(set_), json=json)
 
 
-@app.command(sort_key=50)
+@app.command(sort_key=50, group=STORIES)
 def schema(*, write: Switch = False) -> int:
     """Print the JSON Schema of scenario files, for editors.
 
@@ -109,7 +109,7 @@ def schema(*, write: Switch = False) -> int:
     return 0
 
 
-@app.command(sort_key=40)
+@app.command(sort_key=40, group=ELSEWHERE)
 def describe(
     subject: str,
     /,
@@ -158,7 +158,7 @@ def describe(
     return describe_subject(subject, asked)
 
 
-@app.command(name="fmt", sort_key=45)
+@app.command(name="fmt", sort_key=45, group=STORIES)
 def format_(
     files: Files,
     /,
@@ -188,7 +188,7 @@ def format_(
     return format_files([str(file) for file in files], check=check, diff=diff)
 
 
-@app.command(sort_key=60)
+@app.command(sort_key=60, group=MACHINE)
 def doctor(*, port: Annotated[int, Parameter(metavar="N")] = 8080, json: Switch = False) -> int:
     """Look at this machine, and say what may be in the way: versions, limits, permissions, clock.
 
@@ -212,7 +212,7 @@ def doctor(*, port: Annotated[int, Parameter(metavar="N")] = 8080, json: Switch 
     return diagnose(port, json=json)
 
 
-@app.command(sort_key=70)
+@app.command(sort_key=70, group=MACHINE)
 def completion(shell: Literal["bash", "zsh", "fish"], /, *, install: Switch = False) -> int:
     """Print a script that completes commands and options in a shell, or install it.
 

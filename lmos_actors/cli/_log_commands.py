@@ -9,11 +9,11 @@ from cyclopts import Parameter
 
 from lmos_actors._errors import ConfigError
 
-from ._app import HOW, WHICH, WRITTEN, Switch, Time
+from ._app import HOW, STORIES, WHICH, WRITTEN, Switch, Time
 from ._run_commands import app as app
 
 
-@app.command(sort_key=30)
+@app.command(sort_key=30, group=STORIES)
 def replay(
     log: Path,
     /,
@@ -87,7 +87,7 @@ verb, id, trace, n (its number in the log), nth=3 (the third such record).
     return replay_log(str(log), options)
 
 
-@app.command(sort_key=31)
+@app.command(sort_key=31, group=STORIES)
 def diff(
     first: Path,
     second: Path,

@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from cyclopts import App
 
 VERBS: Final = (
-    "init", "validate", "run", "sim", "replay", "diff", "describe", "fmt", "schema", "doctor", "completion",
+    "init", "validate", "run", "sim", "replay", "diff", "fmt", "schema",
+    "serve", "call", "read", "write", "observe", "listen", "monitor", "describe",
+    "doctor", "completion",
 )  # fmt: skip
 LATER: Final = (
     "explore", "record", "up", "down", "ps", "logs", "restart",
-    "scale", "drain", "status", "top", "tree", "inspect", "trace", "deadletters", "attach", "call", "read",
-    "write", "observe", "listen", "chat", "relay", "serve", "conform", "export",
+    "scale", "drain", "status", "top", "tree", "inspect", "trace", "deadletters", "attach",
+    "chat", "relay", "conform", "export",
 )  # fmt: skip
 
 _RESULTS: Final = ("run", "sim", "validate")

@@ -12,6 +12,7 @@ from lmos_actors._errors import ConfigError
 
 from ._app import (
     HOW,
+    STORIES,
     WHICH,
     WRITTEN,
     Files,
@@ -117,7 +118,7 @@ def _text(path: Path | None) -> str | None:
 _NOTHING = Given()
 
 
-@app.command(sort_key=20)
+@app.command(sort_key=20, group=STORIES)
 def run(
     files: Files,
     /,
@@ -153,7 +154,7 @@ def run(
     return run_files([str(file) for file in files], given.options())
 
 
-@app.command(sort_key=21)
+@app.command(sort_key=21, group=STORIES)
 def sim(
     files: Files,
     /,

@@ -3,3 +3,4 @@
 from ._dump import dump as dump
 from ._shown import graph_of as graph_of, shown as shown
 from ._signal import dumps as dumps
+from ._statistics import NodeStatistics as NodeStatistics, statistics_of as statistics_of

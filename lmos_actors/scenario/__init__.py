@@ -24,7 +24,7 @@ from ._expect import (
     percentile as percentile,
     waits_to_the_end as waits_to_the_end,
 )
-from ._fields import accepts as accepts
+from ._fields import accepts as accepts, fields_of_agent as fields_of_agent
 from ._guard import Guard as Guard, outlived as outlived, staying as staying
 from ._logs import (
     CHANGED as CHANGED,

@@ -12,8 +12,7 @@ from msgspec import UNSET
 
 from lmos_actors._errors import AgentDied, AgentError
 from lmos_actors._instrument import plain
-from lmos_actors.actors import acting_as
-from lmos_actors.simulation import settle
+from lmos_actors.actors import LocalCall, acting_as
 
 from ._cells import fill_late
 from ._expect import judge_error
@@ -23,11 +22,13 @@ from ._model_steps import FaultAt, Invoke, InvokeAt, Read, Stream, Write, WriteA
 from ._paths import pick
 from ._run import STEP
 from ._wording import describe
+from ._worlds import come_to_rest
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from lmos_actors.actors import LocalCall, LocalStream, Thing
+    from lmos_actors.actors import LocalStream, Thing
+    from lmos_actors.bindings import ConsumedThing, RemoteCall, RemoteStream
     from lmos_actors.files import DataPath
 
     from ._run import Run
@@ -41,7 +42,7 @@ class StepFailed(Exception):
 class Asked:
     """What a step with an id has asked for: how it stands, and what came of it."""
 
-    call: LocalCall | None = None
+    call: LocalCall | RemoteCall | None = None
     read: bool = False
     """What is asked for is the value of a property."""
     reported: bool = False
@@ -108,7 +109,7 @@ class Asker:
     async def _answer(self, step: Any, path: DataPath, asked: Asked, status: trio.TaskStatus[None]) -> None:
         async with self._opening(step, path) as call:
             asked.call = call
-            asked.hidden = bool(call.op.result_secrecy)
+            asked.hidden = self._is_hidden(step, call)
             status.started()
             if step.id is not None:
                 assert self.listening is not None
@@ -118,6 +119,14 @@ class Asker:
                 await self._take(step, path, call, asked.items)
             else:
                 asked.value = plain(await call.result())
+
+    def _is_hidden(self, step: Any, call: LocalCall | RemoteCall) -> bool:
+        """Whether what is asked for is secret; from afar it is not told, but the class says it."""
+        if isinstance(call, LocalCall):
+            return bool(call.op.result_secrecy)
+        key = step.action if isinstance(step, (Invoke, InvokeAt, Stream)) else f"?{step.property}"
+        op: Any = self.run.cell.agent_class(step.target).__contract__.table.get(key)
+        return bool(getattr(op, "result_secrecy", 0))
 
     def _opening(self, step: Any, path: DataPath) -> AbstractAsyncContextManager[Any]:
         thing = self.thing(step)
@@ -131,7 +140,7 @@ class Asker:
             return thing.streaming(step.action, self.late(step, path, step.input))
         raise unknown(step)
 
-    async def _take(self, step: Stream, path: DataPath, call: LocalStream, items: list[Any]) -> None:
+    async def _take(self, step: Stream, path: DataPath, call: LocalStream | RemoteStream, items: list[Any]) -> None:
         """Take items until there are as many as the step takes; leaving then cancels the run."""
         async for item in call:
             items.append(plain(item))
@@ -141,7 +150,7 @@ class Asker:
         if isinstance(step.take, int):
             raise self.fail(step, path, f"{step.take} items", f"{len(items)}, then its end")
 
-    async def _follow(self, call: LocalCall, asked: Asked) -> None:
+    async def _follow(self, call: LocalCall | RemoteCall, asked: Asked) -> None:
         async for _ in call.progress:
             asked.reported = True
             self.run.watch.notify()
@@ -182,7 +191,7 @@ class Asker:
         """Invoke without an answer."""
         await self.thing(step).tell(step.action, self.late(step, path, step.input))
 
-    def thing(self, step: Any) -> Thing:
+    def thing(self, step: Any) -> Thing | ConsumedThing:
         """Give the agent that a step turns to. Raises NotFound when it is not in the tree any more."""
         return self.run.cast.thing(step.target)
 
@@ -192,6 +201,7 @@ class Asker:
         """Inject a fault: that of a step, or that which an entry of a timeline is."""
         faults = self.run.faults
         assert faults is not None
+        await self.run.arrived()
         fault = fault_of(step) if isinstance(step, FaultAt) else step.fault
         try:
             # not by its place: a log is the same wherever its file stands
@@ -215,9 +225,9 @@ class Asker:
 
     async def settled(self) -> None:
         """Wait until the present instant is over, with all that is to happen at it."""
-        await settle()
+        await come_to_rest()
         while self.next <= trio.current_time():
-            await settle()
+            await come_to_rest()
 
     async def last_sample(self, *, always: bool = False) -> None:
         """Take the sample that is due at this last instant, if one is; or, `always`, one at any instant."""

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lmos_actors._node import Node
+    from lmos_actors.bindings import ConsumedThing
 
+    from ._door import Door
     from ._resolve import Cell
 
 SHOWN: Final = 16
@@ -28,24 +30,47 @@ class Cast:
     Raises KeyError for names that the file does not have; that is found out when it is read.
     """
 
-    def __init__(self, cell: Cell, node: Node, paths: Mapping[str, str]) -> None:
+    def __init__(self, cell: Cell, node: Node, paths: Mapping[str, str], door: Door | None = None) -> None:
         self._node = node
         self._cell = cell
+        self._door = door
         self._counts: dict[str, int] = {}
         if isinstance(cell.scenario, Simulation):
             self._counts = {entry.id: entry.count for entry in cell.scenario.population}
         self._paths = paths
         self._refs: dict[str, Ref[Any]] = {}
         self._crowds: dict[str, tuple[Ref[Any], ...]] = {}
-        self._things: dict[str, Thing] = {}
+        self._far: dict[str, Ref[Any]] = {}
+        self._things: dict[str, Thing | ConsumedThing] = {}
         self._slots: dict[str, tuple[LocalLink, ...]] = {}
         self.given: Mapping[str, Any] = _Given(self, dict.fromkeys(paths, 1) | self._counts)
         """What `$(agents.NAME)` stands for: a ref, or those of a whole population."""
 
     # ---- refs
 
+    @property
+    def is_far(self) -> bool:
+        """Whether agents are reached through a door."""
+        return self._door is not None
+
+    def given_ref(self, target: str) -> Ref[Any]:
+        """Give the ref that other agents are given of one agent: in some worlds it leads through a door."""
+        if self._door is None:
+            return self.ref(target)
+        found = self._far.get(target)
+        if found is None:
+            found = self._far[target] = self._door.ref(self._class_of(target), self.path(target))
+        return found
+
+    def given_refs(self, of: str) -> Sequence[Ref[Any]]:
+        """Give the same of an agent, or of all of a population."""
+        count = self._counts.get(of)
+        if self._door is None or count is None:
+            return self.refs(of) if self._door is None else (self.given_ref(of),)
+        return [self.given_ref(f"{of}/{number}") for number in range(count)]
+
     def ref(self, target: str) -> Ref[Any]:
-        """Give the ref of one agent: `weather`, `peer/3`, or the only one of a population."""
+        """Give the near ref of one agent: `weather`, `peer/3`, or the only one of a population."""
         found = self._refs.get(target)
         if found is None:
             found = self._refs[target] = self._node.find(self._class_of(target), self.path(target))
@@ -74,11 +99,13 @@ class Cast:
             found = self._crowds[of] = tuple([Ref[Any](member) for member in supervisor.members])
         return found
 
-    def thing(self, target: str) -> Thing:
-        """Give an agent by the names that its consumers know."""
+    def thing(self, target: str) -> Thing | ConsumedThing:
+        """Give an agent by the names that its consumers know, as steps reach it."""
         found = self._things.get(target)
         if found is None:
-            found = self._things[target] = Thing(self.ref(target))
+            door = self._door
+            found = Thing(self.ref(target)) if door is None else door.thing(self.path(target))
+            self._things[target] = found
         return found
 
     # ---- slots
@@ -149,9 +176,9 @@ class _Given(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if self._names[name] == 1:
-            return self._cast.ref(name)
+            return self._cast.given_ref(name)
         if name not in self._whole:
-            self._whole[name] = tuple(self._cast.refs(name))
+            self._whole[name] = tuple(self._cast.given_refs(name))
         return self._whole[name]
 
     def __iter__(self) -> Iterator[str]:

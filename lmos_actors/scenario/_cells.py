@@ -34,7 +34,7 @@ from lmos_actors.files import (
     parse,
 )
 
-from ._model import Choices, Scenario, Simulation, SweepRange, Variable, World
+from ._model import WORLDS, Choices, Scenario, Simulation, SweepRange, Variable, World
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -248,7 +248,7 @@ class Cells:
             cell.data[key] = part if key in _FIXED else self._filled(part, (key,), known, cell.late)
         if "world" in values:
             # A wrong one has been reported where it stands.
-            cell.data["world"] = values["world"] if values["world"] == "memory" else UNKNOWN
+            cell.data["world"] = values["world"] if values["world"] in WORLDS else UNKNOWN
         return cell
 
     def _filled(

@@ -63,6 +63,7 @@ def spec_of(name: str, entry: Supervised, factory: Callable[[], Agent]) -> Child
         shutdown=entry.shutdown if isinstance(entry.shutdown, str) else float(entry.shutdown),
         significant=entry.significant,
         mailbox=MailboxOptions(mailbox.size, mailbox.when_full) if mailbox else None,
+        id=entry.id if isinstance(entry, AgentEntry) else None,
     )
 
 

@@ -8,7 +8,7 @@ and stand only where data is open.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, UnsetType, field
 
@@ -20,7 +20,8 @@ from ._model_checks import AnyCheck, Measure
 from ._model_steps import AnyStep, TimelineEntry
 
 Choices: TypeAlias = Annotated[tuple[Any, ...], Meta(min_length=1)]
-World: TypeAlias = Annotated[Literal["memory"], Later("wire", "message", "websocket", "process")]
+World: TypeAlias = Annotated[Literal["memory", "wire", "websocket"], Later("message", "process")]
+WORLDS: Final = ("memory", "wire", "websocket")
 
 
 class Variable(Closed, frozen=True, kw_only=True):

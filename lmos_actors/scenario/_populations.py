@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Operation
     from lmos_actors.files import DataPath, Document, Reference
 
+    from ._cast import Cast
     from ._fields import FieldOf
     from ._model import Simulation
     from ._model_agents import Population, Topology
@@ -85,20 +86,17 @@ class Populations:
         self._simulation = simulation
         self._document = document
         self._classes: Mapping[str, Any] = classes
-        self._refs: Mapping[str, Any] = {}
+        self._cast: Cast | None = None
         self._entropy = entropy
 
     def __len__(self) -> int:
         """Give how many populations there are."""
         return len(self._simulation.population)
 
-    def crowd(self, index: int, refs: Mapping[str, Any]) -> Crowd:
-        """Make the spec of the population that stands at this place in the file.
-
-        `refs` are those that `$(agents.NAME)` stands for.
-        """
+    def crowd(self, index: int, cast: Cast) -> Crowd:
+        """Make the spec of the population that stands at this place in the file."""
         entry = self._simulation.population[index]
-        self._refs = refs
+        self._cast = cast
         restarts = entry.max_restarts if isinstance(entry.max_restarts, int) else entry.count
         return Crowd(
             entry.id,
@@ -155,7 +153,8 @@ class Populations:
 
     def _filled(self, value: Any) -> Any:
         def look(reference: Reference) -> Any:
-            return self._refs[reference.name] if reference.namespace == "agents" else KEEP
+            assert self._cast is not None
+            return self._cast.given[reference.name] if reference.namespace == "agents" else KEEP
 
         return _mapped(value, lambda text: fill(text, look, again=True))
 
@@ -165,6 +164,8 @@ class Populations:
             return
         seed = self._entropy.stream(f"topology {entry.id}").getrandbits(32)
         recipe.field = topology.field
+        if self._cast is not None and self._cast.is_far:
+            recipe.refs = self._cast.given_refs(entry.id)
         recipe.neighbours = neighbours_of(topology, entry.count, seed)
 
     # ---- the runtime's side

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lmos_actors.files import DataPath, Document
 
     from ._cast import Cast
+    from ._door import Door
     from ._faults import Faults
     from ._judges import Judges
     from ._resolve import Cell
@@ -50,6 +51,8 @@ class Run:
     stop: Stop | None = None
     """Who looks at the run where it is to be stopped, if it is."""
     crashes: Crashes = attrs.Factory(lambda: Crashes())
+    door: Door | None = None
+    """How agents are reached from outside, in a world where they are."""
     _cast: Cast | None = None
     _places: dict[tuple[DataPath, bool], str] = attrs.Factory(dict[Any, str])
 
@@ -63,8 +66,13 @@ class Run:
         """The world is there."""
         self._cast = cast
 
+    async def arrived(self) -> None:
+        """Wait until all that has been sent has arrived; near it has as soon as it is sent."""
+        if self.door is not None:
+            await self.door.come_to_rest()
+
     def now(self) -> float:
-        """Give the virtual time, in seconds since the run began."""
+        """Give the time of the world, in seconds since the run began."""
         return round(trio.current_time(), 6)
 
     def follow(self) -> None:
@@ -84,10 +92,15 @@ class Run:
 
     def note_sent(self, kind: str, agent: str, fields: dict[str, Any]) -> None:
         """Take a record of a message that was sent: note which step has sent it."""
+        if "id" in fields:
+            self.note_number(fields["id"])
+
+    def note_number(self, number: int) -> None:
+        """Take the number of a message that is being sent: note which step has sent it."""
         step = STEP.get()
-        if step is not None and "id" in fields:
+        if step is not None:
             for name in (None, step) if step else (None,):
-                self.sent.setdefault(name, []).append(fields["id"])
+                self.sent.setdefault(name, []).append(number)
 
     def fail(self, path: DataPath | None, what: str, expected: str, saw: str) -> None:
         """Note that something was not as it should be."""

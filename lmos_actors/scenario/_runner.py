@@ -22,7 +22,7 @@ from lmos_actors._errors import (
     text_of,
 )
 from lmos_actors.reports import Failure, RunResult, last_messages
-from lmos_actors.simulation import TraceLog, simulate
+from lmos_actors.simulation import TraceLog
 
 from ._classes import paths
 from ._doubles import Doubles
@@ -37,6 +37,7 @@ from ._timeline import Timeline, entries_of
 from ._told import Told
 from ._watch import Watch
 from ._wording import count_steps, describe, each_step
+from ._worlds import inhabit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -92,7 +93,7 @@ def run_cell(
     whole_log: bool = True,
     stop: Stop | None = None,
 ) -> RunResult:
-    """Run a cell once in a simulated world, in the main thread. Raises KeyboardInterrupt, and nothing else.
+    """Run a cell once in a world of its own, in the main thread. Raises KeyboardInterrupt, and nothing else.
 
     What agents print goes to standard error. Past `real_limit` seconds of real time the run is ended; if it
     cannot be, `last_words` is called with why and where, and the process ends with 124; with 130 if it
@@ -113,7 +114,7 @@ def run_cell(
     began = perf_counter()
     try:
         with contextlib.redirect_stdout(sys.stderr), staying(), guard:
-            simulate(_live, one, seed=cell.seed, log=log)
+            inhabit(cell.scenario.world, _live, one, seed=cell.seed, log=log)
     except BaseException as error:  # noqa: ASYNC103 -- what ended the run is its verdict
         if not _interrupted(error):
             _went_wrong(one, error)
@@ -159,7 +160,7 @@ async def _stage(one: _Telling) -> None:
         one.telling(Watching(run))
         await _tell(one)
         if one.told:
-            scene.last_look()
+            await scene.last_look()
         if isinstance(run.cell.scenario, Simulation):
             scene.cut()
     one.problems += one.doubles.open_matters(told=one.told)

@@ -5,15 +5,13 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-import attrs
-
-from lmos_actors._ambient import current_ambient, set_ambient
 from lmos_actors._node import open_node
 from lmos_actors.actors import set_service_time
 from lmos_actors.supervision import SupervisorSpec
 
 from ._cast import Cast
 from ._classes import paths, supervisor_spec
+from ._door import Door, options_of
 from ._faults import Faults
 from ._judges import Judges
 from ._model import Simulation
@@ -22,6 +20,7 @@ from ._model_checks import Restarts, Statistics
 from ._populations import Populations
 from ._stopping import KINDS
 from ._view import RunView
+from ._worlds import DOORS, surround
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -46,28 +45,30 @@ class Scene:
     async def open(self) -> AsyncGenerator[None]:
         """Open a node with all agents of the file. Raises StartFailed, and what else ends a node."""
         run, cell = self._run, self._run.cell
-        ambient = current_ambient()
-        assert ambient is not None  # whoever runs a cell has simulated a world
+        world = cell.scenario.world
         populations: Populations | None = None
         if isinstance(cell.scenario, Simulation):
-            populations = Populations(cell.scenario, run.document, cell.classes, ambient.entropy)
-            set_ambient(attrs.evolve(ambient, staging=populations))
-        async with open_node(_empty(cell.root), instrument=run.watch) as node:
+            populations = Populations(cell.scenario, run.document, cell.classes, surround().entropy)
+            surround(staging=populations)
+        async with open_node(_empty(cell.root), instrument=run.watch, **options_of(world)) as node:
             self._node = node
             self._meet(node)
+            if run.door is not None:
+                await run.door.open()
             for spec in supervisor_spec(cell.root, cell, run.cast.given, self._doubles.classes).children:
                 await _start(node, spec)
             self._occupy()
             if populations is not None:
                 for index in range(len(populations)):
-                    await node.start_supervisor(populations.crowd(index, run.cast.given))
+                    await node.start_supervisor(populations.crowd(index, run.cast))
             yield
 
     def _meet(self, node: Node) -> None:
         """Have everybody told who is to be, before the first of them is started."""
         run, scenario = self._run, self._run.cell.scenario
         places = paths(run.cell.root)
-        run.meet(Cast(run.cell, node, places))
+        run.door = Door(node, run.note_number) if scenario.world in DOORS else None
+        run.meet(Cast(run.cell, node, places, run.door))
         judges = Judges(
             scenario.checks,
             scenario.measure,
@@ -91,8 +92,9 @@ class Scene:
             if isinstance(entry, AgentEntry) and entry.service_time:
                 set_service_time(self._run.cast.ref(name), float(entry.service_time))
 
-    def last_look(self) -> None:
+    async def last_look(self) -> None:
         """The story has been told: judge what is to be seen while the agents are still there."""
+        await self._run.arrived()
         assert self._run.judges is not None
         self._run.judges.last_look(self._run.now())
 

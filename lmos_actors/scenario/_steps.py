@@ -186,6 +186,7 @@ class Story(Asker):
     # ---- agents stopped and started
 
     async def _stop_or_start(self, step: Stop | Start, path: DataPath) -> None:
+        await self.run.arrived()
         slot = self.run.cast.slot(step.target)
         state = slot.statistics().state
         supervisor: Any = slot.owner  # of what a file names it is one of ours
@@ -243,6 +244,7 @@ class Story(Asker):
         if until is None:
             await trio.sleep(step.for_ or 0)
             return
+        await self.run.arrived()
         slot = self.run.cast.slot(until.agent)
         deadline = trio.current_time() + self._within(step)
         if not await self.run.watch.until(lambda: state_of(slot) == until.is_, deadline):
@@ -261,6 +263,7 @@ class Story(Asker):
         deadline = trio.current_time() + patience
         if counting:
             await trio.sleep_until(deadline)
+            await self.run.arrived()
         fine = False
 
         def settled() -> bool:

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from lmos_actors.simulation import settle
-
 from ._asking import Asker, StepFailed, unknown
 from ._judges import TIMED
 from ._judging import name_of
 from ._model_steps import FaultAt, InvokeAt, TellAt, WriteAt
 from ._wording import at_of, describe
+from ._worlds import come_to_rest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,7 +84,8 @@ class Timeline(Asker):
         for index, entry in entries_of(self._simulation):
             self.next = at_of(entry)
             await trio.sleep_until(self.next)
-            await settle()
+            await come_to_rest()
+            await self.run.arrived()
             path: DataPath = ("timeline", index)
             text = describe(entry)
             self.run.at = f"{self.run.place(path)} {text}"
@@ -93,7 +93,7 @@ class Timeline(Asker):
             self._waiting.append((line, path, entry))
             self.listening.start_soon(self._entry, entry, path, line)
         self.next = math.inf
-        await settle()
+        await come_to_rest()
         self._over = True
         self._look()
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from lmos_actors.simulation import settle
+from ._worlds import come_to_rest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,7 +85,7 @@ class Watch:
 
         self._looks.append(look)
         try:
-            await settle()
+            await come_to_rest()
             look()
             while not seen and trio.current_time() < deadline:
                 await self._change(deadline)
@@ -100,4 +100,4 @@ class Watch:
         changed = self._changed
         with trio.move_on_at(deadline):
             await changed.wait()
-        await settle()
+        await come_to_rest()

@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import trio
 from trio.lowlevel import checkpoint, enable_ki_protection, reschedule
 
-from lmos_actors._errors import RestartIntensityExceeded, StartFailed
+from lmos_actors._errors import IdTaken, RestartIntensityExceeded, StartFailed
 from lmos_actors.actors import NORMAL, SHUTDOWN, ExitReason, LocalLink, Runners
 
 from ._children import Names, mailbox_of
+from ._ids import Ids
 from ._inbox import Delays, Inbox, Request
 from ._plan import Decision, Plan
 from ._raised import and_raised, as_one
 from ._spec import ChildSpec, Pool, SupervisorSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from contextvars import Context
 
     from lmos_actors.actors import Runtime, Status
@@ -50,6 +51,7 @@ class Branch:
         self.above: Branch | None = parent  # that of an agent's children has no parent
         self._path = "root" if parent is None else parent.child_path(spec.name)
         self.lives: str = "" if parent is None else parent.lives  # of agents above it: chance differs in each
+        self.ids: Ids = Ids() if parent is None else parent.ids  # of the whole node
         self.status: Status = "starting"
         self.incarnation: int = 0
         self.runners: Runners | None = None
@@ -132,7 +134,10 @@ class Branch:
 
         Raises StartFailed: then what had started has been stopped, in order. Cancelled: then `stop` does it.
         """
-        self._reset()
+        try:
+            self._reset()
+        except IdTaken as exc:
+            raise StartFailed(self.path, str(exc)) from exc
         start_soon(self.main, name=f"supervisor {self.path}")
         await self._begun.wait()
         failure, self._failure = self._failure, None
@@ -165,6 +170,7 @@ class Branch:
             self._report()
 
     def _reset(self) -> None:
+        self.ids.check(self.spec.children, self)
         self.incarnation += 1
         self._reason = None
         self._brutal = False
@@ -183,8 +189,7 @@ class Branch:
             child.status = "stopped"
             self._names.give(spec.name, child)
             self._plan.add(child)
-        for child in kept.values():
-            child.bury()
+        self._bury(kept.values())
 
     async def _start_children(self) -> None:
         for child in tuple(self._plan.children):
@@ -366,18 +371,24 @@ class Branch:
         if not isinstance(spec, ChildSpec):
             return self._new_supervisor(spec)
         slot: LocalLink = self.rt.link(self.rt, self, spec, name, mailbox_of(spec))
+        self.ids.take(slot)
         return slot
 
     def _forget(self, child: Child) -> None:
         """The child's spec is gone, and with it the slot."""
         self._delays.drop(child)
         self._names.forget(child.label, child)
-        child.bury()
+        self._bury((child,))
 
     def bury(self) -> None:
         """Empty all slots below for good: the spec is gone, or the node has ended (L2)."""
-        for child in self._plan.children:
+        self._bury(self._plan.children)
+
+    def _bury(self, children: Iterable[Child]) -> None:
+        for child in children:
             child.bury()
+            if isinstance(child, LocalLink):
+                self.ids.free(child)
 
     def _new_supervisor(self, spec: SupervisorSpec | Pool[Any]) -> Supervisor:
         return self.kinds[type(spec)](self.rt, spec, self)

@@ -40,7 +40,8 @@ class Household(Supervisor):
     def __init__(self, slot: LocalLink, /) -> None:
         super().__init__(slot.rt, _spec_of(slot), None)
         self._slot = slot
-        self.above = cast("Supervisor", slot.owner)
+        owner = self.above = cast("Supervisor", slot.owner)
+        self.ids = owner.ids
         self._path = slot.path
         self.lives = f"{slot.owner.lives} {slot.incarnation}"
         self._dismissed = False

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, get
 
 import attrs
 
-from lmos_actors._errors import ConfigError, NameTaken, nearest
-from lmos_actors.actors import BY
+from lmos_actors._errors import ConfigError, IdTaken, NameTaken, nearest
+from lmos_actors.actors import BY, check_id
 
 from ._factory import class_of, name_of, shown
 
@@ -81,7 +81,8 @@ class ChildSpec(Generic[A_co]):
     `restart` is permanent (always), transient (after an error only) or temporary (never; the spec goes
     with the child). `shutdown` is the seconds the child has to end once told to stop, `"brutal"` for none,
     `"infinity"` for no limit. `significant` children count for the supervisor's `auto_shutdown` and must
-    be transient or temporary. `mailbox` None leaves the mailbox as the agent class has it.
+    be transient or temporary. `mailbox` None leaves the mailbox as the agent class has it. `id` is the URI by
+    which it is known to those who reach it over a network, one agent's alone in a node; None: its address.
     Raises ConfigError naming the field.
     """
 
@@ -92,11 +93,15 @@ class ChildSpec(Generic[A_co]):
     significant: bool = attrs.field(default=False, kw_only=True)
     mailbox: MailboxOptions | None = attrs.field(default=None, kw_only=True)
     backoff: Backoff | None = attrs.field(default=None, kw_only=True)
+    id: str | None = attrs.field(default=None, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         _check_common(self)
         if not callable(self.factory):
             raise ConfigError(_not_callable(self.factory), f"{self.name}.factory")
+        wrong = None if self.id is None else check_id(self.id)
+        if wrong is not None:
+            raise ConfigError(wrong, f"{self.name}.id")
 
 
 @attrs.frozen(weakref_slot=False)
@@ -107,7 +112,7 @@ class SupervisorSpec:
     More than `max_restarts` restarts within `max_seconds` end the supervisor itself. `auto_shutdown` ends
     it when any, or the last, of its significant children has ended by itself. `restart`, `shutdown`,
     `significant` and `backoff` speak of this supervisor as a child of another.
-    Raises ConfigError naming the field, NameTaken for two children of one name.
+    Raises ConfigError naming the field, NameTaken for two children of one name, IdTaken of one id.
     """
 
     name: str
@@ -128,11 +133,15 @@ class SupervisorSpec:
         _check_count(self.max_restarts, f"{self.name}.max_restarts")
         _check_number(self.max_seconds, f"{self.name}.max_seconds", above=0)
         seen: set[str] = set()
+        ids: dict[str, str] = {}
         for child in self.children:
             self.check_child(child)
             if child.name in seen:
                 raise NameTaken(child.name, self.name)
             seen.add(child.name)
+            id = child.id if isinstance(child, ChildSpec) else None
+            if id is not None and ids.setdefault(id, child.name) != child.name:
+                raise IdTaken(id, ids[id])
 
     def check_child(self, child: Spec) -> None:
         """Raise ConfigError if this supervisor cannot have that child, whatever its name.

@@ -127,6 +127,8 @@ class Supervisor(Branch):
         if count < 0:
             raise ValueError(f"start_many() needs a count of at least 0, not {count}")
         self.spec.check_child(spec)
+        if spec.id is not None:
+            raise ConfigError("is one agent's alone, and start_many() starts several", f"{spec.name}.id")
         first = self._names.reserve(spec.name, count)
         self._numbered = None
         if self.idle and not needs_waiting(spec):
@@ -220,6 +222,9 @@ class Supervisor(Branch):
         if numbered:  # not before it is its turn, as others in line take names too
             spec = attrs.evolve(spec, name=self._names.first_free(spec.name))
         name = spec.name
+        self.ids.check((spec,), None)
+        if self.above is None:
+            self.ids.check_name(name)
         taken = self.named(name)
         if self._plan.check_start(taken) != "ok":
             raise NameTaken(name, self.path)

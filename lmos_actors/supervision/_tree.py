@@ -80,6 +80,14 @@ class Tree:
     def __init__(self, root: Supervisor) -> None:
         self._root = root
 
+    def at(self, path: str) -> LocalLink | PoolLink | None:
+        """Give what is at that place in the tree, in time that grows with the depth alone."""
+        return _by_path(self._root, None, path)
+
+    def links(self) -> Iterator[LocalLink | PoolLink]:
+        """Give the links to all agents and pools, in start order."""
+        return map(_link, _addressable(self._root))
+
     def resolve(self, cls: type | None, name: str | None) -> LocalLink | PoolLink | None:
         """Give the link to an agent or a pool; see `Resolver`."""
         if name is not None:

@@ -12,10 +12,12 @@ from tests.benchmarks import (
     limits_dispatch,
     limits_story,
     limits_tasks,
+    limits_wire,
     listening,
     ours,
     sessions,
     stories,
+    wire,
     worlds,
 )
 
@@ -121,6 +123,27 @@ def _session_cases() -> Iterator[Case]:
             what = f"{verb} and its answer through both sessions, {habits}"
             bare = sessions.bare_pairs(request, answer)
             yield Case(f"session-{verb}-{habits}", what, sessions.pairs(verb, habits), 20_000, 20, 0.05, bare)
+
+
+def _wire_cases() -> Iterator[Case]:
+    """Agents in another process, over `lmosprotocol`; bare lines and WebSocket libraries beside them."""
+    lines, plain, asyncio = limits_wire.lines, limits_wire.trio_websocket, limits_wire.websockets
+    for name, what, program, verb, n, target, limit in (
+        ("ask", "questions, against bare lines", wire.ask, "ask", 3_000, 0.55, lines),
+        ("ask-trio", "questions, against trio-websocket", wire.ask, "ask", 3_000, None, plain),
+        ("ask-websockets", "questions, against websockets", wire.ask, "ask", 3_000, None, asyncio),
+        ("asks", "questions, 64 in flight, trio-websocket", wire.ask_together, "echo", 20_000, None, plain),
+        ("tell", "tells, against trio-websocket, 64 in flight", wire.tell, "echo", 50_000, 4.0, plain),
+        ("tell-websockets", "tells, against websockets", wire.tell, "echo", 50_000, None, asyncio),
+    ):
+        yield Case(f"wire-{name}", what, program, n, 70, target, partial(limit, verb))
+    yield Case("wire-large", "texts of 1 MB there and back", wire.large, 50, 1, None, unit=" MB/s")
+    yield Case("wire-stream", "a stream of bytes", wire.stream, 1_024, 1, None, unit=" MB/s")
+    what = "growth by a stream of 1 GB"
+    yield Case("wire-stream-memory", what, wire.stream_memory, 1_024, 1, 64, unit=" MB", less_is_better=True)
+    what = "bytes per idle connection, 1,000 of them"
+    yield Case("wire-memory", what, wire.idle_memory, 1_000, 5, 20_000, unit=" bytes", less_is_better=True)
+    yield Case("wire-connections", "connections opened, each asks", wire.connections, 1_000, 5, None)
 
 
 CASES = {
@@ -315,6 +338,7 @@ CASES = {
         *_world_cases(),
         *_codec_cases(),
         *_session_cases(),
+        *_wire_cases(),
         Case(
             "codec-decode-unknown",
             "decode, tolerant path, invokeAction with a member that nobody knows",

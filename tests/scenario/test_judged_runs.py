@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import trio
 
-from lmos_actors import Agent, Event, Property, Ref, Secret, action, event, prop
+from lmos_actors import Agent, Event, Property, Ref, Secret, action, event, every, prop
 
 
 class Shop(Agent):
@@ -55,8 +55,9 @@ class Desk(Agent):
 
     @action
     def order_later(self) -> None:
-        self.after(0.5, self.count)
+        """Left to the next tick, which is nobody's."""
 
+    @every(0.75)
     def count(self) -> None:
         self.send(self.shop, Shop.count)
 '''

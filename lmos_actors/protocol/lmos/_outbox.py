@@ -26,10 +26,14 @@ Sendable: TypeAlias = bytes | Binary
 class Outbox:
     """First in, first out. `encode` makes the text of a message; `taken` is told the keys of what is taken.
 
-    `wake` is called when something waits where nothing did. A key is anything hashable but an int.
+    `wake` is called when something waits where nothing did. A key is anything hashable but an int. Of what
+    may be replaced, a message of more than `max_frame` bytes is left out.
     """
 
-    __slots__ = ("_bytes", "_encode", "_number", "_taken", "_waiting", "_wake", "max_bytes", "max_waiting")
+    __slots__ = (
+        "_bytes", "_encode", "_max_frame", "_number", "_taken", "_waiting", "_wake", "max_bytes",
+        "max_waiting",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -39,10 +43,12 @@ class Outbox:
         wake: Callable[[], object] | None = None,
         max_waiting: int = 4096,
         max_bytes: int = 16 << 20,
+        max_frame: int | None = None,
     ) -> None:
         self.max_waiting = max_waiting
         self.max_bytes = max_bytes
         self._encode = encode
+        self._max_frame = max_frame
         self._taken = taken
         self._wake = wake
         self._waiting: OrderedDict[Hashable, Sendable | Message] = OrderedDict()
@@ -126,9 +132,19 @@ class Outbox:
 
     def _encoded(self, key: Hashable, message: Message, *, alone: bool) -> Sendable:
         try:
-            return self._encode(message)
+            return within(self._encode(message), self._max_frame)
         except LocalProtocolError:
             if not alone:
                 self._waiting[key] = message
                 self._waiting.move_to_end(key, last=False)
             raise
+
+
+def within(frame: bytes, most: int | None) -> bytes:
+    """Give a frame that its receiver can be expected to take: of a longer one it would close over it.
+
+    Raises LocalProtocolError for one of more than `most` bytes.
+    """
+    if most is not None and len(frame) > most:
+        raise LocalProtocolError(f"this message has {len(frame)} bytes, {most} is the most")
+    return frame

@@ -23,6 +23,7 @@ from ._messages import (
     ReadProperty,
     WriteProperty,
 )
+from ._outbox import within
 from ._peer import SessionOptions
 from ._thing_desk import Desk
 from ._thing_intake import Intake
@@ -138,7 +139,7 @@ class ThingSession:
         """Give an item of the answer; bytes go in a binary frame where the peer takes those.
 
         False if nobody wants more: the run has ended meanwhile, or has given more than its peer can take.
-        Raises LocalProtocolError without `room`.
+        Raises LocalProtocolError without `room`, and for an item that is longer than a message may be.
         """
         return self._expect(asked, "item") and put_item(asked, output)
 
@@ -188,7 +189,7 @@ class ThingSession:
         desk.outbox.put_latest(listening.slot, message)
 
     def event(self, listening: Listening, name: str, data: Any, at: datetime) -> None:
-        """Deliver an event."""
+        """Deliver an event. Raises LocalProtocolError for one that is longer than a message may be."""
         if listening.kind == PROPERTY:
             raise LocalProtocolError("events are for subscriptions")
         if listening.kind == EVENT and name != listening.name:
@@ -203,7 +204,8 @@ class ThingSession:
             data=data,
             timestamp=_instant(at),
         )
-        self._desk.outbox.put(message)
+        desk = self._desk
+        desk.outbox.put_frame(within(desk.encode(message), desk.options.max_bytes))
 
     def gap(self, listening: Listening, reason: str, missed: int | None = None) -> None:
         """Say that values are missing here, to a peer that wants to know."""
@@ -266,6 +268,16 @@ class ThingSession:
     def full(self) -> bool:
         """Whether more waits to be sent than a peer that reads leaves waiting: it is too slow, close it."""
         return self._desk.outbox.full
+
+    @property
+    def waiting(self) -> int:
+        """How many frames wait to be sent."""
+        return len(self._desk.outbox)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """How many bytes those have, but for progress and readings."""
+        return self._desk.outbox.bytes
 
     def closed(self, keep: Callable[[Asked], bool] | None = None) -> tuple[Asked | Listening, ...]:
         """End, as the connection has. Give what the host must end now: open requests, then listenings.

@@ -62,9 +62,15 @@ class Desk:
         self.codec = Codec(self.dialect, Limits(max_bytes=options.max_bytes, strict=options.strict))
         self.encode = finite_only(self.codec.encode)
         self.outbox = Outbox(
-            self.encode, wake=wake, max_waiting=options.max_waiting, max_bytes=options.max_waiting_bytes
+            self.encode,
+            wake=wake,
+            max_waiting=options.max_waiting,
+            max_bytes=options.max_waiting_bytes,
+            max_frame=options.max_bytes,
         )
-        self.streams = ThingStreams(encode=self.encode, new_id=new_id, window=options.credit)
+        self.streams = ThingStreams(
+            encode=self.encode, new_id=new_id, window=options.credit, max_frame=options.max_bytes
+        )
         self.open: dict[Asked, str] = {}  # with the correlation of the answer on this connection
         self.open_bytes = 0
         self.listenings = Listenings()

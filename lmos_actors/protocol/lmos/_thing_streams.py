@@ -14,6 +14,7 @@ from lmos_actors._errors import AgentError, InvalidInput, LocalProtocolError, Ma
 from ._codec import UNWRITTEN
 from ._frames import MAX_STREAM, Frame, pack_frame
 from ._messages import ActionStatus, StreamOpen
+from ._outbox import within
 from ._streams import BYTES, JSON, Incoming, Outgoing, Run, StreamTable
 from ._windows import ReceiveWindow, SendWindow
 
@@ -30,6 +31,11 @@ class ThingStreams(StreamTable):
     """Inputs by their odd numbers, answers by their run."""
 
     FIRST = 2
+
+    def __init__(self, *, max_frame: int | None = None, **others: Any) -> None:
+        """`max_frame` bytes are what an item of an answer may have; the others are those of all tables."""
+        super().__init__(**others)
+        self._max_frame = max_frame
 
     def accept(self, run: Run, offers: Mapping[str, StreamOffer]) -> dict[str, Incoming] | AgentError:
         """Open the input streams of an invocation, without credit yet (`ready`); or say why it is refused."""
@@ -78,6 +84,7 @@ class ThingStreams(StreamTable):
             frame: bytes = pack_frame(Frame(stream.number or 0, stream.window.number(), item))
         else:
             frame = self._encode(self._status(stream, action, item))
+        within(frame, self._max_frame)
         stream.window.spend(len(frame))
         return *opening, frame
 

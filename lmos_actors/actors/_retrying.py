@@ -1,0 +1,229 @@
+"""Asking again where the outcome is not known, or the agent does not run: `ref.retrying()` (C1).
+
+Only what is safe or idempotent is asked again: properties, and the actions that say so. Every attempt of one
+request carries the same id, by which a far agent knows that it has answered it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import trio
+
+from lmos_actors._errors import AgentUnavailable, DeadlineExceeded, OutcomeUnknown
+
+from ._operation import ASKING, named
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from contextlib import AbstractAsyncContextManager
+
+    from lmos_actors._entropy import RandomStream
+
+    from ._mailbox import AgentStatistics, MailboxStatistics
+    from ._monitor import Down
+    from ._observers import Feed
+    from ._ref import Link
+    from ._runtime import Turns
+
+FIRST: Final = 0.1
+"""Seconds: the first wait is a random part of so many, each further one of twice as many."""
+
+LONGEST: Final = 5.0
+
+
+@attrs.define
+class Attempt:
+    """Which attempt of a request this is; `message_id` is that of the first, once it has one."""
+
+    number: int = 1
+    message_id: str | None = None
+
+
+@attrs.frozen
+class Bounds:
+    """How often is asked at most, and how many seconds after the first attempt the last one begins."""
+
+    attempts: int | None
+    seconds: float | None
+
+
+def bounds_of(attempts: int | None, seconds: float | None) -> Bounds:
+    """Check the bounds of a retrying ref. Raises ValueError."""
+    if attempts is not None and (type(attempts) is not int or attempts < 1):
+        raise ValueError(f"retrying() needs a whole number of attempts of at least 1, not {attempts!r}")
+    if seconds is not None and not 0 < seconds < math.inf:
+        raise ValueError(f"retrying() needs a finite number of seconds above 0, not {seconds!r}")
+    return Bounds(attempts, seconds)
+
+
+class Retrying:
+    """A link that asks again; see `Link`. What is not asked goes to the link below as it is."""
+
+    __slots__ = ("_bounds", "_random", "inner")
+
+    def __init__(self, link: Link, bounds: Bounds) -> None:
+        self.inner = link
+        self._bounds = bounds
+        self._random: RandomStream | None = None
+
+    @property
+    def turns(self) -> Turns:
+        """Whose turn runs now."""
+        return self.inner.turns
+
+    @property
+    def path(self) -> str:
+        """The agent's path."""
+        return self.inner.path
+
+    @property
+    def identity(self) -> tuple[object, int]:
+        """What makes two refs equal: the agent, not how it is asked."""
+        return self.inner.identity
+
+    @named(ASKING)
+    async def ask(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """See `Link`."""
+        return await self._ask(key, args, kwargs, None)
+
+    @named(ASKING)
+    async def ask_within(
+        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
+    ) -> Any:
+        """See `Link`: the deadline is one for all attempts and the waits between them."""
+        return await self._ask(key, args, kwargs, trio.current_time() + seconds, seconds)
+
+    async def _ask(
+        self,
+        key: str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        deadline: float | None,
+        seconds: float = 0.0,
+    ) -> Any:
+        attempt, begin = Attempt(), trio.current_time()
+        while True:
+            left = None if deadline is None else deadline - trio.current_time()
+            try:
+                if left is not None and left <= 0:
+                    raise DeadlineExceeded(self.path, seconds)
+                return await self._once(key, args, kwargs, left, attempt)
+            except DeadlineExceeded:
+                raise DeadlineExceeded(self.path, seconds) from None
+            except (OutcomeUnknown, AgentUnavailable) as error:
+                wait = self._wait(attempt, error)
+                if not self._goes_on(key, attempt, begin, wait):
+                    raise
+            await trio.sleep(
+                wait if deadline is None else min(wait, max(0.0, deadline - trio.current_time()))
+            )
+            attempt.number += 1
+
+    def _wait(self, attempt: Attempt, error: OutcomeUnknown | AgentUnavailable) -> float:
+        most = min(LONGEST, FIRST * 2.0 ** min(attempt.number - 1, 32))
+        hint = getattr(error, "retry_in", None) or 0.0
+        return max(round(most * self._chance(), 6), min(hint, LONGEST))
+
+    def _goes_on(self, key: str, attempt: Attempt, begin: float, wait: float) -> bool:
+        attempts, seconds = self._bounds.attempts, self._bounds.seconds
+        if not _repeatable(self.inner, key) or (attempts is not None and attempt.number >= attempts):
+            return False
+        return seconds is None or trio.current_time() + wait - begin <= seconds
+
+    async def _once(
+        self,
+        key: str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        seconds: float | None,
+        attempt: Attempt,
+    ) -> Any:
+        again: Any = getattr(self.inner, "ask_again", None)
+        if again is not None:
+            return await again(key, args, kwargs, seconds, attempt)
+        if seconds is None:
+            return await self.inner.ask(key, args, kwargs)
+        return await self.inner.ask_within(key, args, kwargs, seconds)
+
+    def _chance(self) -> float:
+        random = self._random
+        if random is None:
+            entropy = found_link(self.inner).rt.entropy
+            random = self._random = entropy.stream(f"retrying {entropy.new_id()}")
+        return random.random()
+
+    # ---- what is not asked again
+
+    async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """See `Link`."""
+        await self.inner.tell(key, args, kwargs)
+
+    def tell_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """See `Link`."""
+        self.inner.tell_nowait(key, args, kwargs)
+
+    def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """See `Link`."""
+        self.inner.send_from(sender, key, args, kwargs)
+
+    def begin(
+        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
+    ) -> AbstractAsyncContextManager[Any]:
+        """See `Link`."""
+        return self.inner.begin(key, args, kwargs, seconds)
+
+    def stream(
+        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
+    ) -> AbstractAsyncContextManager[Any]:
+        """See `Link`."""
+        return self.inner.stream(key, args, kwargs, seconds)
+
+    def listen(
+        self, key: str, *, conflate: bool, gaps: bool, size: int
+    ) -> AbstractAsyncContextManager[Feed[Any]]:
+        """See `Link`."""
+        return self.inner.listen(key, conflate=conflate, gaps=gaps, size=size)
+
+    def watch(self) -> AbstractAsyncContextManager[Feed[Down]]:
+        """See `Link`."""
+        return self.inner.watch()
+
+    def link(self) -> AbstractAsyncContextManager[None]:
+        """See `Link`."""
+        return self.inner.link()
+
+    async def wait_running(self) -> None:
+        """See `Link`."""
+        await self.inner.wait_running()
+
+    def statistics(self) -> AgentStatistics:
+        """See `Link`."""
+        return self.inner.statistics()
+
+    def mailbox_statistics(self) -> MailboxStatistics:
+        """See `Link`."""
+        return self.inner.mailbox_statistics()
+
+
+def found_link(link: Any) -> Any:
+    """Give the link that another leads to: that which asks once, and of a name that which was found."""
+    while isinstance(link, Retrying):
+        link = link.inner
+    look = getattr(link, "look", None)
+    return link if look is None else look() or link
+
+
+def _repeatable(link: Any, key: str) -> bool:
+    """Whether asking twice does no more than asking once; a far link knows, near the operations do."""
+    own = getattr(link, "repeatable", None)
+    if own is not None:
+        return bool(own(key))
+    found = found_link(link)
+    for slot in (found, *getattr(found, "members", ())):
+        op = getattr(slot, "table", {}).get(key)
+        if op is not None:
+            return bool(op.repeatable)
+    return False

@@ -1,0 +1,304 @@
+"""Traces over the wire: W3C Trace Context for what this node sends, and what it makes of that of others.
+
+Near, a message carries a `Mark`: its number in this node's log, and the number of the message that it all
+began with. On the wire the same is said by `traceparent`: the trace id stands for the number of the first
+message, the parent id for the message itself. Ids of this node are made of the numbers and of keys that are
+drawn once, so no table has to be kept for them; ids of others are kept with the message, and for a while by
+trace, so that two messages of one trace are in one trace here too.
+
+A node without an instrument numbers nothing. It sends no trace of its own, but hands on what came with a
+request: to what its runs ask, near and far. `tracestate` has the member `lmosactors`, the path of the sender.
+
+Followed events and timers hand the trace of what they came from on where an instrument looks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict
+from urllib.parse import quote, unquote
+
+import trio
+
+from ._invocation import CURRENT
+from ._mailbox import Origin
+from ._operation import Operation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from ._mailbox import Envelope, Mark
+    from ._runtime import Runtime
+
+MEMBER: Final = "lmosactors"
+LONGEST_STATE: Final = 512
+"""Characters of a `tracestate` that are handed on; the standard asks for as many."""
+
+_MOST_MEMBERS: Final = 32
+_LONGEST_SENDER: Final = 256
+_KEPT: Final = 1 << 16
+"""Traces of others, and messages of this node under way, that are known at a time."""
+
+_PARENT: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-[\x20-\x7e]*)?")
+_MEMBER: Final = re.compile(r"[a-z0-9][a-z0-9_*/@-]{0,255}=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,256}")
+_PLAIN: Final = "/ :;()[]{}!*+@#$&'~|?<>^`\\\""
+_HALF: Final = 1 << 63
+_WORD: Final = (1 << 64) - 1
+_CONTEXTS: Final = trio.lowlevel.RunVar("lmos_actors_trace_contexts", 0)
+
+
+class TraceMembers(TypedDict, total=False):
+    """The members of an LMOS message that carry a trace; empty where there is none."""
+
+    traceparent: str
+    tracestate: str
+
+
+class TraceContext:
+    """The ids of one node, and what it knows of the ids of others."""
+
+    def __init__(self, rt: Runtime) -> None:
+        # two nodes of one simulated world must not take each other's ids for their own
+        count = _CONTEXTS.get()
+        _CONTEXTS.set(count + 1)
+        self._rt = rt
+        self._random = rt.entropy.stream(f"trace context {count}")
+        self._key = self._random.getrandbits(64) | _HALF
+        self._traces = self._random.getrandbits(64)
+        self._spans = self._random.getrandbits(64) | _HALF  # numbers are below it, so that no id is zero
+        self._numbers: OrderedDict[str, int] = OrderedDict()
+        self._sent: OrderedDict[int, tuple[Any, int]] = OrderedDict()
+        self.noticed: Callable[[int], None] | None = None
+        """Is told the number of each message that is sent over a wire, in the step of its sender."""
+        self.carried: Mark | None = None
+        """The mark of the event that is being handed to those who listen to it from afar."""
+
+    # ---- ids of this node
+
+    def trace_id(self, number: int) -> str:
+        """Give the id of the trace that began with that message."""
+        return f"{self._key:016x}{number ^ self._traces:016x}"
+
+    def span_id(self, number: int) -> str:
+        """Give the id of that message; one by chance where nothing is numbered."""
+        return f"{number ^ self._spans if number else self._random.getrandbits(64) or 1:016x}"
+
+    def number_of(self, trace_id: str) -> int | None:
+        """Give the number of the message with which a trace began here, None if it did not."""
+        whole = int(trace_id, 16)
+        if whole >> 64 != self._key:
+            return None
+        return (whole & _WORD) ^ self._traces
+
+    def under_way(self, number: int, sender: Any, trace: int) -> None:
+        """Take note that a message leaves this node: it may arrive at this node."""
+        _keep(self._sent, number, (sender, trace))
+        if self.noticed is not None:
+            self.noticed(number)
+
+    def arrived(self, span_id: str) -> tuple[int, Any, int] | None:
+        """Give number, sender and trace of a message that comes from this node, once."""
+        number = int(span_id, 16) ^ self._spans
+        found = self._sent.pop(number, None)
+        return None if found is None else (number, *found)
+
+    # ---- ids of others
+
+    def trace_in(self, trace_id: str, number: int) -> int:
+        """Give the number of the message with which a trace began in this node's log: this one, if none did.
+
+        A `number` of 0 is no message of this log.
+        """
+        own = self.number_of(trace_id)
+        if own is not None and 0 < own <= self._rt.messages:
+            return own
+        known: int = self._numbers.get(trace_id, 0)
+        if not known and number:
+            _keep(self._numbers, trace_id, number)
+        return known or number
+
+
+def _keep(table: OrderedDict[Any, Any], key: Any, value: Any) -> None:
+    table[key] = value
+    if len(table) > _KEPT:
+        table.popitem(last=False)
+
+
+def trace_context(rt: Runtime) -> TraceContext:
+    """Give the trace context of a node, made at its first use."""
+    context: TraceContext | None = rt.trace_context
+    if context is None:
+        context = rt.trace_context = TraceContext(rt)
+    return context
+
+
+# --- what runs now
+
+
+def current_mark(rt: Runtime) -> Mark | None:
+    """Give the mark of the message on behalf of which the code that runs now runs, None without one."""
+    context = rt.trace_context
+    if context is not None and context.carried is not None:
+        mark: Mark | None = context.carried
+        return mark
+    run = CURRENT.get()
+    if run is not None:
+        return run.envelope.trace
+    if rt.turns.slot is None:
+        return None
+    current = rt.turns.current
+    if isinstance(current, Operation):  # a turn in its asker's step
+        asker = trio.lowlevel.current_task().context.get(CURRENT)
+        return asker.envelope.trace if asker is not None else None
+    return getattr(current, "trace", None)
+
+
+def next_mark(rt: Runtime, number: int) -> Mark:
+    """Give the mark of a message that the code that runs now sends, and that has this number."""
+    outer = current_mark(rt)
+    if outer is None:
+        return (number, number, None, None)
+    origin = outer[2]
+    trace = outer[1]
+    if not trace and origin is not None:  # an event of a trace of others, in which no message came
+        trace = trace_context(rt).trace_in(origin.trace_id, number)
+    return (number, trace, origin, None)
+
+
+def _sender(rt: Runtime) -> Any:
+    """Give the slot of the agent whose code runs now, None outside any (T7)."""
+    run = CURRENT.get()
+    return rt.turns.slot if run is None else run.slot
+
+
+# --- out
+
+
+def outgoing_trace(rt: Runtime) -> TraceMembers:
+    """Give the trace context of a request that the code that runs now sends over a wire.
+
+    Where an instrument looks, the request has got its number with this: to be called once for each.
+    """
+    outer = current_mark(rt)
+    if rt.instrument is None:
+        return {} if outer is None else _members(rt, outer, 0)
+    rt.messages = number = rt.messages + 1
+    mark = next_mark(rt, number)
+    trace_context(rt).under_way(number, _sender(rt), mark[1])
+    return _members(rt, mark, number)
+
+
+def emitted_trace(rt: Runtime) -> TraceMembers:
+    """Give the trace context of an event that is emitted now, empty outside a trace. It gets no number."""
+    outer = current_mark(rt)
+    return {} if outer is None else _members(rt, outer, outer[0])
+
+
+def _members(rt: Runtime, mark: Mark, number: int) -> TraceMembers:
+    context, origin = trace_context(rt), mark[2]
+    trace_id = context.trace_id(mark[1]) if origin is None else origin.trace_id
+    flags = "01" if origin is None else origin.flags
+    parent = f"00-{trace_id}-{context.span_id(number)}-{flags}"
+    slot = _sender(rt)
+    sender = "user" if slot is None else slot.path or "user"
+    state = _state(sender, "" if origin is None else origin.state)
+    return {"traceparent": parent, "tracestate": state} if state else {"traceparent": parent}
+
+
+def _state(sender: str, others: str) -> str:
+    said = quote(sender, safe=_PLAIN, errors="replace").strip()
+    mine = [f"{MEMBER}={said}"] if len(said) <= _LONGEST_SENDER else []
+    members = [*mine, *(others.split(",") if others else ())][:_MOST_MEMBERS]
+    while members and sum(map(len, members)) + len(members) - 1 > LONGEST_STATE:
+        members.pop()
+    return ",".join(members)
+
+
+# --- in
+
+
+def incoming_trace(
+    rt: Runtime, envelope: Envelope, traceparent: str | None, tracestate: str | None = None
+) -> None:
+    """Give a request that came over a wire its mark; to be called before it is posted.
+
+    One that this very node has sent is the message it was when it was sent, with the agent that sent it as
+    its sender. What is no trace context is as good as none. Never raises.
+    """
+    said = _read(traceparent, tracestate)
+    if rt.instrument is None:
+        envelope.trace = None if said is None else (0, 0, said[0], said[2])
+        return
+    own = None if said is None else trace_context(rt).arrived(said[1])
+    if own is not None and said is not None:
+        number, envelope.sender, trace = own
+        envelope.trace = (number, trace, _foreign(rt, said[0]), None)
+        return
+    rt.messages = number = rt.messages + 1
+    envelope.trace = (number, number, None, None) if said is None else _marked(rt, number, said[0], said[2])
+
+
+def _marked(rt: Runtime, number: int, origin: Origin, sender: str | None) -> Mark:
+    """Give the mark of a message of somebody else's; without a number it is no message of this log's."""
+    trace = trace_context(rt).trace_in(origin.trace_id, number)
+    return (number, trace, _foreign(rt, origin), sender)
+
+
+def _foreign(rt: Runtime, origin: Origin) -> Origin | None:
+    """Give the origin, None where that is this node and nobody else has anything to say."""
+    mine = not origin.state and origin.flags == "01"
+    return None if mine and trace_context(rt).number_of(origin.trace_id) is not None else origin
+
+
+class Carried:
+    """`with Carried(rt, traceparent, tracestate):` hand an event that came over a wire to who listens here.
+
+    Those who follow it have their turns in its trace.
+    """
+
+    __slots__ = ("_before", "_mark", "_rt")
+
+    def __init__(self, rt: Runtime, traceparent: str | None, tracestate: str | None = None) -> None:
+        said = None if rt.instrument is None else _read(traceparent, tracestate)
+        self._rt = rt
+        self._mark = None if said is None else _marked(rt, 0, said[0], None)
+        self._before: Mark | None = None
+
+    def __enter__(self) -> None:
+        if self._mark is not None:
+            context = trace_context(self._rt)
+            self._before, context.carried = context.carried, self._mark
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._mark is not None:
+            trace_context(self._rt).carried = self._before
+
+
+def _read(parent: str | None, state: str | None) -> tuple[Origin, str, str | None] | None:
+    """Read the two members: the trace, the id of the message, who says to have sent it."""
+    found = None if parent is None or len(parent) > LONGEST_STATE else _PARENT.fullmatch(parent)
+    if found is None:
+        return None
+    version, trace_id, span_id, flags, more = found.groups()
+    if version == "ff" or (version == "00" and more) or not int(trace_id, 16) or not int(span_id, 16):
+        return None
+    others, sender = _read_state(state)
+    return Origin(trace_id, "01" if int(flags, 16) & 1 else "00", others), span_id, sender
+
+
+def _read_state(state: str | None) -> tuple[str, str | None]:
+    """Part a `tracestate` into what others have written and the path that ours has; it may be neither."""
+    if state is None or len(state) > 2 * LONGEST_STATE:
+        return "", None
+    members = [member.strip(" \t") for member in state.split(",")]
+    members = [member for member in members if member]
+    if len(members) > _MOST_MEMBERS or not all(map(_MEMBER.fullmatch, members)):
+        return "", None
+    others = [member for member in members if not member.startswith(f"{MEMBER}=")]
+    mine = [member for member in members if member.startswith(f"{MEMBER}=")]
+    sender = unquote(mine[0].partition("=")[2], errors="replace") if mine else None
+    return ",".join(others), sender or None

@@ -1,0 +1,23 @@
+"""Where LMOS connections meet agents: agents are exposed, and those of others are consumed."""
+
+from ._consume import (
+    ContractWarning as ContractWarning,
+    consume as consume,
+    consume_thing as consume_thing,
+    remote_ref as remote_ref,
+    remote_thing as remote_thing,
+)
+from ._consume_thing import ConsumedThing as ConsumedThing
+from ._descriptions import (
+    RESERVED as RESERVED,
+    Descriptions as Descriptions,
+    http_of as http_of,
+    url_of as url_of,
+)
+from ._exposure import Exposed as Exposed, Exposure as Exposure, public_name as public_name
+from ._http import http_app as http_app
+from ._peers import Peers as Peers
+from ._remote_calls import RemoteCall as RemoteCall, RemoteStream as RemoteStream
+from ._remote_ends import FarCrash as FarCrash
+from ._remote_link import RemoteLink as RemoteLink
+from ._server import LmosServer as LmosServer, ServerStatistics as ServerStatistics

@@ -1,0 +1,285 @@
+"""Consuming: from an address, a description or a file to refs of far agents."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import quote
+
+import attrs
+import msgspec
+import trio
+
+from lmos_actors._errors import ConfigError, ConnectFailed
+from lmos_actors.actors import Agent, Ref, describe
+from lmos_actors.protocol.td import (
+    MAX_BYTES,
+    SUBPROTOCOL,
+    Description,
+    Form,
+    check,
+    choose,
+    differences,
+    effective_forms,
+    load,
+    pointer,
+    resolve,
+)
+from lmos_actors.transport import endpoint_of
+
+from ._consume_fetch import fetch
+from ._consume_thing import ConsumedThing
+from ._peer_things import path_of, public_name
+from ._remote_link import RemoteLink
+from ._remote_terms import ClassTerms, PlainTerms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lmos_actors.protocol.td import AnyAffordance
+
+    from ._peer import Headers, Peer
+    from ._peers import Peers
+
+A = TypeVar("A", bound=Agent)
+
+WAYS: Final = (SUBPROTOCOL, "wss", "ws")
+"""How LMOS is spoken here, best first; see `choose`."""
+
+SOCKETS: Final = ("ws://", "wss://")
+WEB: Final = ("http://", "https://")
+WELL_KNOWN: Final = "/.well-known/wot"
+TOLD: Final = 5  # findings and differences
+
+
+class ContractWarning(UserWarning):
+    """The description of an agent differs from the class that it is consumed as, in what would break."""
+
+
+@attrs.frozen
+class Target:
+    """Where a thing is: the address of a WebSocket, its id there, and its description if there is one."""
+
+    url: str
+    thing_id: str
+    description: Description | None = None
+
+
+# ---- the ways in
+
+
+def remote_ref(
+    peers: Peers, cls: type[A], url: str, thing: str | None = None, *, headers: Headers = ()
+) -> Ref[A]:
+    """Give a ref to the thing of that id at a `ws` or `wss` address; never waits, connects behind it.
+
+    Without `thing` it is that of an address like `ws://host/agents/NAME`. Raises ConfigError for no such
+    address.
+    """
+    return _ref(_linked(peers, socket_target(url, thing), headers), cls)
+
+
+def remote_thing(peers: Peers, url: str, thing: str | None = None, *, headers: Headers = ()) -> ConsumedThing:
+    """As `remote_ref`, without a class."""
+    return _thing(_linked(peers, socket_target(url, thing), headers))
+
+
+async def consume(
+    peers: Peers,
+    cls: type[A],
+    source: str | os.PathLike[str],
+    *,
+    thing: str | None = None,
+    headers: Headers = (),
+) -> Ref[A]:
+    """Give a ref to a far agent, once its first connection stands; see `consume_thing`.
+
+    Warns (`ContractWarning`) where its description differs from the class in what would break.
+    """
+    peer, target = await _connected(peers, source, thing, headers)
+    if target.description is not None:
+        _compare(target.description, cls)
+    return _ref((peer, target), cls)
+
+
+async def consume_thing(
+    peers: Peers, source: str | os.PathLike[str], *, thing: str | None = None, headers: Headers = ()
+) -> ConsumedThing:
+    """Give a far agent by its names, once its first connection stands; later breaks are mended behind it.
+
+    `source` is the `http` or `https` URL of its description, or of a server's root, where the description is
+    looked for; the path of a file with the description; or a `ws` or `wss` address, without any. `thing`
+    is the id, title or name of one of several. `headers` go with every request.
+
+    Raises ConnectFailed when nothing is there, ConfigError for a source that is none or leads to no LMOS over
+    a WebSocket, DescriptionError (a ConfigError) for a description that cannot be read.
+    """
+    return _thing(await _connected(peers, source, thing, headers))
+
+
+async def _connected(
+    peers: Peers, source: str | os.PathLike[str], thing: str | None, headers: Headers
+) -> tuple[Peer, Target]:
+    target = await find_target(peers, os.fspath(source), thing, headers)
+    peer = _peer(peers, target, headers)
+    peers.hold(peer)
+    try:
+        await peer.first()
+    except BaseException:
+        peers.let_go(peer)
+        raise
+    return peer, target
+
+
+def _peer(peers: Peers, target: Target, headers: Headers) -> Peer:
+    peer = peers.peer(target.url, headers)
+    if target.description is not None:
+        peer.learn(target.description.offers or ())
+    return peer
+
+
+def _linked(peers: Peers, target: Target, headers: Headers) -> tuple[Peer, Target]:
+    peer = _peer(peers, target, headers)
+    peers.hold(peer)
+    return peer, target
+
+
+def _ref(found: tuple[Peer, Target], cls: type[A]) -> Ref[A]:
+    contract: Any = getattr(cls, "__contract__", None)
+    if contract is None:
+        raise TypeError(f"an agent is consumed as a class of agents, not as {cls!r}")
+    peer, target = found
+    far = peer.thing(target.thing_id)
+    return Ref(RemoteLink(far, ClassTerms(contract)))
+
+
+def _thing(found: tuple[Peer, Target]) -> ConsumedThing:
+    peer, target = found
+    far = peer.thing(target.thing_id)
+    far.description = target.description or far.description
+    return ConsumedThing(far, Ref(RemoteLink(far, PlainTerms(far.description, far.path))))
+
+
+def _compare(description: Description, cls: type[Agent]) -> None:
+    found = [each for each in differences(description, describe(cls)) if each.weight == "breaks"]
+    if not found:
+        return
+    told = "; ".join(f"{pointer(each.place)} {each.message}" for each in found[:TOLD])
+    more = f"; and {len(found) - TOLD} more" if len(found) > TOLD else ""
+    title = description.title or description.id
+    text = f"{title!r} is not what {cls.__name__} expects: {told}{more}"
+    warnings.warn(text, ContractWarning, stacklevel=4)
+
+
+# ---- where it is
+
+
+def socket_target(url: str, thing: str | None) -> Target:
+    """Say where the thing at a WebSocket address is. Raises ConfigError."""
+    endpoint = endpoint_of(url)
+    name = public_name(endpoint.url)
+    if thing is None and name is None:
+        raise ConfigError(f"{url!r} is an address of many things: say which one by thing=")
+    scheme = "https" if endpoint.secure else "http"
+    return Target(
+        endpoint.url, thing or f"{scheme}://{endpoint.authority}/agents/{quote(name or '', safe='')}"
+    )
+
+
+async def find_target(peers: Peers, source: str, thing: str | None, headers: Headers) -> Target:
+    """Say where the thing is that a source tells of. Raises what `consume_thing` does."""
+    if source.startswith(SOCKETS):
+        return socket_target(source, thing)
+    if not source.startswith(WEB):
+        return target_of(await _read(source), None, source, thing)
+    if endpoint_of(source).target == "/":
+        return await _at_root(peers, source.rstrip("/"), thing, headers)
+    text, url = await fetch(peers.network, source, peers.tls, headers)
+    return target_of(text, url, url, thing)
+
+
+async def _at_root(peers: Peers, base: str, thing: str | None, headers: Headers) -> Target:
+    """Look where a server has the description of its only thing, then where kotlin-wot has those of all."""
+    try:
+        text, url = await fetch(peers.network, base + WELL_KNOWN, peers.tls, headers)
+        return target_of(text, url, url, thing)
+    except (ConfigError, ConnectFailed) as error:
+        try:
+            text, url = await fetch(peers.network, f"{base}/", peers.tls, headers)
+        except ConnectFailed:
+            raise error from None
+        return target_of(text, url, url, thing)
+
+
+async def _read(path: str) -> bytes:
+    try:
+        async with await trio.open_file(path, "rb") as file:
+            text: bytes = await file.read(MAX_BYTES + 1)
+            return text
+    except OSError as error:
+        hint = "" if "://" not in path else "; a URL begins with http, https, ws or wss"
+        raise ConfigError(f"cannot read the description: {error.strerror}{hint}", path) from None
+
+
+def target_of(text: bytes, url: str | None, place: str, thing: str | None) -> Target:
+    """Say where the thing is that a description tells of, or that one of several does."""
+    description = _described(_chosen(text, place, thing), place)
+    if thing is not None and not _is(description.id, description.title, thing):
+        raise ConfigError(f"this describes {description.id or description.title!r}, not {thing!r}", place)
+    form = next(_sockets(description, url), None)
+    if form is None:
+        raise ConfigError(f"no form is for LMOS over a WebSocket (subprotocol {SUBPROTOCOL!r})", place)
+    thing_id = description.id or url
+    if thing_id is None:
+        raise ConfigError("the description has no id", place)
+    return Target(endpoint_of(form.href).url, thing_id, description)
+
+
+def _chosen(text: bytes, place: str, thing: str | None) -> Any:
+    """Give the only description that a text holds, or the one that is meant, as plain data or as text."""
+    if not text.lstrip().startswith(b"["):
+        return text
+    try:
+        listed: list[Any] = msgspec.json.decode(text, type=list[Any])
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ConfigError(f"no descriptions: {error}", place) from None
+    things = [each for each in listed if isinstance(each, dict)]
+    found = [each for each in things if thing is None or _is(each.get("id"), each.get("title"), thing)]
+    if len(found) == 1:
+        return found[0]
+    known = ", ".join(str(each.get("id") or each.get("title")) for each in things[:20]) or "none"
+    asked = "say which one by thing=" if thing is None else f"there is no {thing!r}"
+    raise ConfigError(f"{asked}; there are: {known}", place)
+
+
+def _is(thing_id: Any, title: Any, thing: str) -> bool:
+    if thing in (thing_id, title):
+        return True
+    return isinstance(thing_id, str) and thing in (public_name(thing_id), path_of(thing_id))
+
+
+def _described(data: Any, place: str) -> Description:
+    errors = [finding for finding in check(data) if finding.severity == "error"]
+    if errors:
+        told = "; ".join(f"{pointer(each.place) or '/'} {each.message}" for each in errors[:TOLD])
+        more = f"; and {len(errors) - TOLD} more" if len(errors) > TOLD else ""
+        raise ConfigError(f"the description is wrong: {told}{more}", place)
+    return load(data)
+
+
+def _sockets(description: Description, url: str | None) -> Iterator[Form]:
+    """Give the forms by which LMOS is spoken to a thing, the best of each affordance, in their order."""
+    base = description.base or url
+    described = attrs.evolve(description, base=base)
+    affordances: list[AnyAffordance] = [
+        *(described.properties or {}).values(),
+        *(described.actions or {}).values(),
+        *(described.events or {}).values(),
+    ]
+    for each in affordances:
+        forms = [form for form in effective_forms(described, each) if "{" not in form.href]
+        for op in dict.fromkeys(op for form in forms for op in form.ops):
+            found = choose(forms, op, WAYS)
+            if found is not None:
+                yield attrs.evolve(found, href=resolve(base, found.href))

@@ -1,0 +1,138 @@
+"""Fetching descriptions over HTTP, by the network of the node: bounded in bytes, redirects and time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import h11
+import httpx2
+import trio
+
+from lmos_actors._errors import ConnectFailed
+from lmos_actors.protocol.td import MAX_BYTES
+from lmos_actors.transport import endpoint_of
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncGenerator
+
+    from lmos_actors.transport import Network
+
+SECONDS: Final = 30.0
+"""For all of it, redirects included."""
+
+REDIRECTS: Final = 5
+KINDS: Final = ("application/td+json", "application/json", "application/ld+json")
+ACCEPT: Final = "application/td+json, application/json;q=0.9"
+
+_CHUNK: Final = 65536
+_BROKEN: Final = (trio.BrokenResourceError, trio.ClosedResourceError, h11.ProtocolError)
+
+
+class NetworkTransport(httpx2.AsyncBaseTransport):
+    """HTTP/1.1 over the streams of a network: one connection for each request."""
+
+    def __init__(self, network: Network, tls: ssl.SSLContext | None) -> None:
+        self._network = network
+        self._tls = tls
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request without a body, and give the response once its head has come."""
+        stream = await self._network.connect(endpoint_of(str(request.url)), self._tls)
+        body = _Body(stream)
+        try:
+            head = await body.ask(request)
+        except BaseException:
+            await trio.aclose_forcefully(stream)
+            raise
+        headers = list(head.headers.raw_items())
+        return httpx2.Response(head.status_code, headers=headers, stream=body, request=request)
+
+
+class _Body(httpx2.AsyncByteStream):
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self._stream = stream
+        self._http = h11.Connection(h11.CLIENT)
+
+    async def ask(self, request: httpx2.Request) -> h11.Response:
+        """Send the request and wait for the head of its response."""
+        headers = [*request.headers.raw, (b"Connection", b"close")]
+        asked = h11.Request(method=request.method, target=request.url.raw_path, headers=headers)
+        await self._stream.send_all(
+            (self._http.send(asked) or b"") + (self._http.send(h11.EndOfMessage()) or b"")
+        )
+        while True:
+            event = await self._next()
+            if isinstance(event, h11.Response):
+                return event
+            if not isinstance(event, h11.InformationalResponse):
+                raise h11.RemoteProtocolError("the connection ended before the response")
+
+    async def _next(self) -> Any:
+        while True:
+            event = self._http.next_event()
+            if event is not h11.NEED_DATA:
+                return event
+            self._http.receive_data(await self._stream.receive_some(_CHUNK))
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        while True:
+            event = await self._next()
+            if not isinstance(event, h11.Data):
+                return
+            yield bytes(event.data)
+
+    async def aclose(self) -> None:
+        await trio.aclose_forcefully(self._stream)
+
+
+async def fetch(
+    network: Network, url: str, tls: ssl.SSLContext | None, headers: Any = ()
+) -> tuple[bytes, str]:
+    """Fetch what is at a URL as JSON; give its text, and the URL that redirects have led to.
+
+    Raises ConnectFailed: nobody is there, too late, too long, not found, or no JSON.
+    """
+    with trio.move_on_after(SECONDS):
+        try:
+            return await _fetched(network, url, tls, headers)
+        except (httpx2.HTTPError, httpx2.InvalidURL, *_BROKEN) as error:
+            raise ConnectFailed(url, f"{error}" or type(error).__name__) from error
+    raise ConnectFailed(url, f"no description within {SECONDS:g} s")
+
+
+async def _fetched(network: Network, url: str, tls: ssl.SSLContext | None, headers: Any) -> tuple[bytes, str]:
+    own = [(b"Accept", ACCEPT.encode()), (b"Accept-Encoding", b"identity"), *headers]
+    transport = NetworkTransport(network, tls)
+    async with httpx2.AsyncClient(transport=transport, timeout=None, trust_env=False) as client:
+        request = client.build_request("GET", url, headers=own)
+        for _ in range(REDIRECTS + 1):
+            response = await client.send(request, stream=True)
+            try:
+                if response.next_request is None:
+                    return await _text(response, url), str(response.url)
+                request = _redirected(request, response.next_request, url)
+            finally:
+                await response.aclose()
+    raise ConnectFailed(url, f"more than {REDIRECTS} redirects")
+
+
+def _redirected(request: httpx2.Request, after: httpx2.Request, url: str) -> httpx2.Request:
+    """Follow a redirect, but never out of TLS. What is told one origin is not told another (httpx2 sees to that)."""
+    if request.url.scheme == "https" and after.url.scheme != "https":
+        raise ConnectFailed(url, f"it redirects to {after.url}, which is not secure")
+    return after
+
+
+async def _text(response: httpx2.Response, url: str) -> bytes:
+    if response.status_code != 200:
+        raise ConnectFailed(url, f"it answered {response.status_code} {response.reason_phrase}".rstrip())
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in KINDS:
+        raise ConnectFailed(url, f"what is there is {kind or 'of no known type'}, and no description")
+    text = bytearray()
+    async for part in response.aiter_bytes():
+        text += part
+        if len(text) > MAX_BYTES:
+            raise ConnectFailed(url, f"what is there is longer than {MAX_BYTES} bytes")
+    return bytes(text)

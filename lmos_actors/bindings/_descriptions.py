@@ -1,0 +1,178 @@
+"""What a node serves, as descriptions: made of classes, not of agents, so they are there between two lives."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from hashlib import sha256
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from urllib.parse import quote
+
+import attrs
+
+from lmos_actors.actors import describe
+from lmos_actors.protocol.td import (
+    JSON,
+    OFFERS,
+    SUBPROTOCOL,
+    TD_CONTEXT_URI,
+    Description,
+    Form,
+    Link,
+    PropertyAffordance,
+    SecurityScheme,
+    dump_text,
+    with_forms,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lmos_actors.actors import Agent
+    from lmos_actors.protocol.td import AnyAffordance
+
+KEPT: Final = 1_024
+"""Descriptions that are kept as text; of more agents they are made anew when they are asked for."""
+
+LINKS: Final = 1_000
+"""Links in the description of a node."""
+
+TD_JSON: Final = "application/td+json"
+
+RESERVED: Final = (".well-known", "agents", "api", "arc", "metrics", "things", "ws")
+"""What a node serves, or will serve, right below its address: no agent at the root has such a name."""
+
+T = TypeVar("T", bound="AnyAffordance")
+
+
+class Listed(Protocol):
+    """An agent, or a pool, as those see it who reach it over a network."""
+
+    @property
+    def name(self) -> str:
+        """Its public name: its path, with "." for "/"."""
+        ...
+
+    @property
+    def thing_id(self) -> str:
+        """The URI by which it is known."""
+        ...
+
+    @property
+    def cls(self) -> type[Agent]:
+        """The class of the agent, also while none of it runs."""
+        ...
+
+
+class Catalogue(Protocol):
+    """What a node exposes."""
+
+    def __iter__(self) -> Iterator[Listed]:
+        """Give everything that is exposed, in start order."""
+        ...
+
+    def named(self, name: str) -> Listed | None:
+        """Give what is exposed under a public name, None if nothing is."""
+        ...
+
+
+@attrs.frozen
+class Served:
+    """A description as it goes out: its text, and a tag that changes with it."""
+
+    text: bytes
+    tag: str
+
+
+def served_text(data: str) -> Served:
+    """Give a text with its tag."""
+    text = data.encode()
+    return Served(text, f'"{sha256(text).hexdigest()[:32]}"')
+
+
+def description_of(exposed: Listed, bases: Sequence[str]) -> Description:
+    """Give the description of an agent with its id, its forms at these addresses, and what this side offers.
+
+    Only forms that lead somewhere are in it: those for LMOS over a WebSocket.
+    """
+    described = attrs.evolve(describe(exposed.cls, id=exposed.thing_id), offers=OFFERS)
+    formed = with_forms(described, exposed.name, bases)
+    return attrs.evolve(
+        formed,
+        properties=_lmos_only(formed.properties),
+        actions=_lmos_only(formed.actions),
+        events=_lmos_only(formed.events),
+        forms=_lmos_forms(formed.forms),
+    )
+
+
+def _lmos_only(affordances: dict[str, T] | None) -> dict[str, T] | None:
+    if affordances is None:
+        return None
+    return {name: attrs.evolve(each, forms=_lmos_forms(each.forms)) for name, each in affordances.items()}
+
+
+def _lmos_forms(forms: Sequence[Form] | None) -> tuple[Form, ...] | None:
+    return tuple(form for form in forms or () if form.subprotocol == SUBPROTOCOL) or None
+
+
+def http_of(base: str) -> str:
+    """Give the address for HTTP of a base, without a slash at its end."""
+    scheme, _, place = base.partition("://")
+    return f"{'https' if scheme in ('wss', 'https') else 'http'}://{place.rstrip('/')}"
+
+
+def url_of(base: str, name: str) -> str:
+    """Give the address of an agent's description."""
+    return f"{http_of(base)}/agents/{quote(name, safe='')}"
+
+
+class Descriptions:
+    """The descriptions of what a node exposes, as it serves them at its addresses."""
+
+    def __init__(self, catalogue: Catalogue, bases: Sequence[str]) -> None:
+        self.catalogue = catalogue
+        self.bases = tuple(bases)
+        self._kept: OrderedDict[tuple[type[Any], str, str], Served] = OrderedDict()
+
+    def served(self, exposed: Listed) -> Served:
+        """Give the description of one of them."""
+        key = (exposed.cls, exposed.name, exposed.thing_id)
+        found = self._kept.get(key)
+        if found is None:
+            found = self._kept[key] = served_text(dump_text(description_of(exposed, self.bases)))
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        else:
+            self._kept.move_to_end(key)
+        return found
+
+    def sole(self) -> Listed | None:
+        """Give what is exposed if it is one thing alone."""
+        first_two = list(islice(self.catalogue, 2))
+        return first_two[0] if len(first_two) == 1 else None
+
+    def own(self) -> Served:
+        """Give the description of the node itself, which links to what it exposes, the first 1,000 of it."""
+        base = http_of(self.bases[0])
+        listed = Form(href=f"{base}/", op=("readproperty",), content_type=JSON)
+        things = PropertyAffordance(
+            description="The descriptions of all agents of the node.",
+            schema={"type": "array", "items": {"type": "object"}},
+            read_only=True,
+            forms=(listed,),
+        )
+        described = Description(
+            context=TD_CONTEXT_URI,
+            id=f"{base}/",
+            title="lmos_actors node",
+            description="Links to the descriptions of the agents that this node serves.",
+            links=tuple(
+                Link(rel="item", href=url_of(base, each.name), type=TD_JSON)
+                for each in islice(self.catalogue, LINKS)
+            ),
+            security_definitions={"nosec_sc": SecurityScheme(scheme="nosec")},
+            security="nosec_sc",
+            properties={"things": things},
+        )
+        return served_text(dump_text(described))

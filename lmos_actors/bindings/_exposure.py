@@ -1,0 +1,143 @@
+"""What a node exposes: its agents and pools, by their public names, their ids and their addresses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, unquote, urlsplit
+
+import attrs
+
+from lmos_actors.actors import LocalLink
+from lmos_actors.supervision import PoolSupervisor, Tree, agent_class
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from lmos_actors.actors import Agent, PoolLink
+    from lmos_actors.supervision import Supervisor
+
+AGENTS: Final = "/agents/"
+KEPT: Final = 4096  # things that were found are found again without a search
+LONGEST: Final = 2048  # characters of a thing's id
+
+
+def public_name(path: str) -> str:
+    """Give the name under which what is at that place in the tree is exposed."""
+    return path.replace("/", ".")
+
+
+def name_in_path(path: str) -> str | None:
+    """Give the public name that the path of a URL ends in, None where it is no agent's address."""
+    _, found, name = path.rpartition(AGENTS)
+    return unquote(name) if found and name and "/" not in name else None
+
+
+@attrs.frozen
+class Exposed:
+    """An agent or a pool, as those see it who reach it over a network."""
+
+    name: str
+    thing_id: str
+    link: LocalLink | PoolLink
+    cls: type[Agent]
+    """Its class; it is known also while no agent runs there."""
+
+
+class Exposure:
+    """Everything in a node's tree that can be reached from outside: all agents, and pools as a whole.
+
+    `bases` are the addresses at which the node is reached, such as `http://127.0.0.1:8080`. What has no id of
+    its own is known by its address at the first of them.
+    """
+
+    def __init__(self, root: Supervisor, bases: Iterable[str] = ()) -> None:
+        self.bases: tuple[str, ...] = tuple(base.rstrip("/") for base in bases)
+        self._root = root
+        self._tree = Tree(root)
+        self._found: dict[str, LocalLink | PoolLink] = {}
+
+    # ---- as a list
+
+    def __iter__(self) -> Iterator[Exposed]:
+        """Give everything that is exposed, in start order."""
+        for link in self._tree.links():
+            exposed = self._exposed(link)
+            if exposed is not None:
+                yield exposed
+
+    def names(self) -> Iterator[str]:
+        """Give all public names, in start order."""
+        for link in self._tree.links():
+            yield public_name(link.path)
+
+    def named(self, name: str) -> Exposed | None:
+        """Give what is exposed under a public name, None if nothing is."""
+        link = self._at(name)
+        return None if link is None else self._exposed(link)
+
+    def _exposed(self, link: LocalLink | PoolLink) -> Exposed | None:
+        cls = class_at(link)
+        if cls is None:  # a factory that does not tell, and no agent yet
+            return None
+        name = public_name(link.path)
+        return Exposed(name, self._id_of(link, name), link, cls)
+
+    def _id_of(self, link: LocalLink | PoolLink, name: str) -> str:
+        own: str | None = link.spec.id if isinstance(link, LocalLink) else None
+        return own or self.address(name)
+
+    def address(self, name: str) -> str:
+        """Give the canonical address of what is exposed under a public name."""
+        base = self.bases[0] if self.bases else ""
+        return f"{base}{AGENTS}{quote(name, safe='')}"
+
+    # ---- by what a consumer says
+
+    def find(self, thing_id: str) -> LocalLink | PoolLink | None:
+        """Give what a consumer means: by its id, an address that ends in `/agents/NAME`, or its name or path.
+
+        Takes constant time: what has been found is remembered until it is gone for good.
+        """
+        found = self._found.get(thing_id)
+        if found is not None and not found.gone:
+            return found
+        found = self._look(thing_id)
+        if found is None:
+            self._found.pop(thing_id, None)
+        else:
+            self._found[thing_id] = found
+            if len(self._found) > KEPT:
+                del self._found[next(iter(self._found))]
+        return found
+
+    def _look(self, thing_id: str) -> LocalLink | PoolLink | None:
+        if len(thing_id) > LONGEST:
+            return None
+        owner = self._root.ids.get(thing_id)
+        if owner is not None:
+            return owner
+        name = _name_meant(thing_id)
+        return None if name is None else self._at(name)
+
+    def _at(self, name: str) -> LocalLink | PoolLink | None:
+        return self._tree.at(name) or self._tree.at(name.replace(".", "/"))
+
+
+def _name_meant(thing_id: str) -> str | None:
+    if "://" not in thing_id:
+        return thing_id.removeprefix(AGENTS)
+    try:
+        return name_in_path(urlsplit(thing_id).path)
+    except ValueError:  # an address that is none
+        return None
+
+
+def class_at(link: Any) -> type[Agent] | None:
+    """Give the class of the agents at a place in the tree, None where nothing tells."""
+    if isinstance(link, LocalLink):
+        agent: Agent | None = link.agent
+        return type(agent) if agent is not None else agent_class(link.spec)
+    if link.members:
+        return class_at(link.members[0])
+    placed = link.placed
+    return agent_class(placed.pool_spec.member(1)) if isinstance(placed, PoolSupervisor) else None

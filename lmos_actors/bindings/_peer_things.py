@@ -1,0 +1,58 @@
+"""Things behind a peer: what refs to one thing share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from ._exposure import name_in_path
+
+if TYPE_CHECKING:
+    from lmos_actors.actors import Runtime
+    from lmos_actors.protocol.td import Description
+
+    from ._peer import Peer
+    from ._peer_listening import Listening
+    from ._peer_wants import Want
+
+
+def public_name(url: str) -> str | None:
+    """Give the public name of an agent whose address this is, None if it is none."""
+    return name_in_path(urlsplit(url).path)
+
+
+def path_of(thing_id: str) -> str:
+    """Give the path that an agent's errors name: that in its tree if its address tells it, else the id."""
+    name = public_name(thing_id)
+    return thing_id if name is None else name.replace(".", "/")
+
+
+class Far:
+    """One thing behind a peer: refs to it are equal, share what is listened to, and name it by one path."""
+
+    __slots__ = ("description", "listenings", "number", "path", "peer", "rt", "thing_id", "unwell")
+
+    def __init__(self, peer: Peer, thing_id: str) -> None:
+        self.peer = peer
+        self.rt: Runtime = peer.rt
+        self.thing_id = thing_id
+        self.path = path_of(thing_id)
+        self.description: Description | None = None
+        self.listenings: dict[tuple[str, str], Listening] = {}
+        self.unwell = False
+        """Whether the last that was heard of the agent is that it does not run."""
+        self.rt.slots_made += 1
+        self.number: int = self.rt.slots_made
+
+    @property
+    def identity(self) -> tuple[object, int]:
+        """What makes two refs equal."""
+        return self, self.number
+
+    def withdraw(self, want: Want) -> bool:
+        """Ask no more; say whether it was still open. What runs is cancelled, nobody waits for that."""
+        if want.ended:
+            return False
+        want.ended = True
+        self.peer.withdraw(want)
+        return True

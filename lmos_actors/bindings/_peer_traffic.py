@@ -1,0 +1,341 @@
+"""What goes to a peer and comes from it: requests, what is listened to, and what the session makes of frames.
+
+What the session holds no room for stands in line, first come, first served: its seats are the requests that
+may be open, and the outbox.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import UNSET
+
+from lmos_actors._errors import AgentDied, AgentUnavailable, LocalProtocolError, MailboxFull, OutcomeUnknown
+from lmos_actors.protocol import lmos
+
+from ._peer_wants import FarTell, at_home
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ._peer_listening import Listening
+    from ._peer_things import Far
+    from ._peer_wants import Want
+
+
+class Traffic:
+    """The requests and listenings of one peer, over one connection after another."""
+
+    def __init__(self, options: lmos.SessionOptions) -> None:
+        self.session: lmos.ConsumerSession | None = None
+        self._options = options
+        self._offers: tuple[str, ...] = ()
+        self._line: OrderedDict[Want, None] = OrderedDict()
+        self._open: dict[lmos.Pending, Want] = {}
+        self._tells: OrderedDict[lmos.Pending, FarTell] = OrderedDict()
+        self._feeds: dict[lmos.Feed, Listening] = {}
+        self._unasked: dict[Listening, None] = {}
+
+    def unavailable(self, far: Far) -> AgentUnavailable:
+        """Make the error for a request while there is no connection."""
+        raise NotImplementedError
+
+    def close_connection(self, code: int, reason: str) -> None:
+        """Close the connection; the session wants it so."""
+        raise NotImplementedError
+
+    def offers(self, word: str) -> bool:
+        """Whether the peer offers an extension."""
+        return word in self._offers
+
+    @property
+    def confirms(self) -> bool:
+        """Whether the peer says that it has taken a subscription."""
+        return self.session is not None and (self.session.habits == "kotlin-wot" or "acks" in self._offers)
+
+    @property
+    def has_line(self) -> bool:
+        """Whether somebody waits for room."""
+        return bool(self._line)
+
+    @property
+    def open_requests(self) -> int:
+        """How many requests wait for an answer, or stand in line."""
+        return len(self._open) + len(self._line)
+
+    # ---- requests
+
+    def post(self, want: Want) -> None:
+        """Send a request, or let it stand in line for room.
+
+        Raises AgentUnavailable while there is no connection, LocalProtocolError for what cannot be written.
+        """
+        session = self.session
+        if session is None:
+            raise self.unavailable(want.far)
+        if self._line or not self._sent(want, session):
+            self._line[want] = None
+
+    def post_now(self, want: Want) -> bool:
+        """As `post`, but nothing stands in line: False where there is no room."""
+        session = self.session
+        if session is None:
+            raise self.unavailable(want.far)
+        return not self._line and self._sent(want, session)
+
+    def _sent(self, want: Want, session: lmos.ConsumerSession) -> bool:
+        said = want.said
+        assert said is not None
+        try:
+            pending = said.put(session, want.far.thing_id, is_ours=bool(self._offers))
+        except MailboxFull:
+            return False
+        want.pending = pending
+        if isinstance(want, FarTell):
+            self._tells[pending] = want
+            if len(self._tells) > self._options.max_open:
+                self._tells.popitem(last=False)
+            session.forget(pending)
+        elif pending.done:
+            want.answer(pending.value)
+        else:
+            self._open[pending] = want
+        want.posted()
+        return True
+
+    def ask_about(self, want: Want, pending: lmos.Pending) -> None:
+        """Wait for the answer to a query or a cancel, which has been put into the outbox."""
+        want.pending = pending
+        if pending.done:
+            want.answer(pending.value)
+        else:
+            self._open[pending] = want
+
+    def withdraw(self, want: Want) -> None:
+        """Nobody waits for this any more: take it out of the line, or cancel what runs, without waiting."""
+        if self._line.pop(want, self) is None:
+            return
+        pending, session = want.pending, self.session
+        if pending is None or self._open.pop(pending, None) is None or session is None:
+            return
+        if isinstance(pending, lmos.Call):
+            try:
+                session.forget(session.cancel(pending))
+            except MailboxFull:
+                pass  # of a peer that answers no cancel at all, as many are open as may be
+        session.forget(pending)
+        self._go_on()
+
+    def forget(self, want: Want) -> None:
+        """Nobody waits for the answer to this query or cancel."""
+        pending, session = want.pending, self.session
+        if pending is not None and self._open.pop(pending, None) is not None and session is not None:
+            session.forget(pending)
+
+    def query(self, pending: lmos.Call) -> lmos.Pending:
+        """Ask where a run stands; its connection stands. Raises MailboxFull."""
+        assert self.session is not None
+        return self.session.query(pending)
+
+    def cancel(self, pending: lmos.Call, reason: str | None) -> lmos.Pending:
+        """Ask to end a run; its connection stands. Raises MailboxFull."""
+        assert self.session is not None
+        found = self.session.cancel(pending, reason)
+        want = self._open.pop(pending, None) if pending.done else None
+        if want is not None and pending.error is not None:  # it had not been sent, or nobody can be asked
+            want.fail(pending.error)
+        return found
+
+    def asked_about(self, pending: lmos.Pending) -> Want | None:
+        """Give who waits for an answer, None if nobody does."""
+        return self._open.get(pending)
+
+    def is_waiting(self, want: Want) -> bool:
+        """Whether a request stands in line."""
+        return want in self._line
+
+    def consumed(self, pending: lmos.Call) -> None:
+        """An item of a run has been used up."""
+        if self.session is not None:
+            self.session.consumed(pending)
+
+    def _go_on(self) -> None:
+        """There may be room: for those in line, then for what is to be listened to."""
+        session = self.session
+        while self._line and session is not None:
+            want = next(iter(self._line))
+            try:
+                if not self._sent(want, session):
+                    return
+            except LocalProtocolError as error:
+                del self._line[want]
+                want.fail(error)
+            else:
+                del self._line[want]
+        if self._unasked:
+            self._ask_listenings()
+
+    # ---- listening
+
+    def listen(self, listening: Listening) -> None:
+        """Ask for something to be listened to, now or when that is possible."""
+        self._unasked[listening] = None
+        if self.session is not None:
+            self._ask_listenings()
+
+    def listen_again(self, listening: Listening) -> None:
+        """Ask again for what was refused for the time being."""
+        if listening.taps:
+            self.listen(listening)
+
+    def unlisten(self, listening: Listening) -> None:
+        """Nobody here listens any more."""
+        far, key = listening.far, (listening.kind, listening.name)
+        if far.listenings.get(key) is listening:
+            del far.listenings[key]
+        self._unasked.pop(listening, None)
+        feed, session = listening.feed, self.session
+        if feed is not None and session is not None and self._feeds.pop(feed, None) is not None:
+            session.stop(feed)
+
+    def _ask_listenings(self) -> None:
+        session = self.session
+        while self._unasked and session is not None:
+            listening = next(iter(self._unasked))
+            if not listening.ask(session):
+                return
+            self._unasked.pop(listening, None)
+            if listening.feed is not None:
+                self._feeds[listening.feed] = listening
+
+    # ---- what comes in
+
+    def text(self, text: str) -> None:
+        """Take a text message."""
+        if self.session is not None:
+            self._take(self.session.receive(text))
+
+    def binary(self, data: bytes) -> None:
+        """Take a binary message."""
+        if self.session is not None:
+            self._take(self.session.receive_binary(data))
+
+    def frames(self, room: int) -> list[bytes]:
+        """Give what is to be sent; what that makes room for goes into the outbox."""
+        session = self.session
+        if session is None:
+            return []
+        found: list[bytes] = [*session.frames(room)]
+        if self._line or self._unasked:
+            self._go_on()
+        return found
+
+    def _take(self, happenings: tuple[lmos.Happening, ...]) -> None:
+        for each in happenings:
+            take = _TAKES.get(type(each))
+            if take is not None:
+                take(self, each)
+        if self._line or self._unasked:
+            self._go_on()
+
+    def _answered(self, each: lmos.Answered) -> None:
+        want = self._open.pop(each.pending, None)
+        if want is not None:
+            want.far.unwell = False
+            want.answer(each.value)
+
+    def _failed(self, each: lmos.Failed) -> None:
+        want = self._open.pop(each.pending, None)
+        if want is not None:
+            want.far.unwell = isinstance(each.error, AgentUnavailable | AgentDied)
+            want.fail(at_home(each.error, want.far.thing_id, want.far.path))
+
+    def _lost(self, each: lmos.Lost) -> None:
+        want = self._tells.pop(each.pending, None)
+        if want is not None:
+            want.fail(at_home(each.error, want.far.thing_id, want.far.path))
+
+    def _moved(self, each: lmos.Moved) -> None:
+        want = self._open.get(each.pending)
+        if want is not None:
+            want.moved(each.status, each.progress)
+
+    def _item(self, each: lmos.Item) -> None:
+        want = self._open.get(each.pending)
+        if want is not None:
+            want.item(each.output)
+
+    def _established(self, each: lmos.Established) -> None:
+        listening = self._feeds.get(each.feed)
+        if listening is not None:
+            listening.stands()
+
+    def _read(self, each: lmos.Read) -> None:
+        listening = self._feeds.get(each.feed)
+        if listening is not None:
+            listening.value(each.value)
+
+    def _occurred(self, each: lmos.Occurred) -> None:
+        listening = self._feeds.get(each.feed)
+        if listening is not None:
+            data = None if each.data is UNSET else each.data
+            listening.value((each.event, data) if listening.kind == "events" else data)
+
+    def _missed(self, each: lmos.Missed) -> None:
+        listening = self._feeds.get(each.feed)
+        if listening is not None:
+            listening.gap(each.reason, each.missed)
+
+    def _feed_ended(self, each: lmos.Ended) -> None:
+        listening = self._feeds.pop(each.feed, None)
+        if listening is not None:
+            error = each.error or AgentUnavailable(listening.far.path, "it ended the subscription")
+            listening.refused(at_home(error, listening.far.thing_id, listening.far.path))
+
+    def _close(self, each: lmos.Close) -> None:
+        self.close_connection(each.code, each.reason)
+
+    # ---- the end of a connection
+
+    def lose_session(self, *, drained: bool) -> None:
+        """Tell all whose requests are open, or stand in line, that the connection is gone."""
+        session, self.session = self.session, None
+        if session is None:
+            return
+        left = session.closed(drained=drained)
+        for pending, sent in left.pendings:
+            self._leave(pending, sent=sent)
+        for table in (self._open, self._tells, self._feeds, self._unasked):
+            table.clear()
+        self.empty_line()
+
+    def _leave(self, pending: lmos.Pending, *, sent: bool) -> None:
+        want = self._open.pop(pending, None) or self._tells.pop(pending, None)
+        if want is None:
+            return
+        if sent:
+            want.fail(OutcomeUnknown(want.far.path))
+        else:
+            want.fail(AgentUnavailable(want.far.path, "the connection ended before the request was begun"))
+
+    def empty_line(self) -> None:
+        """Tell those who stand in line that there is no connection."""
+        line, self._line = self._line, OrderedDict()
+        for want in line:
+            want.fail(self.unavailable(want.far))
+
+
+_TAKES: Final[dict[type, Callable[[Any, Any], None]]] = {
+    lmos.Answered: Traffic._answered,
+    lmos.Failed: Traffic._failed,
+    lmos.Moved: Traffic._moved,
+    lmos.Item: Traffic._item,
+    lmos.Lost: Traffic._lost,
+    lmos.Established: Traffic._established,
+    lmos.Read: Traffic._read,
+    lmos.Occurred: Traffic._occurred,
+    lmos.Missed: Traffic._missed,
+    lmos.Ended: Traffic._feed_ended,
+    lmos.Close: Traffic._close,
+}

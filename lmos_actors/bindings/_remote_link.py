@@ -1,0 +1,416 @@
+"""The link to a far agent: the verbs of a ref, carried by a peer. So a far ref behaves as a near one."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import trio
+from msgspec import UNSET
+from trio.lowlevel import (
+    Abort,
+    checkpoint,
+    checkpoint_if_cancelled,
+    current_task,
+    enable_ki_protection,
+    wait_task_rescheduled,
+)
+
+from lmos_actors._errors import (
+    AgentError,
+    AgentUnavailable,
+    MailboxFull,
+    NotAllowed,
+    NotFound,
+    OutcomeUnknown,
+)
+from lmos_actors.actors import CURRENT, MONITORS, OUT_SEATS, outgoing_trace
+
+from ._peer_listening import EXITED, FarFeed, Listening, Tap
+from ._peer_wants import STREAM, FarAsk, FarHeld, FarTell, Said
+from ._remote_calls import RemoteCall, RemoteStream
+from ._remote_ends import down_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Mapping
+
+    from lmos_actors.actors import (
+        AgentStatistics,
+        Attempt,
+        Feed,
+        MailboxStatistics,
+        Operation,
+        Runtime,
+        Turns,
+    )
+
+    from ._peer_listening import Sink
+    from ._peer_things import Far
+    from ._remote_terms import Terms
+
+
+class RemoteLink:
+    """One far agent, spoken to on certain terms; see `Link`."""
+
+    __slots__ = ("_sinks", "_terms", "far", "rt", "table", "turns")
+
+    def __init__(self, far: Far, terms: Terms) -> None:
+        self.far = far
+        self.rt: Runtime = far.rt
+        self.turns: Turns = far.rt.turns
+        self.table = terms.table
+        self._terms = terms
+        self._sinks: FarSinks | None = None
+
+    @property
+    def path(self) -> str:
+        """The agent's path on its node, or the id of the thing where that is not told."""
+        return self.far.path
+
+    @property
+    def identity(self) -> tuple[object, int]:
+        """What makes two refs equal: the same thing at the same address with the same credentials."""
+        return self.far.identity
+
+    def operation(self, key: str) -> Operation:
+        """Give the operation of that key. Raises NotFound, NotAllowed."""
+        return self._terms.operation(key, self.far.path)
+
+    def repeatable(self, key: str) -> bool:
+        """Whether asking twice does no more than asking once."""
+        return self._terms.repeatable(self.operation(key))
+
+    def _say(
+        self,
+        key: str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        *,
+        seconds: float | None = None,
+        attempt: Attempt | None = None,
+    ) -> tuple[Operation, tuple[Any, ...], Said]:
+        """Check the arguments here, as near, and give what is to be sent. Raises InvalidInput, NotFound."""
+        if threading.get_ident() != self.rt.thread:
+            raise RuntimeError("a ref works in its node's thread, others use node.portal()")
+        op = self.operation(key)
+        args = op.bind(args, kwargs)
+        payload, names = self._terms.said(op, args)
+        said = Said(op.verb, op.name, payload, names, outgoing_trace(self.rt))
+        said.attempt = attempt
+        if seconds is not None:
+            said.deadline = trio.current_time() + seconds
+        return op, args, said
+
+    # ---- asking
+
+    @enable_ki_protection
+    async def ask(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """See `Link`. While there is no room for more requests, waits for it."""
+        return await self._ask(key, args, kwargs, None, None)
+
+    @enable_ki_protection
+    async def ask_within(
+        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
+    ) -> Any:
+        """See `Link`: the deadline is swept here, and told to the peer."""
+        return await self._ask(key, args, kwargs, seconds, None)
+
+    @enable_ki_protection
+    async def ask_again(
+        self,
+        key: str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        seconds: float | None,
+        attempt: Attempt,
+    ) -> Any:
+        """Ask, as one of several attempts, all under one id."""
+        if attempt.message_id is None:
+            attempt.message_id = self.rt.entropy.new_id()
+        return await self._ask(key, args, kwargs, seconds, attempt)
+
+    async def _ask(
+        self,
+        key: str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        seconds: float | None,
+        attempt: Attempt | None,
+    ) -> Any:
+        op, _, said = self._say(key, args, kwargs, seconds=seconds, attempt=attempt)
+        await checkpoint_if_cancelled()
+        ask = FarAsk(self.far, said)
+        self.far.peer.post(ask)
+        if not ask.ended:
+            await self._answered(ask, seconds)
+        if ask.error is not None:
+            error, ask.error = ask.error, None  # no cycle through the traceback
+            raise error
+        return self._terms.taken(op, ask.value, self.far.path)
+
+    async def _answered(self, ask: FarAsk, seconds: float | None) -> None:
+        ask.task = current_task()
+        deadlines: Any = self.rt.deadlines
+        if seconds is not None:
+            deadlines.add(ask, seconds)
+
+        def abort(_: object) -> Abort:
+            ask.task = None
+            return Abort.SUCCEEDED
+
+        try:
+            await wait_task_rescheduled(abort)
+        except BaseException:
+            self.far.withdraw(ask)
+            raise
+        finally:
+            if ask.bucket is not None:
+                deadlines.forget(ask)
+
+    # ---- telling
+
+    @enable_ki_protection
+    async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Send one way; waits for room in the outbox of this side, and for nothing else (M5)."""
+        tell = self._tell(FarTell, key, args, kwargs)
+        await checkpoint_if_cancelled()
+        self.far.peer.post(tell)
+        if tell.ended:
+            await trio.lowlevel.cancel_shielded_checkpoint()
+            return
+        tell.task = current_task()
+
+        def abort(_: object) -> Abort:
+            tell.task = None
+            self.far.withdraw(tell)  # at once: room that there is now is the next one's
+            return Abort.SUCCEEDED
+
+        await wait_task_rescheduled(abort)
+        if tell.lost is not None:
+            raise tell.lost
+
+    @enable_ki_protection
+    def tell_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """See `Link`: raises `trio.WouldBlock` where the outbox has no room."""
+        if not self.far.peer.post_now(self._tell(FarTell, key, args, kwargs)):
+            raise trio.WouldBlock
+
+    def _tell(
+        self, kind: type[FarTell], key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> FarTell:
+        op, args, said = self._say(key, args, kwargs)
+        tell = kind(self.far, said, self, op, args)
+        run = CURRENT.get()
+        tell.sender = self.turns.slot if run is None else run.slot
+        return tell
+
+    @enable_ki_protection
+    def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """See `Link`: what finds no room holds the agent back (B4)."""
+        held: Any = self._tell(FarHeld, key, args, kwargs)
+        held.sender = sender
+        peer = self.far.peer
+        if peer.session is not None and len(sender.furnish().out) >= OUT_SEATS and peer.has_line:
+            raise MailboxFull(self.far.path, OUT_SEATS)
+        try:
+            peer.post(held)
+        except AgentUnavailable as error:
+            place: Any = self
+            self.rt.dead_letter(str(error), place, sender, held.op.name, held.args)
+            return
+        if not held.ended:
+            held.holds = sender
+            sender.out_parked(held)
+
+    # ---- calls
+
+    @asynccontextmanager
+    @enable_ki_protection
+    async def begin(
+        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
+    ) -> AsyncGenerator[RemoteCall]:
+        """Invoke and hold on to the call."""
+        async with self._open(RemoteCall, key, args, kwargs, seconds) as call:
+            yield call
+
+    @asynccontextmanager
+    @enable_ki_protection
+    async def stream(
+        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
+    ) -> AsyncGenerator[RemoteStream]:
+        """Invoke and receive many outputs, under credit."""
+        async with self._open(RemoteStream, key, args, kwargs, seconds) as call:
+            yield call
+
+    @asynccontextmanager
+    @enable_ki_protection
+    async def _open(
+        self,
+        kind: type[Any],
+        key: str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        seconds: float | None,
+    ) -> AsyncGenerator[Any]:
+        op, _, said = self._say(key, args, kwargs, seconds=seconds)
+        if kind is RemoteStream and op.verb == "invoke":
+            shape = op.result_shape
+            said.credit, said.binary = STREAM, shape is not None and shape.exact is bytes
+        await checkpoint_if_cancelled()
+        call = kind(self.far, said, op, self._terms)
+        self.far.peer.post(call)
+        try:
+            if seconds is not None:
+                call.expire_in(seconds)
+            yield call
+        finally:
+            call.leave()
+
+    # ---- listening
+
+    @asynccontextmanager
+    @enable_ki_protection
+    async def listen(self, key: str, *, conflate: bool, gaps: bool, size: int) -> AsyncGenerator[Feed[Any]]:
+        """Observe a property or subscribe to events until the block is left.
+
+        Goes on over breaks of the connection. Raises what the agent refuses it with; of an agent that confirms
+        no subscriptions the first iteration does.
+        """
+        feed = FarFeed(self.rt.timers, size=size, conflate=conflate, gaps=gaps)
+        self.operation(key)
+        async with self._tapped(key[1:], feed):
+            yield feed
+
+    @asynccontextmanager
+    @enable_ki_protection
+    async def watch(self) -> AsyncGenerator[Feed[Any]]:
+        """Monitor until the block is left. Of agents that tell no ends, the end of the connection is one."""
+        feed = FarFeed(self.rt.timers)
+        async with self._tapped(MONITORS, feed):
+            yield feed
+
+    @asynccontextmanager
+    async def _tapped(self, key: str, feed: FarFeed) -> AsyncGenerator[None]:
+        await checkpoint_if_cancelled()
+        peer = self.far.peer
+        if peer.session is None:
+            raise peer.unavailable(self.far)
+        tap, listening = self.tapped(key, feed, entering=True)
+        try:
+            await checkpoint()
+            await listening.confirmed(tap)
+            yield
+        finally:
+            listening.leave(tap)
+            feed.close()
+
+    def tapped(self, key: str, sink: Sink, *, entering: bool) -> tuple[Tap, Listening]:
+        """Let a sink hear a property, event, all events, or ends; now, or once there is a connection.
+
+        `entering`: a task waits until that stands, and is told if it cannot.
+        """
+        far = self.far
+        kind, name, convert = self._heard(key)
+        listening = far.listenings.get((kind, name))
+        tap = Tap(sink, convert, entering=entering)
+        if listening is None:
+            listening = far.listenings[kind, name] = Listening(far, kind, name, far.peer.new_backoff())
+            listening.join(tap)
+            far.peer.listen(listening)
+        else:
+            listening.join(tap)
+        return tap, listening
+
+    def _heard(self, key: str) -> tuple[str, str, Callable[[Any], Any]]:
+        path = self.far.path
+        if key == MONITORS:
+            return "event", EXITED, down_of(path)
+        if key == "!":
+            return "events", "", self._terms.heard(key, path)
+        return "property" if key[0] == "?" else "event", key[1:], self._terms.heard(key, path)
+
+    def sinks(self) -> FarSinks:
+        """Give the listeners of this agent here, as near."""
+        if self._sinks is None:
+            self._sinks = FarSinks(self)
+        return self._sinks
+
+    # ---- what there is only near
+
+    def link(self) -> NoReturn:
+        """Refuse: exit signals do not travel."""
+        raise NotAllowed(f"{self.far.path!r} is an agent of another process: it cannot be linked, monitor it")
+
+    def statistics(self) -> AgentStatistics:
+        """Refuse: the counts are the other process's."""
+        raise self._no_counts()
+
+    def mailbox_statistics(self) -> MailboxStatistics:
+        """Refuse: the mailbox is the other process's."""
+        raise self._no_counts()
+
+    def _no_counts(self) -> NotAllowed:
+        return NotAllowed(f"{self.far.path!r} is an agent of another process, which keeps its counts there")
+
+    # ---- being there
+
+    async def wait_running(self) -> None:
+        """Wait for the connection, and until the agent runs again if it was heard not to.
+
+        Raises NotFound when it is gone for good, AgentUnavailable at the end of the node.
+        """
+        far, backoff = self.far, self.far.peer.new_backoff()
+        await far.peer.connected(far)
+        while far.unwell:
+            try:
+                await self._ask("?", (), {}, None, None)
+            except (AgentUnavailable, MailboxFull, OutcomeUnknown):
+                await trio.sleep(backoff.next())
+                await far.peer.connected(far)
+            except AgentError as error:  # but for the one, it is an answer of an agent that runs
+                if isinstance(error, NotFound) and error.kind == "agent":
+                    raise
+                return
+
+
+class FarSinks:
+    """Those who listen to a far agent without a task of their own: followings and monitors of agents here."""
+
+    __slots__ = ("_link", "_taps")
+
+    def __init__(self, link: RemoteLink) -> None:
+        self._link = link
+        self._taps: dict[tuple[str, Sink], tuple[Tap, Listening]] = {}
+
+    def add(self, key: str, sink: Sink) -> None:
+        """Let a sink hear what comes under `key` from now on; it waits for the connection if there is none."""
+        if (key, sink) not in self._taps:
+            tap, listening = self._link.tapped(key, _Entrance(self, key, sink), entering=False)
+            if tap in listening.taps:
+                self._taps[key, sink] = tap, listening
+
+    def remove(self, key: str, sink: Sink) -> None:
+        """Take a sink out; it may be gone already."""
+        found = self._taps.pop((key, sink), None)
+        if found is not None:
+            tap, listening = found
+            listening.leave(tap)
+
+
+class _Entrance:
+    """A sink that knows where it is kept, so that it is let go of when there will be no more."""
+
+    __slots__ = ("_key", "_sink", "_sinks", "gap", "push")
+
+    def __init__(self, sinks: FarSinks, key: str, sink: Sink) -> None:
+        self.push = sink.push
+        self.gap = sink.gap
+        self._sinks = sinks
+        self._key = key
+        self._sink = sink
+
+    def close(self) -> None:
+        """It has ended for good."""
+        self._sinks.remove(self._key, self._sink)
+        self._sink.close()

@@ -1,0 +1,174 @@
+"""A node's agents, reached over LMOS connections."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import trio
+from trio.lowlevel import enable_ki_protection
+
+from lmos_actors._errors import ActionCancelled
+from lmos_actors.protocol.lmos import Asked, InvokeAction, SessionOptions
+from lmos_actors.transport import Accept, Refuse
+
+from ._exposure import class_at, name_in_path
+from ._server_connection import Served, lmos_offered
+from ._server_memories import Memories
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from lmos_actors.actors import Far, Runtime
+    from lmos_actors.transport import Connection, Upgrade
+
+    from ._exposure import Exposure
+
+SUBPROTOCOL: Final = "lmosprotocol"
+PLACES: Final = ("/", "/ws")
+"""Where LMOS is spoken also to those who do not offer its subprotocol; and at every agent's address."""
+
+EXTENSIONS_HEADER: Final = b"LMOS-Extensions"
+EXITED_OFFER: Final = "exited"
+PATIENCE: Final = 60.0
+"""Seconds for which a run goes on that its peer may ask for again."""
+
+NAMES_COMPARED: Final = 100
+"""Names that an unknown one is compared with: it takes time, and anybody may ask."""
+
+
+@attrs.frozen
+class ServerStatistics:
+    """How many connections there are, and how many of their requests are open; `draining` says whether new
+    ones are refused."""
+
+    connections: int
+    open: int
+    draining: bool
+
+
+class LmosServer:
+    """Serves LMOS connections: routes upgrades to itself, and carries requests to the agents exposed.
+
+    `on_failure` is given what goes wrong here that is nobody's request to answer for; it must not raise.
+    """
+
+    def __init__(
+        self,
+        rt: Runtime,
+        exposure: Exposure,
+        *,
+        options: SessionOptions | None = None,
+        on_failure: Callable[[BaseException], object],
+    ) -> None:
+        self.rt = rt
+        self.exposure = exposure
+        self.options = SessionOptions() if options is None else options
+        self.generation = rt.entropy.new_id()
+        self.draining = False
+        self.open: dict[Asked, Far] = {}
+        """What has been asked and not answered, over all connections; a run may outlive its connection."""
+        self._on_failure = on_failure
+        self._memories = Memories()
+        self._served: dict[Served, None] = {}
+        self._empty = trio.Event()
+        self._empty.set()
+
+    # ---- connections
+
+    def accept(self, upgrade: Upgrade) -> Accept | Refuse:
+        """Say whether a WebSocket is to be opened here (W4); 404 where something else is served."""
+        offered = lmos_offered(upgrade.offered)
+        place = upgrade.path in PLACES or self._is_agent(upgrade.path)
+        if not offered and not place:
+            return Refuse(404, f"nothing is served over WebSocket at {upgrade.path[:200]}")
+        if self.draining:
+            return Refuse(503, "the node is shutting down")
+        offers = ", ".join((*self.options.offers, EXITED_OFFER)).encode()
+        return Accept(SUBPROTOCOL if offered else None, self.serve, ((EXTENSIONS_HEADER, offers),))
+
+    def _is_agent(self, path: str) -> bool:
+        name = name_in_path(path)
+        return name is not None and self.exposure.find(name) is not None
+
+    @enable_ki_protection
+    async def serve(self, connection: Connection) -> None:
+        """Serve one connection until it has ended. Raises only what `connection.run` does."""
+        with self._memories.of(connection.headers) as memory:
+            served = Served(self, connection, memory)
+            self._served[served] = None
+            self._empty = self._empty if not self._empty.is_set() else trio.Event()
+            try:
+                await connection.run(served)
+            finally:
+                del self._served[served]
+                served.end()
+                if not self._served:
+                    self._empty.set()
+
+    def drain(self) -> None:
+        """Take no new requests (C2); a connection is closed with 1012 once nothing is open on it."""
+        self.draining = True
+        for served in tuple(self._served):
+            served.look()
+
+    async def wait_closed(self) -> None:
+        """Wait until no connection is left."""
+        await self._empty.wait()
+
+    def statistics(self) -> ServerStatistics:
+        """Count what there is now."""
+        return ServerStatistics(len(self._served), len(self.open), self.draining)
+
+    # ---- for its connections
+
+    def withdraw(self, asked: Asked) -> None:
+        """Nobody wants it any more: take it out of its agent's mailbox, or cancel its run (R5)."""
+        far = self.open.pop(asked, None)
+        if far is not None:
+            far.slot.withdraw(far)
+            far.leave()
+
+    def credited(self, run: object) -> None:
+        """The peer has room for more items of a run."""
+        far = self.open.get(run) if isinstance(run, Asked) else None
+        if far is not None:
+            far.go_on()
+
+    def goes_on(self, asked: Asked) -> bool:
+        """Say whether a request is carried out though its connection has ended.
+
+        An action may say so (`on_disconnect="finish"`). One that the peer may send again goes on for as long
+        as its answer would be remembered.
+        """
+        far = self.open.get(asked)
+        if far is None or not isinstance(asked.message, InvokeAction):
+            return False
+        if far.op.on_disconnect == "finish":
+            return True
+        if asked.message.attempt is None or not asked.remembered:
+            return False
+        self.rt.timers.call_at(trio.current_time() + PATIENCE, lambda: self._give_up(asked))
+        return True
+
+    def _give_up(self, asked: Asked) -> None:
+        """End a run for which nobody has come back."""
+        far = self.open.get(asked)
+        if far is not None and asked.desk.over and not asked.also:
+            self.withdraw(asked)
+            far.asker.failed(far, ActionCancelled("the consumer left"))
+
+    def answers_later(self, far: Far) -> bool:
+        """Say whether an action is declared to answer before its result is there (D13)."""
+        cls = class_at(far.slot)
+        handle = None if cls is None else cls.__contract__.actions.get(far.op.name)
+        return handle is not None and handle.options.synchronous is False
+
+    def known_names(self) -> Iterator[str]:
+        """Give the names that an unknown one may be meant for."""
+        return islice(self.exposure.names(), NAMES_COMPARED)
+
+    def failed(self, error: BaseException) -> None:
+        """Hand on what went wrong here."""
+        self._on_failure(error)

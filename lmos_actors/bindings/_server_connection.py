@@ -1,0 +1,296 @@
+"""One LMOS connection at the side of the agents: requests become envelopes, answers go straight back.
+
+Everything here happens in somebody else's step: that of the connection's reader or writer, of the dispatcher,
+of a run. So nothing waits, and nothing raises: what goes wrong with one request ends that request, and is
+handed to the server.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from lmos_actors._errors import (
+    AgentError,
+    AgentUnavailable,
+    DeadlineExceeded,
+    LmosActorsError,
+    LocalProtocolError,
+    NotFound,
+)
+from lmos_actors.actors import Far, LocalLink, incoming_trace
+from lmos_actors.protocol import lmos
+
+from ._server_answers import give_answer
+from ._server_listeners import Listeners
+from ._server_requests import EXITED, wish_of
+from ._server_values import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from lmos_actors.transport import Connection
+
+    from ._server import LmosServer
+    from ._server_listening import Listener
+    from ._server_requests import Anybody
+
+LONGEST: Final = 1e9
+"""Seconds: a longer time is as good as no deadline."""
+
+TOO_SLOW: Final = 1008
+RESTARTING: Final = 1012
+
+
+class Served:
+    """A connection that is served; see `Handler` of the transport, and `Asker` of the actors."""
+
+    def __init__(self, server: LmosServer, connection: Connection, memory: lmos.AnswerMemory) -> None:
+        self.server = server
+        self.connection = connection
+        self.label = connection.peer
+        self.session = lmos.ThingSession(
+            offered=lmos_offered(connection.offered),
+            new_id=server.rt.entropy.new_id,
+            options=server.options,
+            memory=memory,
+            wake=self._wake,
+        )
+        self._rt = server.rt
+        self._listeners = Listeners(server.rt, self.session, self.look, server.failed)
+        self._givers: dict[Far, None] = {}  # runs that wait for room, of the peer or of the connection
+        self._over = False
+
+    def _wake(self) -> None:
+        self._rt.timers.woke = True  # the instant is not over: somebody has something to send
+        self.connection.wake()
+
+    # ---- what comes in, and what goes out
+
+    def text(self, text: str) -> None:
+        """Take a text message."""
+        self._meet(self.session.receive(text, trio.current_time()))
+
+    def binary(self, data: bytes) -> None:
+        """Take a binary message."""
+        self._meet(self.session.receive_binary(data))
+
+    def frames(self, room: int) -> list[bytes]:
+        """Give what is to be sent, and let those go on who have waited for room."""
+        self._listeners.speak()
+        frames: list[bytes] = []
+        while not frames:
+            try:
+                frames = [*self.session.frames(room)]
+                break
+            except LocalProtocolError as error:  # of a reading or progress, which is left out
+                self.server.failed(error)
+        if self._givers and not self._listeners.crowded():
+            givers, self._givers = self._givers, {}
+            for far in givers:
+                far.go_on()
+        return frames
+
+    def _meet(self, demands: tuple[lmos.Demand, ...]) -> None:
+        for demand in demands:
+            match demand:
+                case lmos.Asked():
+                    self._ask(demand)
+                case lmos.Withdrawn(asked=asked):
+                    self.server.withdraw(asked)
+                case lmos.Unlistened(listening=listening):
+                    self._listeners.leave(listening)
+                case lmos.Credited(run=run):
+                    self.server.credited(run)
+                case lmos.Close(code=code, reason=reason):
+                    self.close(code, reason)
+                case _:  # of input streams, which no action takes, and the wish for no more items
+                    pass
+        self.look()
+
+    # ---- requests
+
+    def _ask(self, asked: lmos.Asked) -> None:
+        try:
+            if self.server.draining:
+                raise AgentUnavailable(asked.thing_id, "the node is shutting down")
+            link = self.server.exposure.find(asked.thing_id)
+            if link is None:
+                raise NotFound("agent", asked.thing_id, known=self.server.known_names())
+            self._carry_out(asked, link)
+        except AgentError as error:
+            self._fail(asked, error)
+        except Exception as error:
+            self._broken(asked, error)
+
+    def _carry_out(self, asked: lmos.Asked, link: Anybody) -> None:
+        key, args, kwargs = wish_of(asked, link)
+        if asked.listening is not None:
+            self._listen(asked, link, key)
+            return
+        slot = link if isinstance(link, LocalLink) else link.choose(key, args, kwargs)
+        op = slot.operation(key)
+        far = Far(slot, op, slot.bound(op, args, kwargs), self, asked)
+        remaining: float | None = getattr(asked.message, "remaining", None)
+        if remaining is not None and not remaining > 0:
+            raise DeadlineExceeded(slot.path, max(remaining, 0.0))
+        self._post(far)
+        if not asked.open:
+            return
+        if remaining is not None and remaining < LONGEST:
+            self._rt.deadlines.add(far, remaining)
+        if asked.verb.word == "invoke" and self.server.answers_later(far):
+            self._tell(far, self.session.pending)
+
+    def _post(self, far: Far) -> None:
+        """Put a request into its agent's mailbox. Raises MailboxFull, AgentUnavailable, NotFound."""
+        message = far.asked.message
+        incoming_trace(self._rt, far, message.traceparent, message.tracestate)
+        self.server.open[far.asked] = far
+        try:
+            far.slot.post(far)
+        except BaseException:
+            self.server.open.pop(far.asked, None)
+            raise
+
+    # ---- answers, as `Asker`
+
+    def answered(self, far: Far, value: Any) -> None:
+        """Send the value."""
+        asked = far.asked
+        self.server.open.pop(asked, None)
+        try:
+            now = self._rt.entropy.now()
+            if asked.listening is None:
+                give_answer(self.session, far, value, now)
+            else:
+                self._accept(asked, far.args[0], value, now)
+        except AgentError as error:
+            self._fail(asked, error)
+        except Exception as error:
+            self._broken(asked, error)
+        self.look()
+
+    def failed(self, far: Far, error: Exception) -> None:
+        """Send the error."""
+        asked = far.asked
+        self.server.open.pop(asked, None)
+        if asked.listening is not None:
+            far.args[0].leave()
+        self._fail(asked, error)
+        self.look()
+
+    def waits(self, far: Far) -> None:
+        """Say that it is pending."""
+        self._tell(far, self.session.pending)
+
+    def began(self, far: Far) -> None:
+        """Say that it is in progress; before that that it is pending, if its consumer is to expect that."""
+        if self.server.answers_later(far):
+            self._tell(far, self.session.pending)
+        self._tell(far, self.session.began)
+
+    def reported(self, far: Far, value: Any) -> None:
+        """Say how far it is."""
+        self._tell(far, lambda asked: self.session.progress(asked, plain(value)))
+
+    def _tell(self, far: Far, tell: Callable[[lmos.Asked], object]) -> None:
+        if far.asked.open:
+            try:
+                tell(far.asked)
+            except Exception as error:
+                self.server.failed(error)
+
+    def has_room(self, far: Far) -> bool:
+        """Say whether an item may be sent now: by the peer's credit, and by what waits here."""
+        if self._over or not far.asked.open:
+            return True
+        if self.session.room(far.asked) and not self._listeners.crowded():
+            return True
+        self._givers[far] = None
+        return False
+
+    def gave(self, far: Far, item: Any) -> bool:
+        """Send an item of a stream; a run whose items nobody can take is ended."""
+        asked = far.asked
+        if self._over or not asked.open:
+            return False
+        try:
+            wanted = self.session.item(asked, plain(item))
+        except Exception as error:
+            self._broken(asked, error)
+            wanted = False
+        if not wanted:
+            self.server.withdraw(asked)
+        self.look()
+        return wanted
+
+    def _fail(self, asked: lmos.Asked, error: Exception) -> None:
+        try:
+            if isinstance(error, LmosActorsError):
+                self.session.fail(asked, error)
+            else:
+                self._broken(asked, error)
+        except Exception as bug:
+            self.server.failed(bug)
+
+    def _broken(self, asked: lmos.Asked, error: Exception) -> None:
+        """A mistake in this program, or a value that JSON cannot say: the consumer is told of it."""
+        self.server.failed(error)
+        try:
+            if asked.open:
+                self.session.fail(asked, LocalProtocolError("the answer could not be made"))
+        except Exception as bug:
+            self.server.failed(bug)
+
+    # ---- listening
+
+    def _listen(self, asked: lmos.Asked, link: Anybody, key: str) -> None:
+        listener = self._listeners.make(asked, link, key, self.server.generation)
+        if key == EXITED or not isinstance(link, LocalLink):
+            self._listeners.accept(asked, listener)
+        else:
+            self._post(Far(link, link.operation(key), (listener,), self, asked))
+
+    def _accept(self, asked: lmos.Asked, listener: Listener, value: Any, now: datetime) -> None:
+        if asked.verb.word == "observe":
+            self._listeners.accept(asked, listener, plain(value), now)
+        else:
+            self._listeners.accept(asked, listener)
+
+    # ---- the end
+
+    def close(self, code: int, reason: str) -> None:
+        """End this connection from here; what waits to be sent goes out first."""
+        self.end()
+        self.connection.close(code, reason)
+
+    def end(self) -> None:
+        """The connection has ended: its requests are withdrawn, but for those that are to go on (R5)."""
+        if self._over:
+            return
+        self._over = True
+        left = self.session.closed(self.server.goes_on)
+        for one in left:
+            if isinstance(one, lmos.Asked):
+                self.server.withdraw(one)
+        self._listeners.close()
+        for far in tuple(self._givers):
+            far.go_on()
+        self._givers.clear()
+
+    def look(self) -> None:
+        """See whether the peer is too slow, or the connection is to end now that nothing is open."""
+        if self._over:
+            return
+        if self.session.full:
+            self.close(TOO_SLOW, "too slow: too much waits to be sent")
+        elif self.server.draining and not self.session.statistics().open:
+            self.connection.close(RESTARTING, "the node is shutting down")
+
+
+def lmos_offered(offered: tuple[str, ...]) -> bool:
+    """Say whether a peer offered the LMOS subprotocol."""
+    return "lmosprotocol" in offered

@@ -1,0 +1,131 @@
+"""All listeners of one connection: accepted, spoken for, and left."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from lmos_actors._errors import NotFound
+from lmos_actors.actors import MONITORS, LocalLink, PoolLink
+
+from ._server_listening import Listener, Observer, Subscriber, SubscriberToAll, Watcher
+from ._server_requests import EXITED
+from ._server_values import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lmos_actors.actors import Gap, Runtime
+    from lmos_actors.protocol import lmos
+
+CROWDED: Final = 64
+"""Frames that wait to be sent: with more of them, events wait at their subscribers and runs for room."""
+
+CROWDED_BYTES: Final = 256 << 10
+
+_KINDS: Final[Mapping[str, type[Listener]]] = {
+    "observe": Observer,
+    "subscribe": Subscriber,
+    "subscribe_all": SubscriberToAll,
+}
+
+
+class Listeners:
+    """Who listens over one connection; see `Speaker`.
+
+    `sent` is called when something has been put into the session, `failed` with what could not be.
+    """
+
+    def __init__(
+        self,
+        rt: Runtime,
+        session: lmos.ThingSession,
+        sent: Callable[[], object],
+        failed: Callable[[BaseException], object],
+    ) -> None:
+        self._rt = rt
+        self._session = session
+        self._sent = sent
+        self._failed = failed
+        self._active: dict[lmos.Listening, Listener] = {}
+        self._backlog: deque[Listener] = deque()
+
+    # ---- coming and leaving
+
+    def make(self, asked: lmos.Asked, link: LocalLink | PoolLink, key: str, generation: str) -> Listener:
+        """Make the listener that a request asks for. Raises NotFound where nobody will ever live."""
+        if link.gone:
+            raise NotFound("agent", link.path)
+        if key == EXITED:
+            return Watcher(self, link.sinks(), MONITORS, link.path, generation)
+        return _KINDS[asked.verb.word](self, link.sinks(), key[1:], link.path)
+
+    def accept(self, asked: lmos.Asked, listener: Listener, *value: Any) -> None:
+        """Let it hear what comes from now on, unless its consumer has left meanwhile."""
+        listening = self._session.accept(asked, *value)
+        if listening.ended:
+            listener.leave()
+            return
+        listener.join()
+        listener.listening = listening
+        self._active[listening] = listener
+
+    def leave(self, listening: lmos.Listening) -> None:
+        """Its consumer wants to hear no more."""
+        listener = self._active.pop(listening, None)
+        if listener is not None:
+            listener.leave()
+
+    def close(self) -> None:
+        """The connection has ended."""
+        for listener in self._active.values():
+            listener.leave()
+        self._active.clear()
+        self._backlog.clear()
+
+    # ---- speaking
+
+    def crowded(self) -> bool:
+        """Say whether much waits to be sent."""
+        session = self._session
+        return session.waiting >= CROWDED or session.waiting_bytes >= CROWDED_BYTES
+
+    def line_up(self, listener: Listener) -> None:
+        """Let it speak when there is room."""
+        self._backlog.append(listener)
+
+    def speak(self) -> None:
+        """Let those speak who wait for room, in turn, as long as there is some."""
+        while self._backlog and not self.crowded():
+            listener = self._backlog.popleft()
+            if listener.speak():
+                self._backlog.append(listener)
+
+    def read(self, listening: lmos.Listening, value: Any) -> None:
+        """Send a reading."""
+        self._say(listening, lambda: self._session.reading(listening, plain(value), self._rt.entropy.now()))
+
+    def said(self, listening: lmos.Listening, event: str, data: Any) -> None:
+        """Send an event."""
+        self._say(
+            listening, lambda: self._session.event(listening, event, plain(data), self._rt.entropy.now())
+        )
+
+    def missed(self, listening: lmos.Listening, gap: Gap) -> None:
+        """Send word that values are missing."""
+        self._say(listening, lambda: self._session.gap(listening, gap.reason, gap.missed))
+
+    def over(self, listener: Listener) -> None:
+        """What is listened to is gone for good."""
+        listening = listener.listening
+        if listening is not None:
+            self.leave(listening)
+            self._say(listening, lambda: self._session.end(listening, listener.end))
+
+    def _say(self, listening: lmos.Listening, say: Callable[[], None]) -> None:
+        try:
+            say()
+        except Exception as error:  # such as a value that JSON cannot say
+            self._failed(error)
+            self._session.gap(listening, "a value that could not be sent", 1)
+        self._sent()

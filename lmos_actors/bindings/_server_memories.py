@@ -1,0 +1,73 @@
+"""Which answers are remembered for whom: connections of one peer share a memory (DECISIONS C1)."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import trio
+
+from lmos_actors.protocol.lmos import AnswerMemory
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable
+
+PEER_HEADER: Final = b"lmos-peer"
+"""By it a client says which of its connections belong together: a value that nobody else can guess."""
+
+MOST: Final = 256
+"""Memories kept of peers that have no connection now; the one that was used longest ago is forgotten."""
+
+_UNGUESSABLE: Final = re.compile(rb"[0-9A-Za-z_-]{32,128}")
+
+
+@attrs.define
+class _Kept:
+    memory: AnswerMemory = attrs.field(factory=AnswerMemory)
+    connections: int = 0
+
+
+class Memories:
+    """The memories of a server's peers. A peer without a good name has one per connection."""
+
+    __slots__ = ("_most", "_named", "_unused")
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._named: dict[bytes, _Kept] = {}
+        self._unused: OrderedDict[bytes, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._named)
+
+    @contextmanager
+    def of(self, headers: Iterable[tuple[bytes, bytes]]) -> Generator[AnswerMemory]:
+        """Give the memory of a connection with these headers, for as long as the connection lasts."""
+        names = [value for name, value in headers if name.lower() == PEER_HEADER]
+        if len(names) != 1 or not _UNGUESSABLE.fullmatch(names[0]):
+            yield AnswerMemory()
+            return
+        name = names[0]
+        kept = self._named.setdefault(name, _Kept())
+        kept.connections += 1
+        self._unused.pop(name, None)
+        try:
+            yield kept.memory
+        finally:
+            kept.connections -= 1
+            if not kept.connections:
+                self._unused[name] = None
+                self._tidy(trio.current_time())
+
+    def _tidy(self, now: float) -> None:
+        """Forget the oldest that are one too many, or that remember nothing any more: two at most."""
+        for _ in range(min(2, len(self._unused))):
+            name = next(iter(self._unused))
+            memory = self._named[name].memory
+            memory.expire(now)
+            if len(self._unused) <= self._most and (len(memory) or memory.running):
+                return
+            del self._named[name], self._unused[name]

@@ -1,0 +1,26 @@
+"""Values on their way out: what agents give, as something of which JSON has one form alone."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, time
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+_AS_IT_IS: Final = frozenset({str, int, float, bool, type(None), bytes, datetime, date, time, UUID})
+
+
+def plain(value: Any) -> Any:
+    """Give a value for a message: sets sorted, records as objects; bytes stay bytes, base64 in JSON.
+
+    Raises TypeError, ValueError or OverflowError for what JSON cannot say.
+    """
+    if type(value) in _AS_IT_IS:
+        return value
+    return msgspec.to_builtins(value, str_keys=True, order="deterministic")
+
+
+def plain_members(values: dict[str, Any]) -> dict[str, Any]:
+    """Give several values by name."""
+    return {name: plain(value) for name, value in values.items()}

@@ -1,0 +1,231 @@
+"""What is printed of answers and of what is heard: for people, as JSON lines, or values alone.
+
+Answers go to the output; progress, gaps and what went wrong to the error output. A reader that does not read
+holds back the command, but not its connections: what can block is written by a thread.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import stat
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import attrs
+import trio
+
+from lmos_actors._errors import (
+    ActionFailed,
+    AgentDied,
+    AgentUnavailable,
+    ConnectFailed,
+    InvalidInput,
+    MailboxFull,
+    OutcomeUnknown,
+    RemoteProtocolError,
+    Unauthorized,
+)
+from lmos_actors.reports import bar, printable
+
+from ._show import takes_all
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+Form: TypeAlias = Literal["text", "json", "raw"]
+
+BETWEEN: Final = 0.1
+"""Seconds between two pictures of progress on a terminal, and ten times that elsewhere."""
+
+
+@attrs.frozen
+class Said:
+    """One line: its members as JSON, the value that it is about, and what stands before that for people."""
+
+    members: dict[str, Any]
+    value: Any
+    head: tuple[str, ...] = ()
+    whole: bool = False
+    """Whether the value may take several lines for people."""
+    aside: bool = False
+    """Whether it is told to people elsewhere, and is here for JSON alone."""
+
+
+def now() -> str:
+    """Give the present as text, for lines that say when they were received."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class Answers:
+    """Prints answers to the output, and the rest to the error output."""
+
+    def __init__(self, *, json: bool = False, raw: bool = False, quiet: bool = False) -> None:
+        self._out, self._err = sys.stdout, sys.stderr
+        self._quiet = quiet
+        self.form: Form = "raw" if raw else "json" if json or not self._out.isatty() else "text"
+        self._moves = self._err.isatty() and os.environ.get("TERM") not in ("dumb", "unknown", None)
+        self._moving = False
+        self._width = 0
+
+    # ---- answers
+
+    async def say(self, *lines: Said) -> None:
+        """Print lines; waits until somebody has taken them. Raises OSError."""
+        data = b"".join(self._bytes(line) for line in lines if not line.aside or self.form == "json")
+        self.still()
+        if not data:
+            return
+        self._out.flush()
+        descriptor = _that_may_block(self._out)
+        if descriptor is None:
+            _write_to(self._out, data)
+        else:
+            await trio.to_thread.run_sync(_write_all, descriptor, data, abandon_on_cancel=True)
+
+    def _bytes(self, line: Said) -> bytes:
+        if self.form == "raw" and isinstance(line.value, bytes):
+            return line.value
+        text = {"raw": self._raw, "json": self._json, "text": self._text}[self.form](line)
+        return text.encode(self._out.encoding or "utf-8", "backslashreplace")
+
+    def _raw(self, line: Said) -> str:
+        return f"{line.value if isinstance(line.value, str) else self._dumped(line.value)}\n"
+
+    def _json(self, line: Said) -> str:
+        return f"{self._dumped(line.members)}\n"
+
+    def _dumped(self, data: Any) -> str:
+        return json.dumps(data, ensure_ascii=not takes_all(self._out), default=_as_base64)
+
+    def _text(self, line: Said) -> str:
+        from rich.console import Console
+        from rich.highlighter import JSONHighlighter
+        from rich.text import Text
+
+        console = Console(file=self._out, highlight=False, soft_wrap=True)
+        shown = Text(_for_people(line.value, whole=line.whole))
+        head = [Text(f"{printable(part)}  ", "bold" if n else "dim") for n, part in enumerate(line.head)]
+        if not isinstance(line.value, str | bytes):
+            JSONHighlighter().highlight(shown)
+        whole = Text.assemble(*head, shown)
+        with console.capture() as captured:
+            console.print(whole.plain if console.no_color else whole, markup=False)
+        return captured.get()
+
+    # ---- what is said beside
+
+    async def progress(self, name: str, value: Any) -> None:
+        """Show how far a run is; returns when the next picture may follow."""
+        if self._quiet:
+            return
+        if not self._moves:
+            self._beside(f"{name}: {_for_people(value)}")
+            await trio.sleep(10 * BETWEEN)
+            return
+        text = printable(f"{name}  {_how_far(value)}")[: os.get_terminal_size(self._err.fileno()).columns - 1]
+        self._err.write(f"\r\x1b[2K{text}")
+        self._err.flush()
+        self._moving = True
+        await trio.sleep(BETWEEN)
+
+    def still(self) -> None:
+        """Take away what moves."""
+        if self._moving:
+            self._moving = False
+            self._err.write("\r\x1b[2K")
+            self._err.flush()
+
+    def note(self, text: str) -> None:
+        """Say something on the error output that is no error."""
+        if not self._quiet:
+            self._beside(text)
+
+    def wrong(self, text: str) -> None:
+        """Say on the error output what went wrong."""
+        self._beside(f"lmos-actors: {text}")
+
+    def _beside(self, text: str) -> None:
+        self.still()
+        print(printable(text), file=self._err, flush=True)
+
+
+def error_members(error: Exception) -> dict[str, Any]:
+    """Give an error as the data of a line: its class, its text, and what else its class has."""
+    members: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
+    if isinstance(error, ActionFailed):
+        members["output"] = error.output
+    elif isinstance(error, InvalidInput):
+        members["path"] = error.path
+    elif isinstance(error, AgentDied):
+        members["started"] = error.started
+    elif isinstance(error, RemoteProtocolError):
+        members["title"], members["detail"] = error.problem.title, error.problem.detail
+    return members
+
+
+_FIXES: Final[tuple[tuple[type[Exception], str], ...]] = (
+    (AgentUnavailable, "nothing was begun, so try again"),
+    (MailboxFull, "nothing was begun, so try again later"),
+    (OutcomeUnknown, "look before asking again"),
+    (Unauthorized, 'say who asks, as with --header "Authorization: Bearer ..."'),
+    (ConnectFailed, "is the agent served there?"),
+)
+
+
+def explained(error: Exception) -> str:
+    """Say what went wrong, and what helps."""
+    if isinstance(error, ActionFailed):
+        return f"the action failed: {_for_people(error.output)}" if error.output is not None else str(error)
+    fix = next((fix for tp, fix in _FIXES if isinstance(error, tp)), "")
+    return f"{error}; {fix}" if fix else str(error)
+
+
+def _for_people(value: Any, *, whole: bool = False) -> str:
+    """Give a value as people read it; a terminal is told nothing but to show it."""
+    if isinstance(value, bytes):
+        return f"<{len(value)} bytes>"
+    text = (
+        value
+        if isinstance(value, str)
+        else json.dumps(value, indent=2 if whole else None, ensure_ascii=False, default=_as_base64)
+    )
+    if not whole:
+        return printable(text)
+    return "\n".join("\t".join(map(printable, line.split("\t"))) for line in text.split("\n"))
+
+
+def _how_far(value: Any) -> str:
+    if isinstance(value, float) and 0 <= value <= 1:
+        return f"{bar(value, 1)} {value:.0%}"
+    return _for_people(value)
+
+
+def _as_base64(value: Any) -> Any:
+    return {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else str(value)
+
+
+def _that_may_block(out: TextIO) -> int | None:
+    """Give the descriptor of an output whose reader may be slow: of a pipe, a terminal, a socket."""
+    try:
+        descriptor = out.fileno()
+    except (OSError, ValueError):
+        return None
+    return None if stat.S_ISREG(os.fstat(descriptor).st_mode) else descriptor
+
+
+def _write_to(out: TextIO, data: bytes) -> None:
+    buffer = getattr(out, "buffer", None)
+    if buffer is None:
+        out.write(data.decode(errors="backslashreplace"))
+    else:
+        buffer.write(data)
+    out.flush()
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]

@@ -1,0 +1,209 @@
+"""What the words of a command line mean as values: JSON, NAME=VALUE, the standard input, files.
+
+Words are read twice: before anything is connected, for what is wrong in any case, and again with the data
+schema of the agent's description, where there is one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import attrs
+
+from lmos_actors._errors import ConfigError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+MOST_BYTES: Final = 64 << 20
+"""Of a file, or of the standard input."""
+
+_PAIR: Final = re.compile(r"([^\W\d][\w.-]*)=(.*)\Z", re.DOTALL)
+_NUMBER: Final = re.compile(r"-[0-9.]")
+_KINDS: Final = (
+    (bool, "boolean"),
+    (int, "integer"),
+    (float, "number"),
+    (str, "string"),
+    (list, "array"),
+    (dict, "object"),
+)
+_ALIKE: Final = {"integer": ("integer", "number")}
+
+
+@attrs.frozen
+class Written:
+    """A value as it was written: `name` says where, as in `INPUT` or `city`."""
+
+    name: str
+    text: str
+    lenient: bool = False
+    file: bool = False
+
+    def value(self, schema: Mapping[str, Any] | None = None) -> Any:
+        """Give the value: JSON if that fits the schema, else the text itself if a text fits.
+
+        Without a schema it is JSON; where it is `lenient`, what is no JSON is a text. Raises ConfigError.
+        """
+        kinds = kinds_of(schema)
+        try:
+            found = read_json(self.text)
+        except ValueError as error:
+            if "string" in kinds if kinds is not None else self.lenient:
+                return self._as_text()
+            self.refuse(error, kinds)
+        if kinds is None or "string" not in kinds or not kinds.isdisjoint(_kinds_of_value(found)):
+            return found
+        return self._as_text()
+
+    def check(self) -> None:
+        """Raise ConfigError where it is no JSON."""
+        try:
+            read_json(self.text)
+        except ValueError as error:
+            self.refuse(error)
+
+    def _as_text(self) -> str:
+        return self.text.removesuffix("\n") if self.file else self.text
+
+    def refuse(self, error: ValueError, kinds: frozenset[str] | None = None) -> NoReturn:
+        """Say where it is no JSON, and what may be meant. Raises ConfigError."""
+        hint = ""
+        if kinds is None and self.text[:1] not in ("", "{", "[", '"'):
+            hint = f"; a text is written '{json.dumps(self._as_text()[:40], ensure_ascii=False)}'"
+        elif kinds:
+            hint = f"; it takes {_listed(kinds)}"
+        raise ConfigError(f"not JSON, {_place(error, self.text)}{hint}", self.name)
+
+
+@attrs.frozen
+class Pairs:
+    """An object whose members were written one by one, as `city=Bonn`."""
+
+    members: tuple[Written, ...]
+
+    def value(self, schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Give the object. Raises ConfigError, also for a name that the schema does not have."""
+        kinds = kinds_of(schema)
+        if kinds is not None and "object" not in kinds:
+            raise ConfigError(
+                f"the action takes no parameters by name, but {_listed(kinds)}", self.members[0].name
+            )
+        known: Mapping[str, Any] = (schema or {}).get("properties") or {}
+        for member in self.members:
+            if known and member.name not in known:
+                _unknown("parameter", member.name, known)
+        return {each.name: each.value(known.get(each.name)) for each in self.members}
+
+
+def input_of(words: Sequence[str], options: Sequence[str] = ()) -> Written | Pairs | None:
+    """Read what an action is to be given; None: nothing. Raises ConfigError."""
+    for word in words:
+        check_word(word, options)
+    if not words:
+        return None
+    pairs = [_PAIR.match(word) for word in words]
+    found = [pair for pair in pairs if pair is not None]
+    if len(found) == len(words):
+        return _paired([Written(pair[1], pair[2], lenient=True) for pair in found])
+    if len(words) > 1:
+        odd = words[pairs.index(None)]
+        raise ConfigError(f'"{odd}" is not NAME=VALUE; JSON is one word: quote it', "INPUT")
+    written = written_in(words[0], "INPUT")
+    if written.text.lstrip()[:1] in ("{", "["):
+        written.check()
+    return written
+
+
+def written_in(word: str, name: str, options: Sequence[str] = ()) -> Written:
+    """Read one word: `-` is the standard input, `@file` a file, anything else itself. Raises ConfigError."""
+    check_word(word, options)
+    if word == "-":
+        text = _text_of(sys.stdin.buffer.read(MOST_BYTES + 1), "standard input")
+        return Written("standard input", text, file=True)
+    if word.startswith("@"):
+        try:
+            with open(word[1:], "rb") as file:
+                return Written(word[1:], _text_of(file.read(MOST_BYTES + 1), word[1:]), file=True)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"cannot be read: {getattr(error, 'strerror', error)}", word[1:]) from None
+    return Written(name, word)
+
+
+def check_word(word: str, options: Sequence[str]) -> None:
+    """Raise ConfigError for an option that there is not, which is no value either."""
+    if word.startswith("-") and word != "-" and not _NUMBER.match(word):
+        near = nearest(word, options)
+        raise ConfigError(f'no option "{word}"' + (f', did you mean "{near}"?' if near else ""))
+
+
+def read_json(text: str) -> Any:
+    """Read JSON as RFC 8259 has it. Raises ValueError."""
+    try:
+        return json.loads(text, parse_constant=_no_number)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no number")
+
+
+def kinds_of(schema: Mapping[str, Any] | None) -> frozenset[str] | None:
+    """Say which types of JSON a data schema has; None: any, or it does not say."""
+    if not schema:
+        return None
+    for word in ("oneOf", "anyOf"):
+        if word in schema:
+            parts = [kinds_of(part) for part in schema[word]]
+            known = [part for part in parts if part is not None]
+            return frozenset(kind for part in known for kind in part) if len(known) == len(parts) else None
+    if "type" in schema:
+        named = schema["type"]
+        return frozenset([named] if isinstance(named, str) else named)
+    values = schema.get("enum", [schema["const"]] if "const" in schema else None)
+    return None if values is None else frozenset(kind for each in values for kind in _kinds_of_value(each))
+
+
+def _listed(kinds: frozenset[str]) -> str:
+    return " or ".join(sorted(kinds))
+
+
+def _kinds_of_value(value: Any) -> tuple[str, ...]:
+    kind = next((name for tp, name in _KINDS if isinstance(value, tp)), "null")
+    return _ALIKE.get(kind, (kind,))
+
+
+def _paired(members: list[Written]) -> Pairs:
+    seen: dict[str, Written] = {}
+    for member in members:
+        if member.name in seen:
+            raise ConfigError("is given twice", member.name)
+        seen[member.name] = member
+    return Pairs(tuple(members))
+
+
+def _unknown(kind: str, name: str, known: Mapping[str, Any]) -> NoReturn:
+    near = nearest(name, known)
+    hint = f'did you mean "{near}"?' if near else f"there is {', '.join(known)}"
+    raise ConfigError(f'no {kind} "{name}", {hint}')
+
+
+def _text_of(data: bytes, name: str) -> str:
+    if len(data) > MOST_BYTES:
+        raise ConfigError(f"has more than {MOST_BYTES >> 20} MiB", name)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"is not UTF-8 at byte {error.start + 1}", name) from None
+
+
+def _place(error: ValueError, text: str) -> str:
+    if not isinstance(error, json.JSONDecodeError):
+        return str(error)
+    line = f"line {error.lineno}, " if "\n" in text.rstrip("\n") else ""
+    what = error.msg[:1].lower() + error.msg[1:]
+    return f"{line}column {error.colno}: {what}"

@@ -1,0 +1,145 @@
+"""`observe`, `listen` and `monitor`: what an agent elsewhere tells, until enough of it has come."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import trio
+
+from lmos_actors._errors import LmosActorsError
+from lmos_actors.actors import Down, Gap, Occurrence
+
+from ._answers import Said, now
+from ._remote import ANSWERED_WITH_ERROR, OK
+
+if TYPE_CHECKING:
+    from ._remote import Talk
+
+TOGETHER: Final = 100
+"""How many lines are written at once, where so many are waiting."""
+
+
+@attrs.frozen(kw_only=True)
+class _Listening:
+    """What the three have in common: they go on over reconnects, and end after `count` lines."""
+
+    count: int | None = None
+
+    async def __call__(self, talk: Talk) -> int:
+        """Listen. Gives the exit code."""
+        try:
+            async with self.feed(talk) as feed:
+                left = self.count
+                while batch := await _batch(feed):
+                    left = await self._tell(talk, batch, left)
+                    if left == 0:
+                        return OK
+        except LmosActorsError as error:
+            return await talk.fail(self.members(), error)
+        talk.answers.wrong(f"{talk.thing.id} is gone for good: there is nothing more to come")
+        return ANSWERED_WITH_ERROR
+
+    async def _tell(self, talk: Talk, batch: list[Any], left: int | None) -> int | None:
+        lines: list[Said] = []
+        for each in batch:
+            if isinstance(each, Gap):
+                lines.append(self._gap(talk, each))
+                continue
+            lines.append(self.line(each))
+            if left is not None and (left := left - 1) == 0:
+                break
+        await talk.answers.say(*lines)
+        return left
+
+    def _gap(self, talk: Talk, gap: Gap) -> Said:
+        missed = "some may be missing" if gap.missed is None else f"{gap.missed} missing"
+        talk.answers.note(f"gap: {gap.reason}, {missed}")
+        return Said(
+            {**self.members(), "gap": gap.reason, "missed": gap.missed, "at": now()}, None, aside=True
+        )
+
+    def feed(self, talk: Talk) -> Any:
+        """Open what is listened to. Raises ConfigError where the description has no such thing."""
+        raise NotImplementedError
+
+    def members(self) -> dict[str, Any]:
+        """Give what every line begins with."""
+        raise NotImplementedError
+
+    def line(self, each: Any) -> Said:
+        """Give the line of what has come."""
+        raise NotImplementedError
+
+
+@attrs.frozen(kw_only=True)
+class Observing(_Listening):
+    """`observe`: the value of a property, and each change."""
+
+    name: str
+
+    def feed(self, talk: Talk) -> Any:
+        talk.about("property", self.name)
+        return talk.thing.observe(self.name, gaps=True)
+
+    def members(self) -> dict[str, Any]:
+        return {"property": self.name}
+
+    def line(self, each: Any) -> Said:
+        return Said({**self.members(), "value": each, "at": now()}, each, (_clock(),))
+
+
+@attrs.frozen(kw_only=True)
+class Hearing(_Listening):
+    """`listen`: one event of an agent, or all."""
+
+    event: str | None = None
+
+    def feed(self, talk: Talk) -> Any:
+        if self.event is None:
+            return talk.thing.subscribe_all(gaps=True)
+        talk.about("event", self.event)
+        return talk.thing.subscribe(self.event, gaps=True)
+
+    def members(self) -> dict[str, Any]:
+        return {"event": self.event}
+
+    def line(self, each: Any) -> Said:
+        event, data = (each.event, each.data) if isinstance(each, Occurrence) else (self.event, each)
+        return Said({"event": event, "data": data, "at": now()}, data, (_clock(), str(event)))
+
+
+@attrs.frozen(kw_only=True)
+class Monitoring(_Listening):
+    """`monitor`: each end of an incarnation."""
+
+    def feed(self, talk: Talk) -> Any:
+        return talk.thing.monitor()
+
+    def members(self) -> dict[str, Any]:
+        return {}
+
+    def line(self, each: Down) -> Said:
+        reason = {"kind": each.reason.kind, "text": str(each.reason)}
+        members = {"agent": each.agent, "incarnation": each.incarnation, "reason": reason, "at": now()}
+        return Said(
+            members, f"incarnation {each.incarnation} has ended: {each.reason}", (_clock(), each.agent)
+        )
+
+
+async def _batch(feed: Any) -> list[Any]:
+    """Wait for what comes, and give with it what else has come in the meantime; nothing: there is no more."""
+    try:
+        batch = [await feed.receive()]
+    except trio.EndOfChannel:
+        return []
+    with suppress(trio.WouldBlock, trio.EndOfChannel):
+        while len(batch) < TOGETHER:
+            batch.append(feed.receive_nowait())
+    return batch
+
+
+def _clock() -> str:
+    return datetime.now().astimezone().strftime("%H:%M:%S")

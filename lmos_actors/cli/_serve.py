@@ -1,0 +1,201 @@
+"""`serve`: runs agents until it is told to stop, and lets others reach them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import ssl
+import sys
+import threading
+import traceback
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import trio
+
+from lmos_actors._errors import ConfigError, SupervisionError, group_of
+from lmos_actors._node import Node, open_node
+from lmos_actors.bindings import public_name, url_of
+from lmos_actors.supervision import SupervisorSpec
+from lmos_actors.transport import raise_descriptor_limit
+
+from ._load import complain
+from ._serve_said import Announcer, busy_in
+from ._serve_targets import children_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+
+OK: Final = 0
+COULD_NOT_RUN: Final = 3
+INTERRUPTED: Final = 130
+
+DESCRIPTORS: Final = 1 << 20
+"""Open connections and files at most, where the system allows that many."""
+
+PATIENCE: Final = 1.0
+"""Seconds after which it is said what the end waits for, and again after twice as long, and so on."""
+
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+@attrs.frozen(kw_only=True)
+class Order:
+    """What `serve` was told."""
+
+    targets: Sequence[str]
+    listen: Sequence[str] = ()
+    public_url: str | None = None
+    arguments: Sequence[str] = ()
+    cert: str | None = None
+    key: str | None = None
+    json: bool = False
+
+    def addresses(self) -> tuple[str, ...]:
+        """Give what to listen at: with a certificate over TLS, where nothing else is said."""
+        return tuple(self.listen) or (f"{'wss' if self.cert else 'ws'}://127.0.0.1:8080",)
+
+    def tls(self) -> ssl.SSLContext | None:
+        """Give the context of a server with the certificate. Raises ConfigError."""
+        if self.cert is None:
+            if self.key is not None:
+                raise ConfigError("goes with --cert", "--key")
+            return None
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        try:
+            context.load_cert_chain(self.cert, self.key)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(f"cannot be used: {error.strerror or error}", _blamed(self, error)) from None
+        return context
+
+
+def _blamed(order: Order, error: OSError) -> str:
+    """Name the file that is wrong: the one that cannot be read, else the one with the certificate."""
+    for file in (order.cert, order.key):
+        if file is not None and isinstance(error, FileNotFoundError) and not os.path.exists(file):
+            return file
+    return order.cert or ""
+
+
+def serve_targets(order: Order) -> int:
+    """Serve until a signal comes. Gives the exit code. Raises ConfigError."""
+    tls = order.tls()
+    children = children_of(order.targets, order.arguments)
+    if isinstance(children, int):
+        return children
+    raise_descriptor_limit(DESCRIPTORS)
+    tree = SupervisorSpec("root", children)
+    opened = partial(open_node, tree, listen=order.addresses(), public_url=order.public_url, tls=tls)
+    serving = Serving(Announcer(json=order.json), order.public_url)
+    try:
+        trio.run(serving.run, opened)
+    except ConfigError as error:
+        if error.__cause__ is None:
+            raise
+        return complain(error)
+    except SupervisionError as error:
+        print(f"lmos-actors: {_why(error)}", file=sys.stderr)
+        return COULD_NOT_RUN
+    except Exception:
+        traceback.print_exc()
+        return COULD_NOT_RUN
+    return INTERRUPTED if serving.signals > 1 else OK
+
+
+def _why(error: SupervisionError) -> str:
+    """Say what ended the node, with the exceptions that it came of."""
+    cause = error.__cause__
+    group = None if cause is None else group_of(cause)
+    causes = group.exceptions if group is not None else [cause] if cause is not None else []
+    said = [f"  {type(each).__name__}: {each}" for each in causes]
+    return "\n".join([str(error), *dict.fromkeys(said)])
+
+
+class Serving:
+    """One run of `serve`: from the start of the agents to the end that signals ask for."""
+
+    def __init__(self, announcer: Announcer, public_url: str | None) -> None:
+        self.signals = 0
+        self._announcer = announcer
+        self._public_url = public_url
+        self._asked = trio.Event()
+        self._opening = trio.CancelScope()
+        self._node: Node | None = None
+        self._token: trio.lowlevel.TrioToken | None = None
+
+    async def run(self, opened: Any) -> None:
+        """Open the node, and close it when that is asked for. Raises what ends the node."""
+        self._token = trio.lowlevel.current_trio_token()
+        failure: BaseException | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._tell_of_waiting)
+            try:
+                with _handling(self._signalled):
+                    await self._open(opened)
+            except BaseException as error:  # noqa: ASYNC103 -- raised below, and not as a group of one
+                failure = error
+            nursery.cancel_scope.cancel("the node has ended")
+        if failure is not None:
+            raise failure
+        if self.signals > 1:
+            self._announcer.cut_short()
+        else:
+            self._announcer.stopped()
+
+    async def _open(self, opened: Any) -> None:
+        with self._opening:
+            async with opened() as node:
+                self._node = node
+                self._announce(node)
+                await self._asked.wait()
+
+    def _announce(self, node: Node) -> None:
+        base = self._public_url or node.urls[0]
+        agents = {ref.path: url_of(base, public_name(ref.path)) for ref in node.agents()}
+        self._announcer.serving(agents, node.urls, os.getpid())
+
+    async def _tell_of_waiting(self) -> None:
+        await self._asked.wait()
+        patience = PATIENCE
+        while True:
+            await trio.sleep(patience)
+            patience *= 2
+            if self._node is not None:
+                self._announcer.waiting(busy_in(self._node), self._node.connections)
+
+    # ---- signals: the handler runs between any two steps of any code
+
+    def _signalled(self, number: int, _: object) -> None:
+        self.signals += 1
+        assert self._token is not None
+        if self.signals == 1:
+            self._token.run_sync_soon(self._drain, signal.Signals(number).name)
+        elif self.signals == 2 and self._asked.is_set():
+            self._token.run_sync_soon(self._hurry)
+        else:  # an agent's turn does not end, so nothing else would happen
+            os._exit(INTERRUPTED)
+
+    def _drain(self, name: str) -> None:
+        self._announcer.draining(name)
+        self._asked.set()
+        if self._node is None:  # its agents are still starting
+            self._opening.cancel("told to stop")
+
+    def _hurry(self) -> None:
+        if self._node is not None:
+            self._node.hurry()
+
+
+@contextmanager
+def _handling(handler: Callable[[int, object], None]) -> Generator[None]:
+    """Have it called for the signals that stop a process; they reach the main thread alone."""
+    theirs: dict[signal.Signals, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        theirs = {each: signal.signal(each, handler) for each in SIGNALS}
+    try:
+        yield
+    finally:
+        for each, before in theirs.items():
+            signal.signal(each, before)

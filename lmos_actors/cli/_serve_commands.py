@@ -1,0 +1,77 @@
+"""`serve`, as its users see it: the docstring is the help."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Group, Parameter
+
+from ._app import ELSEWHERE, PRINTED, Switch
+from ._remote_commands import app as app
+
+WHERE = Group("Where it is reached", sort_key=1)
+
+
+@app.command(sort_key=0, group=ELSEWHERE)
+def serve(
+    targets: Annotated[list[str], Parameter(name="TARGET", negative=())],
+    /,
+    *,
+    listen: Annotated[list[str] | None, Parameter(negative=(), metavar="URL", group=WHERE)] = None,
+    public_url: Annotated[str | None, Parameter(metavar="URL", group=WHERE)] = None,
+    cert: Annotated[str | None, Parameter(metavar="FILE", group=WHERE)] = None,
+    key: Annotated[str | None, Parameter(metavar="FILE", group=WHERE)] = None,
+    arg: Annotated[list[str] | None, Parameter(negative=(), metavar="NAME=VALUE")] = None,
+    json: Annotated[Switch, Parameter(group=PRINTED)] = False,
+) -> int:
+    """Run agents, and let others reach them: over LMOS, and their descriptions over HTTP.
+
+    lmos-actors serve agents/weather.py:WeatherAgent
+
+    lmos-actors serve weather=agents/weather.py:WeatherAgent agents/concierge.py:ConciergeAgent
+
+    lmos-actors serve agents/weather.py:WeatherAgent --listen ws://0.0.0.0:9000 --public-url wss://agents.example.org
+
+    lmos-actors serve agents/weather.py:WeatherAgent --arg units=kelvin --cert server.pem --key server.key
+
+    Then, elsewhere: curl http://127.0.0.1:8080/agents/weather, or: \
+lmos-actors call http://127.0.0.1:8080/agents/weather forecast city=Bonn
+
+    Ctrl-C or SIGTERM stops in order: no more requests are taken, and those taken are answered. A second one ends \
+it at once.
+
+    Exit codes: 0 stopped in order; 2 the usage is wrong; 3 an import failed, an address is taken, or agents crashed \
+too often; 130 ended at once.
+
+    Parameters
+    ----------
+    targets
+        Agent classes, as path/file.py:Class or package.module:Class. With NAME= before it, it is called so.
+    listen
+        Where to listen: ws, or wss with a certificate; ws://127.0.0.1:8080 unless given. Port 0 finds a free one. \
+May be given several times.
+    public_url
+        The address under which others reach it, where a proxy stands before it: descriptions name that one.
+    cert
+        A file with the certificate, and those that vouch for it, for wss.
+    key
+        A file with its key, if that is not in the same file.
+    arg
+        What an agent is made with, as JSON or as text; with several targets as AGENT.NAME=VALUE. \
+May be given several times.
+    json
+        Print JSON lines on a terminal too, as is done where the output is none.
+    """
+    from ._serve import Order, serve_targets
+
+    return serve_targets(
+        Order(
+            targets=targets,
+            listen=listen or (),
+            public_url=public_url,
+            arguments=arg or (),
+            cert=cert,
+            key=key,
+            json=json,
+        )
+    )

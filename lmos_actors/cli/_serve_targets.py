@@ -1,0 +1,117 @@
+"""What `serve` is to serve: agent classes, what each is called, and what each is made with."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from lmos_actors._errors import ConfigError, InvalidInput, nearest
+from lmos_actors.scenario import fields_of_agent
+from lmos_actors.supervision import ChildSpec, name_of
+
+from ._describe import agent_class
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lmos_actors.actors import Agent
+
+
+@attrs.frozen
+class Target:
+    """One word of the command line: `weather=agents/weather.py:Weather`, or the same without a name."""
+
+    text: str
+    name: str
+    cls: type[Agent]
+
+
+def children_of(words: Sequence[str], arguments: Sequence[str]) -> list[ChildSpec[Any]] | int:
+    """Import what is named and give it as children; where an import fails, that is said: the exit code.
+
+    Raises ConfigError.
+    """
+    targets: list[Target] = []
+    for word in words:
+        target = _target(word)
+        if isinstance(target, int):
+            return target
+        targets.append(target)
+    _check_names(targets)
+    given = _given(targets, arguments)
+    return [_child(target, given[target.name]) for target in targets]
+
+
+def _target(word: str) -> Target | int:
+    name, equals, place = word.rpartition("=")
+    if equals and not name:
+        raise ConfigError(f'"{word}" has no name before the "="')
+    if ":" not in place:
+        hint = f": the class is missing, as in {place}:Weather" if place.endswith(".py") else ""
+        raise ConfigError(f'"{word}" is not path/file.py:Class, nor package.module:Class{hint}')
+    cls = agent_class(place)
+    return cls if isinstance(cls, int) else Target(word, name or name_of(cls), cls)
+
+
+def _check_names(targets: Sequence[Target]) -> None:
+    seen: dict[str, str] = {}
+    for target in targets:
+        other = seen.setdefault(target.name, target.text)
+        if other is not target.text:
+            raise ConfigError(
+                f'"{other}" and "{target.text}" are both called {target.name}: '
+                f"name one of them, as in other={target.text.rpartition('=')[2]}"
+            )
+
+
+def _given(targets: Sequence[Target], arguments: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Give the arguments of each target by its name."""
+    found: dict[str, dict[str, Any]] = {target.name: {} for target in targets}
+    by_name = {target.name: target for target in targets}
+    for argument in arguments:
+        key, equals, text = argument.partition("=")
+        if not equals or not key:
+            raise ConfigError(f'"{argument}" is not NAME=VALUE', "--arg")
+        agent, dot, field = key.rpartition(".")
+        if not dot and len(targets) > 1:
+            raise ConfigError(
+                f'whose is "{key}"? With several targets it is said, as in {targets[0].name}.{key}', "--arg"
+            )
+        target = by_name.get(agent) if dot else targets[0]
+        if target is None:
+            near = nearest(agent, by_name)
+            hint = f', did you mean "{near}"?' if near else ""
+            raise ConfigError(f'no target is called "{agent}"{hint}', "--arg")
+        found[target.name][field] = _value(target.cls, field, text)
+    return found
+
+
+def _value(cls: type[Agent], name: str, text: str) -> Any:
+    """Read a value as its field has it: JSON, or the text itself where the field takes a text."""
+    field = fields_of_agent(cls).get(name)
+    if field is None:
+        near = nearest(name, fields_of_agent(cls))
+        hint = f', did you mean "{near}"?' if near else ""
+        raise ConfigError(f'{cls.__name__} has no argument "{name}"{hint}', "--arg")
+    if field.shape is None:
+        raise ConfigError(f'"{name}" of {cls.__name__} is no plain data, and cannot be given here', "--arg")
+    try:
+        return field.shape.take(json.loads(text))
+    except (ValueError, InvalidInput) as error:
+        try:
+            return field.shape.take(text)
+        except InvalidInput:
+            said = error if isinstance(error, InvalidInput) else f"{text!r} is no JSON: {error}"
+            raise ConfigError(f'"{name}" of {cls.__name__}: {said}', "--arg") from None
+
+
+def _child(target: Target, given: dict[str, Any]) -> ChildSpec[Any]:
+    missing = [n for n, field in fields_of_agent(target.cls).items() if field.required and n not in given]
+    if missing:
+        raise ConfigError(
+            f'"{target.text}" needs {", ".join(missing)}: say --arg {target.name}.{missing[0]}=VALUE'
+        )
+    return ChildSpec(target.name, partial(target.cls, **given) if given else target.cls)

@@ -1,0 +1,107 @@
+"""The worlds that a run can be in: how its time goes by, and how its agents are reached.
+
+`memory` and `wire` are simulated: time is virtual, and the same seed gives the same run. `websocket` goes on
+in real time. In `wire` and `websocket` the node of the run listens, and all that is sent by the file's names
+goes through its own door: over streams in memory, or over sockets of this machine.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from time import perf_counter, time
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import attrs
+import trio
+
+from lmos_actors._ambient import Ambient, current_ambient, set_ambient
+from lmos_actors._entropy import SeededEntropy
+from lmos_actors.simulation import VirtualClock, settle, simulate
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from lmos_actors.simulation import TraceLog
+
+T = TypeVar("T")
+A = TypeVar("A")
+
+REAL: Final = ("websocket",)
+"""The worlds whose time is real."""
+
+DOORS: Final = {"wire": "ws://world", "websocket": "ws://127.0.0.1:0"}
+"""Where the node of a world listens, if it does."""
+
+
+def is_real(world: str) -> bool:
+    """Tell whether time in a world is real, so that no two runs are the same."""
+    return world in REAL
+
+
+def inhabit(
+    world: str, main: Callable[[A], Awaitable[T]], given: A, /, *, seed: int, log: TraceLog | None = None
+) -> T:
+    """Run `await main(given)` in a world and give its result; time begins at 0.0. Raises as `simulate` does."""
+    if not is_real(world):
+        return simulate(main, given, seed=seed, log=log)
+    clock = RealClock()
+    if log is not None:
+        log.begin(seed=seed, now=clock.current_time)
+    try:
+        return trio.run(_live, main, given, seed, log, clock=clock)
+    finally:
+        if log is not None:
+            log.flush()
+
+
+async def _live(main: Callable[[A], Awaitable[T]], given: A, seed: int, log: TraceLog | None) -> T:
+    set_ambient(Ambient(RealEntropy(seed, trio.lowlevel.current_clock()), None, log))
+    return await main(given)
+
+
+class RealClock(trio.abc.Clock):
+    """Real time, in seconds since the run began: so instants of a file mean what they mean on virtual time."""
+
+    def __init__(self) -> None:
+        self._begin = perf_counter()
+
+    def start_clock(self) -> None:
+        """Called by trio when the run begins."""
+        self._begin = perf_counter()
+
+    def current_time(self) -> float:
+        """Give the seconds since the run began."""
+        return perf_counter() - self._begin
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        """Give how long it is until then."""
+        return deadline - self.current_time()
+
+
+class RealEntropy(SeededEntropy):
+    """Chance from the seed, as in a simulated world; the date is today's."""
+
+    def stamp(self) -> float:
+        """Give the time of day as a number."""
+        return time()
+
+    def time_of(self, stamp: float) -> datetime:
+        """Give the time of day of a stamp, in UTC."""
+        return datetime.fromtimestamp(stamp, UTC)
+
+
+async def come_to_rest() -> None:
+    """Wait until nothing is left to do at the present instant; real time has none, and goes on at once."""
+    if isinstance(trio.lowlevel.current_clock(), VirtualClock):
+        await settle()
+    else:
+        await trio.lowlevel.checkpoint()
+
+
+def surround(**changes: Any) -> Ambient:
+    """Change what surrounds the nodes of this world, and give it."""
+    ambient = current_ambient()
+    assert ambient is not None  # whoever runs a cell has made a world for it
+    changed = attrs.evolve(ambient, **changes)
+    set_ambient(changed)
+    return changed

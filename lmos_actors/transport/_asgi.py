@@ -1,0 +1,294 @@
+"""One HTTP request and its answer: h11 on the side of the stream, an ASGI application on the other.
+
+The stream is read ahead by one bounded piece, so that a client that leaves is noticed at once; what it asked
+for is then cancelled. The lifespan protocol is not spoken: who mounts an application starts and ends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import h11
+import trio
+from trio.lowlevel import ParkingLot, checkpoint
+
+from ._head import Head, Refused, malformed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+App = Callable[
+    [Scope, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]
+]
+
+_AHEAD: Final = 65536  # bytes read before anybody asks for them
+_EVENTS: Final = 64  # of h11, per message to the application: a chunk may be one byte
+_CLOSE: Final = (b"connection", b"close")
+_CONTINUE: Final = h11.InformationalResponse(status_code=100, headers=[])
+
+
+class ClientLeft(OSError):
+    """The client is gone or takes nothing any more; nobody will read the rest of the answer."""
+
+
+@attrs.frozen(kw_only=True)
+class HttpLimits:
+    """What one request may take: bytes of its body, seconds of waiting for it and for each write."""
+
+    max_body_bytes: int
+    body_seconds: float
+    write_seconds: float
+
+
+@attrs.frozen(kw_only=True)
+class Outcome:
+    """How an exchange ended.
+
+    `rest` is what came behind the request, None if the connection is to be closed. `answered` says whether
+    anything was sent, or nobody is there to be told. `unread`: a part of the body may still be on its way.
+    """
+
+    rest: bytes | None = None
+    refused: Refused | None = None
+    failure: Exception | None = None
+    answered: bool = True
+    unread: bool = False
+
+
+def scope_of(head: Head, peer: str, server: tuple[str, int], *, secure: bool) -> Scope:
+    """Say in the words of ASGI what is asked, by whom, and where it came in."""
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.4"},
+        "http_version": head.version,
+        "method": head.method.upper(),
+        "scheme": "https" if secure else "http",
+        "path": head.path,
+        "raw_path": head.raw_path.encode("ascii"),
+        "query_string": head.query.encode("ascii"),
+        "root_path": "",
+        "headers": list(head.headers),
+        "client": _address(peer),
+        "server": server,
+        "state": {},
+    }
+
+
+def _address(peer: str) -> tuple[str, int] | None:
+    host, _, port = peer.rpartition(":")
+    return (host.strip("[]"), int(port)) if port.isdecimal() else None
+
+
+class Exchange:
+    """One request, from behind its head to the end of its answer."""
+
+    def __init__(
+        self, stream: trio.abc.Stream, head: Head, rest: bytes, limits: HttpLimits, *, last: bool = False
+    ) -> None:
+        self._stream = stream
+        self._http = head.http
+        self._limits = limits
+        self._last = last or head.chunked  # how a chunked body ends is where parsers differ: nothing after it
+        self._ahead = bytearray(rest)
+        self._arrived = ParkingLot()
+        self._room = ParkingLot()
+        self._writing = trio.Lock()
+        self._scope = trio.CancelScope()
+        self._gone = False
+        self._torn = False  # a write was left half done
+        self._whole = not head.chunked and not head.length  # the request's body has been read
+        self._told = False  # to the application, that it has
+        self._received = 0
+        self._patience = limits.body_seconds
+        self._empty_answer = head.method == "HEAD"
+        self._response: h11.Response | None = None
+        self._begun = self._answered = False
+        self._refused: Refused | None = None
+        if self._whole:
+            self._http.next_event()
+
+    async def run(self, app: App, scope: Scope) -> Outcome:
+        """Let the application answer; never raises what it raises, but for what is no `Exception`."""
+        failure = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._read_ahead)
+            try:
+                with self._scope:
+                    await app(scope, self.receive, self.send)
+            except Exception as error:
+                failure = _without_leaving(error)
+            nursery.cancel_scope.cancel()
+        return self._outcome(failure)
+
+    def _outcome(self, failure: Exception | None) -> Outcome:
+        if failure is None and not (self._answered or self._gone or self._refused):
+            failure = RuntimeError("the application returned before its answer was whole")
+        return Outcome(
+            rest=self._http.trailing_data[0] + self._ahead if self._reusable() and not failure else None,
+            refused=self._refused,
+            failure=failure,
+            answered=self._begun or self._gone,
+            unread=not self._whole and not self._gone,
+        )
+
+    def _reusable(self) -> bool:
+        both = (self._http.our_state, self._http.their_state)
+        return both == (h11.DONE, h11.DONE) and not (self._gone or self._torn)
+
+    async def _read_ahead(self) -> None:
+        while not self._gone:
+            while len(self._ahead) >= _AHEAD:
+                await self._room.park()
+            data = await received(self._stream)
+            self._ahead += data
+            self._gone = not data
+            self._arrived.unpark_all()
+        if not self._answered:
+            self._scope.cancel()
+
+    async def receive(self) -> Message:
+        """Give the next piece of the body, or say that the client has left: ASGI's `receive`."""
+        await checkpoint()
+        if not self._told:
+            found = await self._next_piece()
+            if found is not None:
+                return found
+        while not (self._gone or self._answered or self._refused):
+            await self._arrived.park()
+        await checkpoint()  # ends the application here, but for what it has shielded
+        return {"type": "http.disconnect"}
+
+    async def _next_piece(self) -> Message | None:
+        while True:
+            try:
+                body = self._parsed()
+            except h11.RemoteProtocolError:
+                self._refuse(malformed("the body is not framed as it says"))
+                return None
+            if self._received > self._limits.max_body_bytes:
+                self._refuse(
+                    Refused(413, f"the body is over {self._limits.max_body_bytes} bytes", "too large")
+                )
+                return None
+            if body or self._whole:
+                self._told = self._whole
+                return {"type": "http.request", "body": body, "more_body": not self._whole}
+            if not await self._more():
+                return None
+
+    def _parsed(self) -> bytes:
+        """Take what is there of the body, up to a bound."""
+        parts: list[bytes] = []
+        for _ in range(0 if self._whole else _EVENTS):
+            event = self._http.next_event()
+            if isinstance(event, h11.Data):
+                parts.append(bytes(event.data))
+                self._received += len(event.data)
+            elif isinstance(event, h11.EndOfMessage):
+                self._whole = True
+                break
+            elif not self._ahead:
+                break
+            else:
+                self._http.receive_data(bytes(self._ahead))
+                self._ahead.clear()
+                self._room.unpark_all()
+        return b"".join(parts)
+
+    async def _more(self) -> bool:
+        """Wait for more of the body; False if there will not be any."""
+        if self._ahead:
+            return True
+        async with self._writing:
+            if self._http.they_are_waiting_for_100_continue and not self._begun:
+                await self._send(self._http.send(_CONTINUE))
+        started = trio.current_time()
+        with trio.move_on_after(self._patience) as late:
+            while not (self._ahead or self._gone or self._answered):
+                await self._arrived.park()
+        self._patience -= trio.current_time() - started
+        if late.cancelled_caught:
+            self._refuse(Refused(408, f"no body within {self._limits.body_seconds:g} s", "slow body"))
+        return bool(self._ahead)
+
+    def _refuse(self, refused: Refused) -> None:
+        self._refused = refused
+        self._scope.cancel()
+
+    async def send(self, message: Message) -> None:
+        """Take the next part of the answer; waits while the client does not read it: ASGI's `send`."""
+        kind = message["type"]
+        if kind == "http.response.start" and self._response is None:
+            self._start(message["status"], message.get("headers", ()))
+        elif kind == "http.response.body" and self._response is not None and not self._answered:
+            async with self._writing:
+                more = message.get("more_body", False)
+                await self._send(self._encoded(self._response, message.get("body", b""), more=more))
+            await checkpoint()
+        else:
+            raise RuntimeError(f"{kind!r} is not what is to be sent now")
+
+    def _start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        more = [_CLOSE] if self._last or not self._whole else []
+        own = [(bytes(name), bytes(value)) for name, value in headers]
+        self._response = h11.Response(status_code=status, headers=[*own, *more])
+        self._empty_answer = self._empty_answer or status in (204, 304)
+
+    def _encoded(self, response: h11.Response, body: bytes, *, more: bool) -> bytes:
+        """Code a part of the answer, its head before the first: they leave together."""
+        parts: list[bytes] = []
+        if not self._begun:
+            parts.append(self._http.send(response))
+        if body and not self._empty_answer:
+            parts.append(self._http.send(h11.Data(data=bytes(body))))
+        if not more:
+            parts.append(self._http.send(h11.EndOfMessage()))
+        self._begun = True
+        self._answered = not more
+        return b"".join(parts)
+
+    async def _send(self, data: bytes) -> None:
+        if not self._torn and not self._gone:
+            self._torn = True
+            if await write_within(self._stream, data, self._limits.write_seconds):
+                self._torn = False
+                return
+        self._gone = True
+        self._arrived.unpark_all()
+        self._scope.cancel()
+        await checkpoint()  # as in `receive`
+        raise ClientLeft("the client has left")
+
+
+def too_long(limit: int) -> Refused:
+    return Refused(413, f"the body is over {limit} bytes", "too large")
+
+
+def _without_leaving(error: Exception) -> Exception | None:
+    """Give what is a failure of the application; that its client left is none."""
+    if isinstance(error, ExceptionGroup):
+        return error.split(ClientLeft)[1]  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return None if isinstance(error, ClientLeft) else error
+
+
+async def received(stream: trio.abc.Stream) -> bytes:
+    """Wait for what comes next; nothing if the peer has said its last or is gone."""
+    try:
+        return bytes(await stream.receive_some(_AHEAD))
+    except (trio.BrokenResourceError, trio.ClosedResourceError):
+        return b""
+
+
+async def write_within(stream: trio.abc.Stream, data: bytes, seconds: float) -> bool:
+    """Send it; False if the peer is gone, or does not take it within so many seconds."""
+    with trio.move_on_after(seconds):
+        try:
+            await stream.send_all(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return False
+        return True
+    return False

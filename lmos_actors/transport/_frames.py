@@ -1,0 +1,396 @@
+"""Frames of RFC 6455 inside trio-websocket's connection.
+
+This is the one file that knows private names of trio-websocket and wsproto. What it adds to them: whole text
+frames are coded here, past their event objects, with the same verdicts; messages are limited in bytes, as
+soon as a frame's header claims too many; nothing is sent from the reader; and an error is told to the owner,
+who closes the connection.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
+
+from trio_websocket import CloseReason as _Reason, WebSocketConnection
+from wsproto import ConnectionType, WSConnection
+from wsproto.connection import ConnectionState
+from wsproto.events import (
+    AcceptConnection,
+    BytesMessage,
+    CloseConnection,
+    Ping,
+    Pong,
+    RejectConnection,
+    Request,
+    TextMessage,
+)
+from wsproto.frame_protocol import CloseReason, FrameDecoder, Opcode, ParseFailed
+
+from ._masks import masked, put_frame
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable
+
+    import trio
+    from wsproto.events import Event
+
+    from ._masks import Masks
+
+OPEN: Final = ConnectionState.OPEN
+_LIVE: Final = (ConnectionState.OPEN, ConnectionState.LOCAL_CLOSING)
+_TEXT, _BINARY = 0x81, 0x82
+_HEAD_END: Final = re.compile(rb"\n\r?\n")
+_MAX_HEAD: Final = 65536
+_READ: Final = 65536
+_NO_CHANNEL: Final = nullcontext()
+
+Headers: TypeAlias = "tuple[tuple[bytes, bytes], ...]"
+
+
+class _LimitedDecoder(FrameDecoder):
+    """A decoder that refuses a message as soon as a header claims more bytes than it may have."""
+
+    def __init__(self, client: bool, limit: int) -> None:
+        super().__init__(client)
+        self._limit = limit
+        self._size = 0  # bytes that the message in progress has claimed
+
+    def parse_header(self) -> bool:
+        if not super().parse_header():
+            return False
+        if self.header is not None and not self.header.opcode.iscontrol():
+            before = self._size if self.header.opcode is Opcode.CONTINUATION else 0
+            self._size = before + self.header.payload_len
+            if self._size > self._limit:
+                raise ParseFailed(f"a message has {self._limit} bytes at most", CloseReason.MESSAGE_TOO_BIG)
+        return True
+
+
+class FrameCodec(WSConnection):
+    """wsproto's connection, with a short cut for whole text frames once it is open.
+
+    Before `begin` it does the handshake, and keeps what comes behind it. After that a complete, well-formed,
+    unfragmented text frame goes straight to `sink`; every other frame is wsproto's, byte by byte as it
+    comes, and after it the short cut is open again. Without `fast` all frames are wsproto's.
+    """
+
+    def __init__(self, kind: ConnectionType, *, limit: int, fast: bool, masks: Masks) -> None:
+        super().__init__(kind)
+        self.bytes_in = 0
+        self.heard = False  # whether anything came since this was last unset
+        self.deaf = False  # drop what comes
+        self._sink: Callable[[str], None] | None = None
+        self._limit = limit
+        self._fast = fast
+        self._masks = masks
+        self._mask_bit = 0 if self.client else 0x80
+        self._buffer, self._at = b"", 0
+        self._left = 0  # bytes still to come of a frame that is wsproto's
+        self._fragments = False  # inside a fragmented message
+        self._failed = False
+
+    # ---- out
+
+    def encode(self, frames: Iterable[bytes]) -> bytes:
+        """Give the frames of some messages: plain `bytes` are the UTF-8 of a text, subclasses binary."""
+        if not self._fast:
+            return b"".join([self._by_wsproto(frame) for frame in frames])
+        parts: list[bytes] = []
+        masks = self._masks if self.client else None
+        for frame in frames:
+            put_frame(parts, _TEXT if type(frame) is bytes else _BINARY, frame, masks)
+        return b"".join(parts)
+
+    def _by_wsproto(self, frame: bytes) -> bytes:
+        is_text = type(frame) is bytes
+        return self.send(TextMessage(data=frame.decode()) if is_text else BytesMessage(data=bytes(frame)))
+
+    def ping(self) -> bytes:
+        """Give a ping without a payload.
+
+        This and the next two raise wsproto's LocalProtocolError once the connection is closed.
+        """
+        return self._control(Ping())
+
+    def pong(self, payload: bytes) -> bytes:
+        """Give the answer to a ping."""
+        return self._control(Pong(payload=payload))
+
+    def close(self, code: int, reason: str) -> bytes:
+        """Give a Close, after which nothing may be sent; 1005 has no code in it. The reason may be cut."""
+        if code == CloseReason.NO_STATUS_RCVD:
+            return self._control(CloseConnection(code=CloseReason.NO_STATUS_RCVD))
+        text = reason.encode("utf-8", "replace").decode()
+        return self._control(CloseConnection(code=code, reason=text or None))
+
+    def _control(self, event: Ping | Pong | CloseConnection) -> bytes:
+        data = bytes(self.send(event))
+        if not self.client or not self._fast:
+            return data
+        key = self._masks(4)
+        return data[:2] + key + masked(masked(data[6:], data[2:6]), key)
+
+    # ---- in
+
+    def receive_data(self, data: bytes | None) -> None:
+        """Take what came; `events` tells what it was."""
+        if data is None or self.deaf:
+            return
+        self.heard = True
+        self.bytes_in += len(data)
+        if self.connection is not None and not self._fast and self._sink is not None:
+            super().receive_data(data)
+            return
+        data = self._buffer[self._at :] + data
+        self._at = 0
+        self._buffer = self._after_head(data) if self.connection is None else data
+
+    def _after_head(self, data: bytes) -> bytes:
+        # wsproto would keep what follows the head in a buffer of its own
+        end = _HEAD_END.search(data)
+        if end is None and len(data) < _MAX_HEAD:
+            return data
+        cut = end.end() if end is not None else len(data)
+        super().receive_data(data[:cut])
+        return data[cut:]
+
+    @property
+    def is_midway(self) -> bool:
+        """Whether a message has begun to come, and not ended."""
+        return self._fragments or self._left > 0 or self._at < len(self._buffer)
+
+    def begin(self, sink: Callable[[str], None]) -> None:
+        """Let frames come in: whole texts go to `sink`, all else to `events`."""
+        connection = self.connection
+        if connection is None:
+            raise RuntimeError("the handshake is not over")
+        connection._proto._frame_decoder = _LimitedDecoder(self.client, self._limit)  # pyright: ignore[reportPrivateUsage]
+        self._sink = sink
+        self.heard = False
+        del self.handshake  # several kB that nobody needs any more
+        if not self._fast:
+            connection.receive_data(self._buffer)
+            self._buffer = b""
+
+    def events(self) -> Generator[Event]:
+        """Give what came, one by one: what is done with one may matter to the next."""
+        if self._sink is None:
+            yield from super().events()
+        elif self._fast:
+            yield from self._open_events(self._sink)
+        elif self.connection is not None and not self.deaf:
+            yield from self.connection.events()
+
+    def _open_events(self, sink: Callable[[str], None]) -> Generator[Event]:
+        connection = self.connection
+        while connection is not None:
+            if self._failed or self.deaf or connection.state not in _LIVE:
+                self._buffer, self._at = b"", 0
+                return
+            if self._left:
+                if not (yield from self._slow_frame()):
+                    return
+            elif not self._whole_frames(sink):
+                return
+
+    def _slow_frame(self) -> Generator[Event, None, bool]:
+        chunk = self._buffer[self._at : self._at + self._left]
+        if not chunk:
+            return False
+        self._at += len(chunk)
+        self._left -= len(chunk)
+        connection = self.connection
+        assert connection is not None
+        connection.receive_data(chunk)
+        for event in connection.events():
+            self._failed = type(event) is CloseConnection and connection.state in _LIVE
+            yield event
+        return True
+
+    def _whole_frames(self, sink: Callable[[str], None]) -> bool:
+        """Hand whole text frames to the sink. True: the next frame is wsproto's; False: no more bytes.
+
+        Long, as it runs for each message that comes.
+        """
+        buffer, at = self._buffer, self._at
+        end = len(buffer)
+        fast = not self._fragments and self.state is OPEN
+        while end - at >= 2:
+            size = buffer[at + 1]
+            mask_bit, size = size & 0x80, size & 0x7F
+            start = at + (6 if mask_bit else 2) + (0 if size < 126 else 2 if size == 126 else 8)
+            if end < start:
+                break
+            minimal = True
+            if size == 126:
+                size = (buffer[at + 2] << 8) | buffer[at + 3]
+                minimal = size > 125
+            elif size == 127:
+                size = int.from_bytes(buffer[at + 2 : at + 10], "big")
+                minimal = size > 65535
+            stop = start + size
+            if (
+                fast and minimal and buffer[at] == _TEXT and mask_bit == self._mask_bit
+                and stop <= end and size <= self._limit
+            ):  # fmt: skip
+                payload = buffer[start:stop]
+                try:
+                    text = (masked(payload, buffer[start - 4 : start]) if mask_bit else payload).decode()
+                except UnicodeDecodeError:
+                    pass  # wsproto will find it too, and say 1007
+                else:
+                    at = self._at = stop
+                    sink(text)
+                    if self.deaf:
+                        return True
+                    continue
+            if not buffer[at] & 0x08:
+                self._fragments = not buffer[at] & 0x80
+            self._left = stop - at
+            return True
+        if at == end:
+            self._buffer, self._at = b"", 0
+        return False
+
+
+class Owner(Protocol):
+    """Who is told what happens on a wire. Nothing here waits."""
+
+    def on_text(self, text: str) -> None: ...
+    def on_binary(self, data: bytes) -> None: ...
+    def on_ping(self, payload: bytes) -> None: ...
+    def on_trifle(self) -> None: ...
+    def on_close(self, code: int, reason: str) -> None: ...
+    def on_error(self, code: int, reason: str) -> None: ...
+
+
+class NotUpgraded(Exception):
+    """The server answered the handshake with something other than 101."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+        super().__init__(status)
+
+
+class Wire(WebSocketConnection):
+    """trio-websocket's connection: its handshake and its reader, with every event told to the owner at once.
+
+    It has no channel for messages and sends nothing but the handshake; whoever owns it is its one writer.
+    """
+
+    def __init__(
+        self,
+        stream: trio.abc.Stream,
+        codec: FrameCodec,
+        *,
+        host: str | None = None,
+        target: str | None = None,
+        subprotocols: Iterable[str] = (),
+        headers: Headers = (),
+    ) -> None:
+        super().__init__(
+            stream,
+            codec,
+            host=host,
+            path=target,
+            client_subprotocols=subprotocols,
+            client_extra_headers=list(headers),
+            message_queue_size=0,
+            receive_buffer_size=_READ,
+        )
+        self._send_channel.close()
+        self._recv_channel.close()
+        self.stream = stream
+        self.codec = codec
+        self.offered: tuple[str, ...] = tuple(subprotocols)
+        self._owner: Owner | None = None
+        self._parts = bytearray()  # of a message that comes in fragments, or in several reads
+
+    # ---- the handshake
+
+    async def request(self) -> None:
+        """Ask for the upgrade, and wait for it. Raises NotUpgraded, EOFError, and what wsproto raises."""
+        assert self._initial_request is not None
+        await self._stream.send_all(self.codec.send(self._initial_request))
+        self._initial_request = None
+        while not self._open_handshake.is_set():
+            data = await self._stream.receive_some(_READ)
+            if not data:
+                raise EOFError("the server closed the connection during the handshake")
+            self.codec.receive_data(bytes(data))
+            for event in self.codec.events():
+                if isinstance(event, AcceptConnection):
+                    await self._handle_accept_connection_event(event)
+                elif isinstance(event, RejectConnection):
+                    raise NotUpgraded(event.status_code)
+
+    def read_request(self, head: bytes) -> Request:
+        """Take the head of an upgrade and what was read behind it. Raises what wsproto raises."""
+        self.codec.receive_data(head)
+        found = [event for event in self.codec.events() if isinstance(event, Request)]
+        if not found:
+            raise ValueError("the head of the request is not complete")
+        self.offered = tuple(found[0].subprotocols)
+        self._handshake_headers = tuple(found[0].extra_headers)
+        self._path = found[0].target
+        return found[0]
+
+    async def answer(self, request: Request, subprotocol: str | None, headers: Headers) -> None:
+        """Answer an upgrade with 101."""
+        self._subprotocol = subprotocol
+        accept = AcceptConnection(subprotocol=subprotocol, extra_headers=list(headers))
+        await self._stream.send_all(self.codec.send(accept))
+        self._open_handshake.set()
+
+    # ---- the open connection
+
+    def begin(self, owner: Owner) -> None:
+        """Have the owner told from now on; before that nothing is taken in."""
+        self._owner = owner
+        self.codec.begin(owner.on_text)
+        # what the reader needs no more of an idle connection's memory
+        self._send_channel = cast("Any", _NO_CHANNEL)
+        del self._recv_channel, self._pings, self._connection_proposal, self._stream_lock
+
+    async def read(self) -> None:
+        """Read until the stream ends; to be cancelled by whoever has enough."""
+        await self._reader_task()
+
+    async def _handle_message_event(self, event: BytesMessage | TextMessage) -> None:
+        assert self._owner is not None
+        data: Any = event.data
+        if event.message_finished and not self._parts:
+            tell: Any = self._owner.on_text if type(event) is TextMessage else self._owner.on_binary
+            tell(data if type(event) is TextMessage else bytes(data))
+        elif not event.message_finished:
+            self._parts += data.encode() if type(event) is TextMessage else data
+            if event.frame_finished and not data:
+                self._owner.on_trifle()
+        else:
+            parts, self._parts = self._parts, bytearray()
+            if type(event) is TextMessage:
+                parts += data.encode()
+                self._owner.on_text(parts.decode())
+            else:
+                parts += data
+                self._owner.on_binary(bytes(parts))
+
+    async def _handle_ping_event(self, event: Ping) -> None:
+        if self._owner is not None:
+            self._owner.on_ping(bytes(event.payload))
+
+    async def _handle_pong_event(self, event: Pong) -> None:
+        # that the peer was heard is all that a pong says
+        if self._owner is not None:
+            self._owner.on_trifle()
+
+    async def _handle_close_connection_event(self, event: CloseConnection) -> None:
+        assert self._owner is not None
+        # wsproto tells of errors by the same event, and then the state is as before
+        tell = self._owner.on_error if self.codec.state in _LIVE else self._owner.on_close
+        tell(int(event.code), event.reason or "")
+
+    async def _abort_web_socket(self) -> None:
+        self._reader_running = False
+        self._close_reason = _Reason(CloseReason.ABNORMAL_CLOSURE, None)

@@ -1,0 +1,271 @@
+"""One port for HTTP and WebSocket, over TLS or not. Nothing a peer sends ends more than its own connection.
+
+Every connection has a task of its own. It reads the first head under a deadline; a WebSocket goes to whoever
+`route` names, the rest, request by request, to an ASGI application. What is wrong is answered in a line of
+plain text, and the peer is given a moment to read it.
+"""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from lmos_actors._errors import ConnectionLost
+
+from ._asgi import Exchange, HttpLimits, received, scope_of, too_long, write_within
+from ._guests import DoorOptions, DoorStatistics, Guest, Guests
+from ._handshake import accept
+from ._head import Head, HeadReader, Refused, refused_bytes
+from ._upgrade import Accept, Refuse, Upgrade, asks_for_websocket, upgrade_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ._asgi import App
+    from ._network import Listener
+    from ._websocket import ConnectionOptions
+
+_RETRY: Final = ((b"Retry-After", b"1"),)
+_NOT_TLS: Final = ("HTTP_REQUEST", "HTTPS_PROXY_REQUEST")  # what OpenSSL says of a plain request
+_LINGER: Final = 1 << 20  # bytes that are read and forgotten after a refusal
+
+
+class FrontDoor:
+    """Serves all who connect to `listener`: WebSockets by `route`, everything else by `app`.
+
+    `route` is called with each well-formed `Upgrade`; it must not block. Its `Accept.serve` has the
+    connection until it returns or is cancelled, and is to call its `run`; the stream is closed behind it in
+    any case.
+    `app` is an ASGI application, spoken to in `http` scopes only: no lifespan. Without one, what is no
+    WebSocket is answered 426. `tls`: the context of a server, None for plain TCP.
+
+    What `route`, `serve` or `app` raise ends one connection and goes to `on_failure`, once per connection;
+    it must not block or raise. What is no `Exception`, such as KeyboardInterrupt, ends `serve`.
+    """
+
+    def __init__(
+        self,
+        listener: Listener,
+        *,
+        route: Callable[[Upgrade], Accept | Refuse],
+        app: App | None = None,
+        tls: ssl.SSLContext | None = None,
+        options: DoorOptions | None = None,
+        connection: ConnectionOptions | None = None,
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._listener = listener
+        self._route = route
+        self._app = app
+        self._tls = tls
+        self._options = options = options or DoorOptions()
+        self._connection = connection
+        self._on_failure = on_failure
+        self._guests = Guests(options)
+        self._accepting = trio.CancelScope()
+        self._http = HttpLimits(
+            max_body_bytes=options.max_body_bytes,
+            body_seconds=options.body_seconds,
+            write_seconds=options.write_seconds,
+        )
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled, or until `stop_accepting()` was called and the last connection has ended.
+
+        Cancelled, it closes the listener and every connection before it ends: a WebSocket with 1001. Raises
+        what a listener raises, and what a connection raises that is no `Exception`.
+        """
+        try:
+            async with trio.open_nursery() as nursery:
+                task_status.started()
+                with self._accepting:
+                    await self._accept_all(nursery)
+                await self._listener.aclose()
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._listener.aclose()
+
+    async def _accept_all(self, nursery: trio.Nursery) -> None:
+        while True:
+            stream, peer = await self._listener.accept()
+            nursery.start_soon(self._host, stream, peer, name=f"connection from {peer}")
+
+    def stop_accepting(self) -> None:
+        """Close the listener; those who are here are served on, with one request more at most."""
+        self._accepting.cancel()
+        self._guests.end_idle()
+
+    def statistics(self) -> DoorStatistics:
+        """Give what happened so far."""
+        return self._guests.statistics()
+
+    async def _host(self, stream: trio.abc.Stream, peer: str) -> None:
+        guest = Guest(peer)
+        try:
+            with guest.scope:
+                await self._receive(guest, stream, admitted=self._guests.admit(guest))
+        except Exception as error:
+            self._failed(guest, error)
+        except BaseExceptionGroup as group:
+            self._failed_in_part(guest, group)
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.aclose_forcefully(stream)
+            self._guests.leave(guest)
+
+    def _failed(self, guest: Guest, error: BaseException) -> None:
+        guest.end = "failed"
+        self._on_failure(error)
+
+    def _failed_in_part(self, guest: Guest, group: BaseExceptionGroup[BaseException]) -> None:
+        """Report the exceptions of a group that has worse in it, and let the worse go on."""
+        worse, errors = group.split(lambda each: not isinstance(each, Exception | BaseExceptionGroup))
+        if errors is not None:
+            self._failed(guest, errors)
+        if worse is not None:
+            raise worse
+
+    async def _receive(self, guest: Guest, raw: trio.abc.Stream, *, admitted: bool) -> None:
+        stream = raw if self._tls is None else await self._secured(guest, raw, self._tls)
+        if stream is None:
+            return
+        try:
+            if not admitted:
+                raise Refused(503, "there are too many connections", "no place", _RETRY)
+            await self._converse(guest, stream)
+        except Refused as refused:
+            await self._turn_away(guest, stream, refused)
+        with trio.move_on_after(self._options.linger_seconds):
+            await stream.aclose()
+
+    async def _secured(
+        self, guest: Guest, raw: trio.abc.Stream, tls: ssl.SSLContext
+    ) -> trio.abc.Stream | None:
+        """Do the TLS handshake; None if that failed, and was dealt with."""
+        stream = trio.SSLStream(raw, tls, server_side=True, https_compatible=True)
+        try:
+            with trio.move_on_after(self._options.tls_seconds):
+                await stream.do_handshake()
+                return stream
+            guest.end = "slow TLS"
+        except trio.BrokenResourceError as error:
+            why = error.__cause__
+            if isinstance(why, ssl.SSLError) and why.reason in _NOT_TLS:
+                refused = Refused(400, "this port speaks TLS: use https:// or wss://", "plain on a TLS port")
+                await self._turn_away(guest, raw, refused)
+            elif isinstance(why, ssl.SSLError) and not isinstance(why, ssl.SSLEOFError):
+                guest.end = "TLS"
+        return None
+
+    async def _turn_away(self, guest: Guest, stream: trio.abc.Stream, refused: Refused) -> None:
+        guest.end = guest.end or refused.kind
+        self._guests.part(guest)
+        if await write_within(stream, refused_bytes(refused), self._options.linger_seconds):
+            await self._linger(stream)
+
+    async def _linger(self, stream: trio.abc.Stream) -> None:
+        """Read on for a moment: closing over unread data resets the connection, and the answer with it."""
+        with trio.move_on_after(self._options.linger_seconds):
+            if isinstance(stream, trio.abc.HalfCloseableStream):
+                try:
+                    await stream.send_eof()
+                except (trio.BrokenResourceError, trio.ClosedResourceError):
+                    return
+            read = 0
+            while read < _LINGER and (data := await received(stream)):
+                read += len(data)
+
+    async def _converse(self, guest: Guest, stream: trio.abc.Stream) -> None:
+        """Serve request after request, or one WebSocket. Raises `Refused`."""
+        rest: bytes | None = b""
+        while rest is not None:
+            found = await self._next_head(guest, stream, rest)
+            if found is None:
+                return
+            head, rest = found
+            if asks_for_websocket(head):
+                await self._upgrade(guest, stream, head, rest)
+                return
+            rest = await self._exchange(guest, stream, head, rest)
+
+    async def _next_head(
+        self, guest: Guest, stream: trio.abc.Stream, rest: bytes
+    ) -> tuple[Head, bytes] | None:
+        """Wait for a head; give it and what came behind it, None if the peer stays silent or goes."""
+        options = self._options
+        reader = HeadReader(rest, max_bytes=options.max_head_bytes, max_headers=options.max_headers)
+        first = not guest.requests
+        if not first:
+            self._guests.wait(guest)
+        urgent = first or reader.begun
+        with trio.move_on_after(options.head_seconds if urgent else options.keep_alive_seconds) as scope:
+            while (head := reader.take()) is None:
+                data = await received(stream)
+                if not data and reader.begun:
+                    raise Refused(400, "the request ends within its head", "cut short")
+                if not data:
+                    return None
+                if not urgent:
+                    urgent = True
+                    scope.deadline = trio.current_time() + options.head_seconds
+                reader.feed(data)
+            return head, reader.rest
+        if reader.begun:
+            raise Refused(408, f"no whole head within {options.head_seconds:g} s", "slow head")
+        guest.end = "silent" if first else ""
+        return None
+
+    async def _upgrade(self, guest: Guest, stream: trio.abc.Stream, head: Head, rest: bytes) -> None:
+        upgrade = upgrade_of(head, guest.peer, secure=self._tls is not None)
+        try:
+            answer = self._route(upgrade)
+        except Exception as error:
+            self._failed(guest, error)
+            raise _failed() from None
+        if isinstance(answer, Refuse):
+            raise Refused(answer.status, answer.reason, f"route {answer.status}")
+        try:
+            connection = await accept(
+                stream,
+                head.raw + rest,
+                subprotocol=answer.subprotocol,
+                headers=answer.headers,
+                peer=guest.peer,
+                options=self._connection,
+            )
+        except ConnectionLost:
+            return
+        self._guests.serve(guest, upgrade=True)
+        await answer.serve(connection)
+
+    async def _exchange(self, guest: Guest, stream: trio.abc.Stream, head: Head, rest: bytes) -> bytes | None:
+        """Have a request answered; give what came behind it, None if the connection is to be closed."""
+        if self._app is None:
+            raise Refused(426, "only WebSockets are served here", "no app", ((b"Upgrade", b"websocket"),))
+        self._check_body(head)
+        self._guests.serve(guest)
+        exchange = Exchange(stream, head, rest, self._http, last=self._accepting.cancel_called)
+        scope = scope_of(head, guest.peer, self._listener.addresses[0], secure=self._tls is not None)
+        outcome = await exchange.run(self._app, scope)
+        if outcome.failure is not None:
+            self._failed(guest, outcome.failure)
+        elif outcome.refused is not None:
+            guest.end = outcome.refused.kind
+        if not outcome.answered:
+            raise outcome.refused or _failed()
+        if outcome.unread:
+            self._guests.part(guest)
+            await self._linger(stream)
+        return outcome.rest
+
+    def _check_body(self, head: Head) -> None:
+        if head.length > self._options.max_body_bytes:
+            raise too_long(self._options.max_body_bytes)
+        if [each for each in head.tokens(b"expect") if each.lower() != "100-continue"]:
+            raise Refused(417, "only 100-continue can be expected", "malformed")
+
+
+def _failed() -> Refused:
+    return Refused(500, "the failure is on this side, and was reported here", "failed")

@@ -1,0 +1,249 @@
+"""The head of an HTTP request: taken out of bytes as they come, and checked before anybody acts on it.
+
+h11 parses it. What is refused here beyond that is what parsers are known to read in different ways (RFC 9112,
+11.2: request smuggling), and what the WebSocket library does not survive. Nothing here does input or output.
+"""
+
+from __future__ import annotations
+
+import re
+from http import HTTPStatus
+from urllib.parse import unquote
+
+import attrs
+import h11
+
+Headers = tuple[tuple[bytes, bytes], ...]
+
+_LEGAL = bytes(range(0x20, 0x7F)) + b"\t\r\n"
+_EMPTY_LINES = 4  # before a request: RFC 9112, 2.2 asks for one to be ignored
+_REQUEST_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}) ([\x21-\x7e]+) HTTP/([0-9]\.[0-9])")
+_LENGTHS = re.compile(rb"\r\ncontent-length[ \t]*:[ \t]*([^\r]*?)[ \t]*(?=\r)", re.IGNORECASE)
+_DIGITS = re.compile(r"[0-9]{1,19}")
+_ABSOLUTE = re.compile(r"https?://([^/?#]*)", re.IGNORECASE)
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(:[0-9]*)?")
+_PHRASES = {status.value: status.phrase for status in HTTPStatus}
+_NOT_SERVED = ("CONNECT", "TRACE")
+ALLOWED = ((b"Allow", b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),)
+
+
+class Refused(Exception):
+    """The request is answered by the door: `status`, `why` in a few words, `kind` for the statistics."""
+
+    def __init__(self, status: int, why: str, kind: str, headers: Headers = ()) -> None:
+        self.status = status
+        self.why = why
+        self.kind = kind
+        self.headers = headers
+        super().__init__(f"{status} {why}")
+
+
+@attrs.frozen
+class Head:
+    """One request but for its body: `target` is a path with its query, names of headers are lower-cased."""
+
+    method: str
+    target: str
+    version: str
+    headers: Headers
+    raw: bytes = attrs.field(repr=False)  # the whole of it, its empty line included
+    http: h11.Connection = attrs.field(repr=False, eq=False)  # has read it, and nothing else
+
+    @property
+    def raw_path(self) -> str:
+        return self.target.partition("?")[0]
+
+    @property
+    def path(self) -> str:
+        """The path, percent-decoded."""
+        return unquote(self.raw_path)
+
+    @property
+    def query(self) -> str:
+        return self.target.partition("?")[2]
+
+    def values(self, name: bytes) -> list[str]:
+        return [value.decode("ascii") for each, value in self.headers if each == name]
+
+    def tokens(self, name: bytes) -> list[str]:
+        """The elements of a list in headers of that name, spelt as they came."""
+        parts = (part.strip() for value in self.values(name) for part in value.split(","))
+        return [part for part in parts if part]
+
+    @property
+    def length(self) -> int:
+        """How long the body is said to be, in bytes; 0 where nothing is said."""
+        return int((self.values(b"content-length") or ["0"])[0])
+
+    @property
+    def chunked(self) -> bool:
+        return bool(self.values(b"transfer-encoding"))
+
+
+def refused_bytes(refused: Refused) -> bytes:
+    """Give the answer to what is refused, whole: a line of plain text that says why, and the end."""
+    status = refused.status
+    phrase = _PHRASES.get(status, "Refused")
+    body = f"{status} {phrase}: {refused.why}\n".encode("ascii", "replace")
+    own = (
+        (b"Content-Type", b"text/plain; charset=utf-8"),
+        (b"Content-Length", b"%d" % len(body)),
+        (b"Connection", b"close"),
+    )
+    lines = [b"%s: %s" % header for header in (*own, *refused.headers)]
+    return b"\r\n".join([b"HTTP/1.1 %d %s" % (status, phrase.encode()), *lines, b"", body])
+
+
+def malformed(why: str) -> Refused:
+    return Refused(400, why, "malformed")
+
+
+class HeadReader:
+    """Takes the next head out of what a peer sends; what is illegal is refused as soon as it is there."""
+
+    def __init__(self, data: bytes = b"", *, max_bytes: int, max_headers: int) -> None:
+        self._buffer = bytearray(data)
+        self._max_bytes = max_bytes
+        self._max_headers = max_headers
+        self._checked = 0  # bytes that were looked at
+        self._lines = 0  # among them
+        self._empty_lines = 0
+        self._line_is_good = False
+
+    @property
+    def begun(self) -> bool:
+        """Whether a part of a head has come."""
+        return bool(self._buffer)
+
+    @property
+    def rest(self) -> bytes:
+        """What came and belongs to no head taken so far."""
+        return bytes(self._buffer)
+
+    def feed(self, data: bytes | bytearray) -> None:
+        self._buffer += data
+
+    def take(self) -> Head | None:
+        """Give the head once it is whole, without waiting for its body. Raises `Refused`."""
+        self._skip_empty_lines()
+        end = self._buffer.find(b"\r\n\r\n", max(0, self._checked - 3)) + 4
+        whole = end >= 4
+        end = end if whole else len(self._buffer)
+        self._check_size(end)
+        self._check_bytes(end)
+        self._check_request_line()
+        if not whole:
+            return None
+        raw = bytes(self._buffer[:end])
+        del self._buffer[:end]
+        self._checked = self._lines = self._empty_lines = 0
+        self._line_is_good = False
+        return parse_head(raw, self._max_bytes)
+
+    def _skip_empty_lines(self) -> None:
+        while self._checked == 0 and self._buffer.startswith(b"\r\n"):
+            self._empty_lines += 1
+            if self._empty_lines > _EMPTY_LINES:
+                raise malformed("empty lines where a request is expected")
+            del self._buffer[:2]
+
+    def _check_size(self, end: int) -> None:
+        if end <= self._max_bytes:
+            return
+        if self._buffer.find(b"\n", 0, self._max_bytes) < 0:
+            raise Refused(414, f"the request line is over {self._max_bytes} bytes", "too large")
+        raise Refused(431, f"the head is over {self._max_bytes} bytes", "too large")
+
+    def _check_bytes(self, end: int) -> None:
+        if self._buffer.startswith(b"\x16"):
+            raise Refused(400, "this port does not speak TLS: use http:// or ws://", "TLS on a plain port")
+        if end > self._checked and self._buffer[end - 1] == 0x0D:
+            end -= 1  # what follows the carriage return is not known yet
+        start, self._checked = self._checked, end
+        part = bytes(self._buffer[start:end])
+        if part.translate(None, _LEGAL):
+            raise malformed("a byte that is not printable ASCII in the head")
+        lines = part.count(b"\n")
+        if lines != part.count(b"\r\n") or lines != part.count(b"\r"):
+            raise malformed("lines end with a carriage return and a line feed, both, and nothing else does")
+        self._check_lines(lines, start)
+
+    def _check_lines(self, lines: int, start: int) -> None:
+        self._lines += lines
+        if self._lines > self._max_headers + 2:  # the request line and the empty one
+            raise Refused(431, f"more than {self._max_headers} headers", "too large")
+        if re.search(rb"\n[ \t]", self._buffer[max(0, start - 1) : self._checked]):
+            raise malformed("a header folded over lines")
+
+    def _check_request_line(self) -> None:
+        """Look at the first line before the rest is there: a peer that speaks another language waits."""
+        if self._line_is_good or not self._lines:
+            return
+        line = bytes(self._buffer[: self._buffer.find(b"\r\n")])
+        found = _REQUEST_LINE.fullmatch(line)
+        if found is None:
+            raise malformed("the first line is not METHOD TARGET HTTP/1.1")
+        if found[3] not in (b"1.0", b"1.1"):
+            raise Refused(505, f"HTTP/{found[3].decode()} is not spoken here, HTTP/1.1 is", "version")
+        self._line_is_good = True
+
+
+def parse_head(raw: bytes, max_bytes: int) -> Head:
+    """Parse a whole head of legal bytes, its empty line included, and check it. Raises `Refused`."""
+    _check_lengths(raw)
+    http = h11.Connection(h11.SERVER, max_incomplete_event_size=max_bytes)
+    http.receive_data(raw)
+    try:
+        event = http.next_event()
+    except h11.RemoteProtocolError as error:
+        status = error.error_status_hint
+        raise Refused(status, str(error).split(": bytearray")[0], "malformed") from error
+    if not isinstance(event, h11.Request):
+        raise malformed("this is not a request")
+    head = Head(
+        event.method.decode("ascii"),
+        event.target.decode("ascii"),
+        event.http_version.decode("ascii"),
+        tuple(event.headers),
+        raw,
+        http,
+    )
+    _check_framing(head)
+    return _check_target(head)
+
+
+def _check_lengths(raw: bytes) -> None:
+    """h11 takes two lengths where they are the same; others may take the first, or the last."""
+    found = [length.decode("ascii") for length in _LENGTHS.findall(raw)]
+    if len(found) > 1:
+        raise malformed("two Content-Length headers")
+    if found and not _DIGITS.fullmatch(found[0]):
+        raise malformed("Content-Length is not one number")
+
+
+def _check_framing(head: Head) -> None:
+    if head.chunked and head.values(b"content-length"):
+        raise malformed("both Content-Length and Transfer-Encoding")
+    if head.chunked and head.version == "1.0":
+        raise malformed("Transfer-Encoding in HTTP/1.0")
+    if any(not _HOST.fullmatch(host) for host in head.values(b"host")):
+        raise malformed("Host is not a host")
+
+
+def _check_target(head: Head) -> Head:
+    """Give the head with a path for its target. Raises `Refused` where it has none."""
+    if head.method in _NOT_SERVED or head.target == "*":
+        raise Refused(405, f"{head.method} {head.target[:80]} is not served", "method", ALLOWED)
+    if "#" in head.target:
+        raise malformed("a fragment in the target")
+    if head.target.startswith("/"):
+        return head
+    found = _ABSOLUTE.match(head.target)
+    if found is None:
+        raise malformed("the target is not a path")
+    # RFC 9112, 3.2.2: to be accepted; that the host stands twice is no reason to believe either
+    if [found[1].lower()] != [host.lower() for host in head.values(b"host")]:
+        raise malformed("the target and Host name different hosts")
+    rest = head.target[found.end() :]
+    target = rest if rest.startswith("/") else f"/{rest}"
+    return attrs.evolve(head, target=target, raw=head.raw.replace(head.target.encode(), target.encode(), 1))

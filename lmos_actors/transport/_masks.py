@@ -1,0 +1,67 @@
+"""Frames as they go out (RFC 6455 5.2), and their masks (5.3)."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Masks: TypeAlias = "Callable[[int], bytes]"
+"""Gives as many bytes as it is asked for."""
+
+_PAGE: Final = 4096
+
+
+class RandomMasks:
+    """Keys from the operating system, a page at a time; a peer must not be able to guess them."""
+
+    def __init__(self) -> None:
+        self._page = b""
+        self._used = 0
+
+    def __call__(self, size: int) -> bytes:
+        """Give `size` random bytes, at most a page."""
+        start = self._used
+        self._used = start + size
+        found = self._page[start : self._used]
+        if len(found) == size:
+            return found
+        self._page = os.urandom(_PAGE)
+        self._used = size
+        return self._page[:size]
+
+    def clear(self) -> None:
+        """Forget the page."""
+        self._page = b""
+
+
+random_masks: Final = RandomMasks()
+# a forked process must not mask as its parent does
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=random_masks.clear)
+
+
+def masked(data: bytes, key: bytes) -> bytes:
+    """Mask or unmask: the two are the same."""
+    size = len(data)
+    keys = (key * (size // 4 + 1))[:size]
+    return (int.from_bytes(data, "little") ^ int.from_bytes(keys, "little")).to_bytes(size, "little")
+
+
+def put_frame(parts: list[bytes], first: int, payload: bytes, masks: Masks | None) -> None:
+    """Add a frame, its first byte given, to what is to be sent; masked if there are masks."""
+    size = len(payload)
+    bit = 0 if masks is None else 0x80
+    if size < 126:
+        parts.append(bytes((first, bit | size)))
+    elif size < 65536:
+        parts.append(bytes((first, bit | 126, size >> 8, size & 0xFF)))
+    else:
+        parts.append(bytes((first, bit | 127)) + size.to_bytes(8, "big"))
+    if masks is None:
+        parts.append(payload)
+    else:
+        key = masks(4)
+        parts += (key, masked(payload, key))

@@ -1,0 +1,274 @@
+"""A network inside one process: bounded streams, no sockets, any clock."""
+
+from __future__ import annotations
+
+import errno
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+import trio
+from trio.lowlevel import checkpoint
+
+from lmos_actors._errors import ConfigError, ConnectFailed
+
+from ._network import secured
+from ._parking import Wait
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
+
+    from ._network import Endpoint
+
+_BACKLOG: Final = 1024  # connections that nobody has accepted yet
+_FIRST_PORT: Final = 49152
+_CHUNK: Final = 65536
+
+
+class _Pipe:
+    """Bytes on their way in one direction."""
+
+    __slots__ = ("broken", "data", "ended", "gone", "room", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.data = bytearray()
+        self.ended = False  # the writer has said its last
+        self.gone = False  # nobody reads any more
+        self.broken = ""  # why neither end is of use
+        self.room = Wait()
+
+    def close(self) -> None:
+        self.ended = True
+
+
+class MemoryStream(trio.abc.HalfCloseableStream):
+    """One end of a pair of streams in memory; what the other end has not read is bounded."""
+
+    def __init__(self, incoming: _Pipe, outgoing: _Pipe) -> None:
+        self._in = incoming
+        self._out = outgoing
+        self._reader = Wait()
+        self._closed = False
+        self._other: MemoryStream | None = None
+        self._when_closed: Callable[[], object] | None = None
+
+    def _join(self, other: MemoryStream) -> None:
+        self._other, other._other = other, self
+
+    def tell_when_closed(self, callback: Callable[[], object]) -> None:
+        """Have `callback` called once this end is closed."""
+        self._when_closed = callback
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """Send; waits while the peer has more to read than the buffer holds."""
+        if self._out.room.is_taken:
+            raise trio.BusyResourceError("another task is sending on this stream")
+        rest = memoryview(data)
+        while True:
+            sent = self.send_now(rest)
+            if sent == len(rest):
+                return
+            rest = rest[sent:]
+            await self._out.room.park()
+
+    def send_now(self, data: bytes | memoryview) -> int:
+        """Send what there is room for, without waiting; give how many bytes that was."""
+        pipe = self._out
+        self._check_sending()
+        taken = min(len(data), pipe.size - len(pipe.data))
+        if taken > 0:
+            pipe.data += data[:taken]
+            if self._other is not None:
+                self._other._reader.wake()
+        return max(taken, 0)
+
+    def _check_sending(self) -> None:
+        if self._closed or (self._out.ended and not self._out.broken):
+            raise trio.ClosedResourceError("this end of the stream is closed")
+        if self._out.broken or self._out.gone:
+            raise trio.BrokenResourceError(self._out.broken or "the peer has closed the stream")
+
+    async def wait_send_all_might_not_block(self) -> None:
+        """Wait until there is some room."""
+        await checkpoint()
+        while True:
+            self._check_sending()
+            if len(self._out.data) < self._out.size:
+                return
+            await self._out.room.park()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """Give what has come, at most `max_bytes`; waits for it. Empty: the peer has said its last."""
+        await checkpoint()
+        if self._reader.is_taken:
+            raise trio.BusyResourceError("another task is receiving on this stream")
+        while not self._closed and not self._in.data and not self._in.broken and not self._in.ended:
+            await self._reader.park()
+        if self._closed:
+            raise trio.ClosedResourceError("this end of the stream is closed")
+        if self._in.broken:
+            raise trio.BrokenResourceError(self._in.broken)
+        return self._take(max_bytes or _CHUNK)
+
+    def _take(self, size: int) -> bytes:
+        data = self._in.data
+        taken = bytes(data[:size])
+        if len(taken) == len(data):
+            self._in.data = bytearray()  # an idle stream keeps no buffer
+        else:
+            del data[:size]
+        self._in.room.wake()
+        return taken
+
+    async def send_eof(self) -> None:
+        """Say that nothing more is sent; receiving goes on."""
+        if self._closed:
+            raise trio.ClosedResourceError("this end of the stream is closed")
+        self._end_sending()
+        await checkpoint()
+
+    def _end_sending(self) -> None:
+        self._out.ended = True
+        if self._other is not None:
+            self._other._reader.wake()
+
+    def close(self) -> None:
+        """Close this end, at once; what was sent before can still be read."""
+        if self._closed:
+            return
+        self._closed = True
+        self._end_sending()
+        self._in.gone = True
+        self._in.data = bytearray()
+        self._reader.wake()
+        self._in.room.wake()
+        self._out.room.wake()
+        if self._when_closed is not None:
+            self._when_closed()
+
+    async def aclose(self) -> None:
+        """Close this end; what was sent before can still be read."""
+        self.close()
+        await checkpoint()
+
+    def break_now(self, why: str = "the connection was reset") -> None:
+        """Break the stream for both ends, for faults: what was under way is lost."""
+        for pipe in (self._in, self._out):
+            pipe.broken = why
+            pipe.data = bytearray()
+            pipe.room.wake()
+        self._reader.wake()
+        if self._other is not None:
+            self._other._reader.wake()
+
+
+def memory_pair(buffer: int = _CHUNK) -> tuple[MemoryStream, MemoryStream]:
+    """Make two ends of one stream; each direction holds `buffer` bytes at most."""
+    there, back = _Pipe(buffer), _Pipe(buffer)
+    left, right = MemoryStream(back, there), MemoryStream(there, back)
+    left._join(right)  # pyright: ignore[reportPrivateUsage]
+    return left, right
+
+
+class MemoryListener:
+    """Where the connections to one address of a `MemoryNetwork` come in."""
+
+    def __init__(self, network: MemoryNetwork, address: tuple[str, int]) -> None:
+        self._network = network
+        self._address = address
+        self._waiting: deque[tuple[MemoryStream, str]] = deque()
+        self._acceptor = Wait()
+        self._closed = False
+
+    @property
+    def addresses(self) -> tuple[tuple[str, int], ...]:
+        """The address, as a tuple of one."""
+        return (self._address,)
+
+    async def accept(self) -> tuple[trio.abc.Stream, str]:
+        """Wait for the next connection. Raises trio.ClosedResourceError once the listener is closed."""
+        await checkpoint()
+        while not self._closed and not self._waiting:
+            await self._acceptor.park()
+        if self._closed:
+            raise trio.ClosedResourceError("the listener is closed")
+        return self._waiting.popleft()
+
+    def put(self, stream: MemoryStream, peer: str) -> bool:
+        """Take in a connection; False if too many wait already."""
+        if len(self._waiting) >= _BACKLOG:
+            return False
+        self._waiting.append((stream, peer))
+        self._acceptor.wake()
+        return True
+
+    async def aclose(self) -> None:
+        """Listen no longer; connections that nobody has accepted are broken."""
+        if not self._closed:
+            self._closed = True
+            self._network.forget(self._address)
+            for stream, _ in self._waiting:
+                stream.break_now()
+            self._waiting.clear()
+            self._acceptor.wake()
+        await checkpoint()
+
+
+class MemoryNetwork:
+    """A `Network` without sockets, on any clock. Each direction of a stream holds `buffer` bytes at most.
+
+    Hosts are names and mean nothing: whoever listens at ("any", 80) is reached as ("any", 80).
+    """
+
+    def __init__(self, buffer: int = _CHUNK) -> None:
+        self._buffer = buffer
+        self._listeners: dict[tuple[str, int], MemoryListener] = {}
+        self._streams: dict[int, tuple[MemoryStream, tuple[str, int]]] = {}
+        self._next_port = _FIRST_PORT
+        self._connections = 0
+
+    async def connect(self, endpoint: Endpoint, tls: ssl.SSLContext | None) -> trio.abc.Stream:
+        """Connect to whoever listens there. Raises ConnectFailed."""
+        await checkpoint()
+        address = (endpoint.host, endpoint.port)
+        listener = self._listeners.get(address)
+        if listener is None:
+            raise ConnectFailed(endpoint.url, "nobody listens there")
+        self._connections += 1
+        mine, theirs = memory_pair(self._buffer)
+        if not listener.put(theirs, f"{endpoint.host}:{self._connections}"):
+            raise ConnectFailed(endpoint.url, "too many connections wait there")
+        self._keep(mine, address)
+        return await secured(mine, endpoint, tls)
+
+    async def listen(self, endpoint: Endpoint) -> MemoryListener:
+        """Listen there; port 0 finds a free one. Raises ConfigError if somebody listens there already."""
+        await checkpoint()
+        address = (endpoint.host, endpoint.port or self._free_port(endpoint.host))
+        if address in self._listeners:
+            raise ConfigError(f"cannot listen at {endpoint.authority}: {errno.errorcode[errno.EADDRINUSE]}")
+        listener = self._listeners[address] = MemoryListener(self, address)
+        return listener
+
+    def forget(self, address: tuple[str, int]) -> None:
+        """Take note that nobody listens there any more."""
+        self._listeners.pop(address, None)
+
+    def sever(self, host: str, port: int, why: str = "the connection was reset") -> int:
+        """Break every connection that was made to that address; give how many there were."""
+        found = [stream for stream, address in self._streams.values() if address == (host, port)]
+        for stream in found:
+            stream.break_now(why)
+        return len(found)
+
+    def _keep(self, stream: MemoryStream, address: tuple[str, int]) -> None:
+        number = self._connections
+        self._streams[number] = (stream, address)
+        stream.tell_when_closed(lambda: self._streams.pop(number, None))
+
+    def _free_port(self, host: str) -> int:
+        while (host, self._next_port) in self._listeners:
+            self._next_port += 1
+        self._next_port += 1
+        return self._next_port - 1

@@ -1,0 +1,129 @@
+"""Where streams of bytes come from: addresses, and what connects to them and listens at them."""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING, Final, Protocol
+from urllib.parse import urlsplit
+
+import attrs
+import trio
+
+from lmos_actors._errors import ConfigError, ConnectFailed, nearest
+
+if TYPE_CHECKING:
+    from urllib.parse import SplitResult
+
+_PORTS: Final = {"ws": 80, "http": 80, "wss": 443, "https": 443}
+_SECURE: Final = ("wss", "https")
+
+
+@attrs.frozen
+class Endpoint:
+    """Where a URL leads: `host` without brackets, `target` the path with its query, at least "/"."""
+
+    secure: bool
+    host: str
+    port: int
+    target: str = "/"
+
+    @property
+    def authority(self) -> str:
+        """Host and port as a `Host` header says them: the port only where it is not the usual one."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == (443 if self.secure else 80) else f"{host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """The address as a `ws://` or `wss://` URL."""
+        return f"{'wss' if self.secure else 'ws'}://{self.authority}{self.target}"
+
+
+def endpoint_of(url: str) -> Endpoint:
+    """Read a `ws`, `wss`, `http` or `https` URL. Raises ConfigError, naming what is wrong with it."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise ConfigError(f"{url!r} is no URL: {error}") from None
+    _check(url, parts)
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return Endpoint(
+        parts.scheme in _SECURE,
+        parts.hostname or "",
+        _PORTS[parts.scheme] if port is None else port,
+        target,
+    )
+
+
+def _check(url: str, parts: SplitResult) -> None:
+    if parts.scheme not in _PORTS:
+        near = nearest(parts.scheme, _PORTS)
+        hint = f", did you mean {near!r}?" if near else f": one of {', '.join(_PORTS)} is needed"
+        raise ConfigError(f"the scheme {parts.scheme!r} of {url!r} is not known{hint}")
+    if not parts.hostname:
+        raise ConfigError(f"{url!r} names no host")
+    if not url.isascii() or any(letter <= " " or letter == "\x7f" for letter in url):
+        raise ConfigError(f"{url!r} has characters that a URL must write as %XX (a host as xn--)")
+    if "@" in parts.netloc:
+        raise ConfigError("user names and passwords do not belong in a URL")
+
+
+class Listener(Protocol):
+    """What streams come in at. One task accepts at a time."""
+
+    @property
+    def addresses(self) -> tuple[tuple[str, int], ...]:
+        """Host and port of each address listened at, the ports as they really are."""
+        ...
+
+    async def accept(self) -> tuple[trio.abc.Stream, str]:
+        """Wait for the next connection; give its stream, and its peer's address as text.
+
+        Passing troubles, such as no descriptor being left, are waited out. Raises trio.ClosedResourceError
+        once the listener is closed.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Listen no longer. Streams accepted before are not touched."""
+        ...
+
+
+class Network(Protocol):
+    """The only place that opens sockets, or what stands for them."""
+
+    async def connect(self, endpoint: Endpoint, tls: ssl.SSLContext | None) -> trio.abc.Stream:
+        """Connect; where the endpoint is secure, the TLS handshake is done when this returns.
+
+        `tls` None means the usual trust in the system's certificates. Raises ConnectFailed. No deadline of
+        its own: the caller has one.
+        """
+        ...
+
+    async def listen(self, endpoint: Endpoint) -> Listener:
+        """Listen at the host and port of `endpoint`; port 0 finds a free one. TLS is not done here.
+
+        Raises ConfigError when that is not possible: port taken, no such address.
+        """
+        ...
+
+
+async def secured(stream: trio.abc.Stream, endpoint: Endpoint, tls: ssl.SSLContext | None) -> trio.abc.Stream:
+    """Do the client's TLS handshake over a stream, where the endpoint is secure.
+
+    Raises ConnectFailed; then, as when it is cancelled, the stream is closed.
+    """
+    if not endpoint.secure:
+        return stream
+    context = ssl.create_default_context() if tls is None else tls
+    wrapped = trio.SSLStream(stream, context, server_hostname=endpoint.host, https_compatible=True)
+    try:
+        await wrapped.do_handshake()
+    except trio.BrokenResourceError as error:
+        await trio.aclose_forcefully(stream)
+        raise ConnectFailed(endpoint.url, f"the TLS handshake failed: {error.__cause__ or error}") from error
+    except BaseException:
+        await trio.aclose_forcefully(stream)
+        raise
+    return wrapped

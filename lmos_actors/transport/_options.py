@@ -1,0 +1,113 @@
+"""The words of a connection: its limits, its numbers, its end, and who sits on it."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, Protocol
+
+import attrs
+
+from lmos_actors._errors import ConfigError
+
+_UNSAYABLE: Final = (1004, 1005, 1006, 1015)
+
+
+def check_close_code(code: int) -> None:
+    """Raise ValueError if no Close frame may carry the code (RFC 6455 7.4)."""
+    if not 1000 <= code <= 4999 or code in _UNSAYABLE:
+        raise ValueError(f"no Close frame may carry the code {code}")
+
+
+@attrs.frozen(kw_only=True)
+class ConnectionOptions:
+    """The limits of a connection, in bytes and seconds. Raises ConfigError if one is not above 0.
+
+    `max_message_bytes`: a peer that begins a longer message is closed with 1009. `heartbeat_seconds`: after
+    this long without a byte from the peer, and twice as long at most, it is pinged. `heartbeat_grace`: how
+    long it then has to send anything at all. `handshake_seconds`: for each of the handshakes (TCP and TLS
+    together, then WebSocket). `close_seconds`: how long the other's Close, or the end of the stream, is
+    waited for. `write_seconds`: how long the peer has to take 64 KiB that wait. `messages_per_second`: as
+    many, pings among them, may also come at once; a peer that sends more is closed with 1008. `fast_frames`:
+    whole text frames are coded past wsproto, with the same verdicts.
+    """
+
+    max_message_bytes: int = 4 << 20
+    heartbeat_seconds: float = 20.0
+    heartbeat_grace: float = 20.0
+    handshake_seconds: float = 10.0
+    close_seconds: float = 5.0
+    write_seconds: float = 30.0
+    messages_per_second: int | None = None
+    fast_frames: bool = True
+
+    def __attrs_post_init__(self) -> None:
+        for name, value in attrs.asdict(self).items():
+            if value is not None and not value > 0 and name != "fast_frames":
+                raise ConfigError(f"{name} of a connection must be above 0, not {value!r}")
+
+
+@attrs.frozen
+class ConnectionStatistics:
+    """What has passed so far: messages, and bytes of frames with their heads."""
+
+    messages_in: int
+    messages_out: int
+    bytes_in: int
+    bytes_out: int
+
+
+@attrs.frozen
+class Ended:
+    """How a connection ended.
+
+    `by` says who ended it: "peer" or "us" by a Close frame, whose `code` and `reason` these are (1005: a
+    Close without a code); or "broken", without one: `code` is None, and `reason` says what happened.
+    `clean`: both sides have said Close.
+    """
+
+    code: int | None
+    reason: str
+    by: Literal["peer", "us", "broken"]
+    clean: bool
+
+
+class Handler(Protocol):
+    """What sits on a connection: called from its tasks. Nothing here waits, and nothing raises.
+
+    What raises all the same ends the connection with 1011, and comes out of `Connection.run`.
+    """
+
+    def text(self, text: str) -> None:
+        """Take a text message."""
+        ...
+
+    def binary(self, data: bytes) -> None:
+        """Take a binary message."""
+        ...
+
+    def frames(self, room: int) -> list[bytes]:
+        """Give messages to be sent, oldest first, until they have `room` bytes or more; none: none waits.
+
+        Plain `bytes` are the UTF-8 of a text message, instances of a subclass of bytes a binary message.
+        """
+        ...
+
+
+class Bucket:
+    """So many tokens a second, and at most as many at once."""
+
+    __slots__ = ("_at", "_left", "_rate")
+
+    def __init__(self, rate: float, now: float) -> None:
+        self._rate = rate
+        self._left = rate
+        self._at = now
+
+    def take(self, now: float) -> bool:
+        """Take a token, if there is one."""
+        left = min(self._rate, self._left + (now - self._at) * self._rate)
+        self._at = now
+        if left < 1:
+            self._left = left
+            return False
+        self._left = left - 1
+        return True

@@ -1,0 +1,228 @@
+"""The network of the operating system: TCP streams with few steps per message, and what listens for them."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import sys
+from typing import TYPE_CHECKING, Final
+
+import trio
+from trio.lowlevel import checkpoint, notify_closing, wait_readable, wait_writable
+
+from lmos_actors._errors import ConfigError, ConnectFailed, group_of
+
+from ._network import secured
+
+if TYPE_CHECKING:
+    import ssl
+
+    from ._network import Endpoint
+
+_CHUNK: Final = 65536
+_BACKLOG: Final = 1024
+_BREATHER: Final = 0.1  # seconds until descriptors or memory may be free again
+_EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_IDLE: Final = (BlockingIOError, InterruptedError)
+
+
+class DirectStream(trio.abc.HalfCloseableStream):
+    """A TCP stream that waits before it reads, and sends without a checkpoint what the kernel takes at once.
+
+    A peer that asks and waits has nothing to be read yet: trying first would be a system call in vain. After
+    a read that filled its buffer there is likely more, so that one is tried, after a checkpoint.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = sock
+        self._more = False
+
+    def _check_open(self) -> None:
+        # a closed socket's descriptor is -1, and waiting for that would leave an entry in trio's tables
+        if self._socket.fileno() < 0:
+            raise trio.ClosedResourceError("the stream is closed")
+
+    def send_now(self, data: bytes | bytearray | memoryview) -> int:
+        """Send what the kernel takes, without waiting; give how many bytes that was."""
+        self._check_open()
+        try:
+            return self._socket.send(data)
+        except _IDLE:
+            return 0
+        except OSError as error:
+            raise trio.BrokenResourceError(f"sending failed: {error.strerror}") from error
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """Send; no checkpoint where the kernel takes it all."""
+        sent = self.send_now(data) if data else 0
+        if sent == len(data):
+            return
+        with memoryview(data) as view:
+            while sent < len(view):
+                await wait_writable(self._socket)
+                sent += self.send_now(view[sent:])
+
+    async def wait_send_all_might_not_block(self) -> None:
+        """Wait until the kernel takes some bytes."""
+        self._check_open()
+        await wait_writable(self._socket)
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """Give what has come, at most `max_bytes`; waits for it. Empty: the peer has said its last."""
+        self._check_open()
+        size = max_bytes or _CHUNK
+        if self._more:
+            await checkpoint()
+        else:
+            await wait_readable(self._socket)
+        while True:
+            self._check_open()
+            try:
+                data = self._socket.recv(size)
+            except _IDLE:
+                await wait_readable(self._socket)
+            except OSError as error:
+                raise trio.BrokenResourceError(f"receiving failed: {error.strerror}") from error
+            else:
+                self._more = len(data) == size
+                return data
+
+    async def send_eof(self) -> None:
+        """Say that nothing more is sent; receiving goes on."""
+        self._check_open()
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+        except OSError as error:
+            raise trio.BrokenResourceError(f"shutting down failed: {error.strerror}") from error
+        await checkpoint()
+
+    async def aclose(self) -> None:
+        """Close the socket."""
+        if self._socket.fileno() >= 0:
+            notify_closing(self._socket)
+            self._socket.close()
+        await checkpoint()
+
+
+class TcpListener:
+    """Sockets that listen, one per address of the host."""
+
+    def __init__(self, sockets: list[socket.socket]) -> None:
+        self._sockets = sockets
+
+    @property
+    def addresses(self) -> tuple[tuple[str, int], ...]:
+        """Host and port of each socket."""
+        return tuple(sock.getsockname()[:2] for sock in self._sockets)
+
+    async def accept(self) -> tuple[trio.abc.Stream, str]:
+        """Wait for the next connection; where descriptors run out, until some are free.
+
+        Raises trio.ClosedResourceError once the listener is closed.
+        """
+        await checkpoint()
+        while True:
+            for sock in self._sockets:
+                if sock.fileno() < 0:
+                    raise trio.ClosedResourceError("the listener is closed")
+                try:
+                    accepted, peer = sock.accept()
+                except _IDLE:
+                    continue
+                except OSError as error:
+                    await _pause(error)
+                    continue
+                return DirectStream(accepted), _shown(peer)
+            await self._wait()
+
+    async def _wait(self) -> None:
+        if len(self._sockets) == 1:
+            await wait_readable(self._sockets[0])
+            return
+        async with trio.open_nursery() as nursery:
+            for sock in self._sockets:
+                nursery.start_soon(_wait_for_one, sock, nursery.cancel_scope)
+
+    async def aclose(self) -> None:
+        """Listen no longer."""
+        for sock in self._sockets:
+            if sock.fileno() >= 0:
+                notify_closing(sock)
+                sock.close()
+        await checkpoint()
+
+
+async def _wait_for_one(sock: socket.socket, scope: trio.CancelScope) -> None:
+    await wait_readable(sock)
+    scope.cancel()
+
+
+async def _pause(error: OSError) -> None:
+    if error.errno in _EXHAUSTED:
+        await trio.sleep(_BREATHER)
+    else:
+        await checkpoint()  # the peer has gone again, before it was accepted
+
+
+def _shown(peer: tuple[str, int]) -> str:
+    host, port = peer[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class TcpNetwork:
+    """The `Network` of the operating system."""
+
+    async def connect(self, endpoint: Endpoint, tls: ssl.SSLContext | None) -> trio.abc.Stream:
+        """Connect to the first of the host's addresses that answers, TLS handshake included.
+
+        Raises ConnectFailed.
+        """
+        try:
+            found = await trio.open_tcp_stream(endpoint.host, endpoint.port)
+        except OSError as error:
+            raise ConnectFailed(endpoint.url, _why(error)) from error
+        stream = DirectStream(socket.socket(fileno=found.socket.detach()))
+        return await secured(stream, endpoint, tls)
+
+    async def listen(self, endpoint: Endpoint) -> TcpListener:
+        """Listen at every address of the host, all at the same port. Raises ConfigError."""
+        sockets: list[socket.socket] = []
+        port = endpoint.port
+        try:
+            found = await trio.socket.getaddrinfo(
+                endpoint.host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
+            for family, kind, proto, _, address in dict.fromkeys(found):
+                sockets.append(_bound(family, kind, proto, (address[0], port, *address[2:])))
+                port = sockets[-1].getsockname()[1]
+        except OSError as error:
+            for sock in sockets:
+                sock.close()
+            raise ConfigError(f"cannot listen at {endpoint.authority}: {_why(error)}") from error
+        return TcpListener(sockets)
+
+
+def _bound(family: int, kind: int, proto: int, address: tuple[object, ...]) -> socket.socket:
+    sock = socket.socket(family, kind, proto)
+    try:
+        sock.setblocking(False)
+        if sys.platform != "win32":
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind(address)
+        sock.listen(_BACKLOG)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _why(error: OSError) -> str:
+    """Say what went wrong with an address; trio groups what went wrong with several."""
+    group = group_of(error.__cause__ or error)
+    leaves = (error,) if group is None else group.exceptions
+    texts = [leaf.strerror or str(leaf) if isinstance(leaf, OSError) else str(leaf) for leaf in leaves]
+    return "; ".join(dict.fromkeys(texts))

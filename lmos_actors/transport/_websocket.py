@@ -1,0 +1,396 @@
+"""One WebSocket connection after its handshake, either end: one reader, one writer, and how it ends.
+
+The task that runs it writes; a child of it reads. The writer wakes for what waits, for the heartbeat, and
+for what the reader has to say, such as that the peer has said Close.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import trio
+from trio.lowlevel import checkpoint
+from wsproto.utilities import LocalProtocolError
+
+from ._options import Bucket, ConnectionOptions, ConnectionStatistics, Ended, Handler, check_close_code
+from ._parking import Wait
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ._frames import Wire
+
+_ROOM: Final = 65536  # bytes of frames that are taken for one write
+_PONGS: Final = 64  # answers to pings that wait; RFC 6455 5.5.3 lets the older ones go
+_NO_HALF: Final = 1.0  # seconds to wait for the end of a stream that cannot be half closed
+_GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
+
+
+class Connection:
+    """One WebSocket connection, after its handshake; `connect` and `accept` make them.
+
+    `peer` is its address as text, `target` path and query of the request, `headers` those that the peer
+    sent (the names in lower case), `subprotocol` what was agreed on, `offered` what the client offered.
+    Whoever has one runs it, or closes it with `aclose`.
+    """
+
+    __slots__ = (
+        "_asked_close", "_beat", "_bucket", "_bytes_out", "_codec", "_ended", "_failure", "_flush_by",
+        "_handler", "_is_last", "_is_more", "_is_open", "_is_over", "_messages_in", "_messages_out", "_mute",
+        "_news", "_options", "_patience", "_ping_due", "_pinged", "_pongs", "_rest", "_scope", "_send_now",
+        "_sending", "_stream", "_take_binary", "_take_text", "_wire", "headers", "offered", "peer",
+        "subprotocol", "target",
+    )  # fmt: skip
+
+    def __init__(self, wire: Wire, peer: str, options: ConnectionOptions) -> None:
+        self.peer = peer
+        self.target: str = wire.path or "/"
+        self.headers: tuple[tuple[bytes, bytes], ...] = wire.handshake_headers
+        self.subprotocol: str | None = wire.subprotocol
+        self.offered: tuple[str, ...] = wire.offered
+        self._wire = wire
+        self._codec = wire.codec
+        self._stream = wire.stream
+        self._send_now: Callable[[bytes], int] | None = getattr(wire.stream, "send_now", None)
+        self._options = options
+        self._handler: Handler | None = None
+        self._take_text: Callable[[str], None] = _nobody
+        self._take_binary: Callable[[bytes], None] = _nobody
+        self._bucket: Bucket | None = None
+        self._news = Wait()
+        self._scope: trio.CancelScope | None = None
+        self._beat = options.heartbeat_seconds  # until the heartbeat is looked at again
+        self._patience = options.write_seconds
+        self._rest = b""  # of the batch that is being sent
+        self._sending = False  # and the stream waits for the peer to take it
+        self._is_more = False  # there is likely more than this batch
+        self._is_last = False  # nothing may be sent after this batch
+        self._is_over = False  # nothing more is to be read
+        self._is_open = True  # the stream
+        self._mute = False  # the handler is told no more
+        self._pongs: list[bytes] | None = None
+        self._ping_due = False
+        self._pinged = False
+        self._asked_close: tuple[int, str] | None = None
+        self._flush_by: float | None = None
+        self._ended: Ended | None = None
+        self._failure: Exception | None = None
+        self._messages_in = self._messages_out = self._bytes_out = 0
+
+    def statistics(self) -> ConnectionStatistics:
+        """Give what has passed so far."""
+        came = self._codec.bytes_in
+        return ConnectionStatistics(self._messages_in, self._messages_out, came, self._bytes_out)
+
+    def wake(self) -> None:
+        """Say that the handler has frames. Never blocks; cheap; repeated calls do nothing."""
+        self._news.wake()
+
+    def close(self, code: int = 1000, reason: str = "") -> None:
+        """Close the connection. Never blocks; repeated calls do nothing.
+
+        What the handler still has goes out first, for `write_seconds` at most, then the Close. What the peer
+        sends before its own Close is still taken, for `close_seconds`. `reason` is cut at 123 bytes. Raises
+        ValueError if no Close frame may carry the code.
+        """
+        check_close_code(code)
+        if self._asked_close is None:
+            self._asked_close = (code, reason)
+            self.wake()
+
+    # ---- the life of the connection
+
+    async def run(self, handler: Handler) -> Ended:
+        """Carry messages until the connection has ended, and say how; the stream is closed then.
+
+        Raises what the handler raised, if it did; RuntimeError if it ran before. Cancelled, it says Close
+        1001 and waits for the peer's, within `close_seconds`.
+        """
+        if self._handler is not None:
+            raise RuntimeError("a connection runs once")
+        self._handler, self._take_text, self._take_binary = handler, handler.text, handler.binary
+        if self._options.messages_per_second is not None:
+            self._bucket = Bucket(self._options.messages_per_second, trio.current_time())
+        self._wire.begin(self)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._read)
+                await self._write()
+                await self._see_out()
+                nursery.cancel_scope.cancel()
+        finally:
+            await self._end()
+        return self._result()
+
+    def _result(self) -> Ended:
+        if self._failure is not None:
+            raise self._failure
+        assert self._ended is not None
+        return self._ended
+
+    async def aclose(self) -> None:
+        """Close the stream of a connection that will not run, without a word."""
+        if self._is_open:
+            self._is_open = False
+            await trio.aclose_forcefully(self._stream)
+
+    # ---- what the reader tells
+
+    async def _read(self) -> None:
+        try:
+            await self._wire.read()
+        except Exception as error:
+            self._fail_with(error)
+        self._is_over = True
+        if self._ended is None:
+            where = " in the middle of a message" if self._codec.is_midway else ""
+            self._break(f"the connection ended{where}, without a Close frame")
+        self.wake()
+
+    def on_text(self, text: str) -> None:
+        if self._mute or (self._bucket is not None and not self._may_spend(self._bucket)):
+            return
+        self._messages_in += 1
+        try:
+            self._take_text(text)
+        except Exception as error:
+            self._fail_with(error)
+
+    def on_binary(self, data: bytes) -> None:
+        if self._mute or (self._bucket is not None and not self._may_spend(self._bucket)):
+            return
+        self._messages_in += 1
+        try:
+            self._take_binary(data)
+        except Exception as error:
+            self._fail_with(error)
+
+    def on_ping(self, payload: bytes) -> None:
+        self.on_trifle()
+        if self._ended is None:
+            self._pongs = [*(self._pongs or ())[1 - _PONGS :], self._codec.pong(payload)]
+            self.wake()
+
+    def on_trifle(self) -> None:
+        if self._bucket is not None and not self._mute:
+            self._may_spend(self._bucket)
+
+    def _may_spend(self, bucket: Bucket) -> bool:
+        if bucket.take(trio.current_time()):
+            return True
+        self.on_error(1008, f"more than {self._options.messages_per_second} messages a second")
+        return False
+
+    def on_close(self, code: int, reason: str) -> None:
+        if self._ended is None:
+            self._ended = Ended(code, reason, "peer", clean=True)
+        else:
+            self._ended = attrs.evolve(self._ended, clean=True)
+        # RFC 6455 7.1.1: the server ends the stream, and the client waits for that
+        self._is_over = not self._codec.client
+        self._hurry()
+
+    def on_error(self, code: int, reason: str) -> None:
+        """Close with this code: the peer broke a rule, or something of ours failed."""
+        self._codec.deaf = self._mute = True
+        if self._ended is None:
+            self._ended = Ended(code, reason, "us", clean=False)
+        else:
+            self._is_over = True  # the Close has been said, and the peer's cannot be told from the rest
+        self._hurry()
+
+    def _break(self, why: str) -> None:
+        if self._ended is None:
+            self._ended = Ended(None, why, "broken", clean=False)
+        elif self._rest or not self._is_last:
+            self._ended = attrs.evolve(self._ended, clean=False)  # our answer to its Close was not taken
+        self._mute = self._is_last = self._is_over = True
+        self._rest = b""
+        self.wake()
+
+    def _fail_with(self, error: Exception) -> None:
+        if self._failure is None:
+            self._failure = error
+        self.on_error(1011, "")
+
+    def _hurry(self) -> None:
+        # what is being sent is waited for no longer than the end is
+        self._patience = min(self._patience, self._options.close_seconds)
+        if self._sending and self._scope is not None:
+            self._scope.deadline = min(self._scope.deadline, trio.current_time() + self._patience)
+        self.wake()
+
+    # ---- the writer
+
+    async def _write(self) -> None:
+        is_written = False
+        while not is_written:
+            # one scope from heartbeat to heartbeat: entering one for each wait would cost more than the wait
+            with trio.CancelScope(deadline=trio.current_time() + self._beat) as scope:
+                self._scope = scope
+                is_written = await self._write_on(scope)
+            if scope.cancel_called and not is_written:
+                self._look_at_the_clock()
+
+    async def _write_on(self, scope: trio.CancelScope) -> bool:
+        """Write until the last batch is out: True; False if the scope's time is up between two waits."""
+        while True:
+            if not self._rest:
+                if self._is_last:
+                    return True
+                self._rest = self._batch()
+                if not self._rest:
+                    if not self._is_last:
+                        await self._news.park()
+                    continue
+            try:
+                if not self._sent_at_once():
+                    if scope.cancel_called:
+                        return False
+                    await self._send_slowly(scope)
+            except _GONE as error:
+                self._break(str(error) or "the connection was reset")
+            else:
+                if self._is_more:
+                    await checkpoint()
+
+    def _look_at_the_clock(self) -> None:
+        options = self._options
+        if self._sending:
+            self._sending = False
+            self._break(f"the peer did not take what was sent within {self._patience:g} s")
+        elif self._codec.heard or self._rest:
+            self._codec.heard = self._pinged = False
+            self._beat = options.heartbeat_seconds
+        elif not self._pinged:
+            self._pinged = self._ping_due = True
+            self._beat = options.heartbeat_grace
+        else:
+            self._break(f"the peer sent nothing within {options.heartbeat_grace:g} s after a ping")
+
+    def _sent_at_once(self) -> bool:
+        if self._send_now is None:
+            return False
+        sent = self._send_now(self._rest)
+        self._bytes_out += sent
+        self._rest = self._rest[sent:]
+        return not self._rest
+
+    async def _send_slowly(self, scope: trio.CancelScope) -> None:
+        self._sending = True
+        with memoryview(self._rest) as view:
+            for start in range(0, len(view), _ROOM):
+                scope.deadline = trio.current_time() + self._patience
+                with view[start : start + _ROOM] as piece:
+                    await self._stream.send_all(piece)
+                    self._bytes_out += len(piece)
+        self._sending = False
+        self._rest = b""
+        scope.deadline = trio.current_time() + self._beat
+
+    # ---- what is to be written
+
+    def _batch(self) -> bytes:
+        """Give what is to be sent next, the Close at last."""
+        self._is_more = False
+        try:
+            return self._asides() + self._messages() or self._closing()
+        except LocalProtocolError:
+            # of wsproto, which thinks that the connection is closed: then it is
+            self._break("the connection is closed")
+            return b""
+
+    def _asides(self) -> bytes:
+        """Give what is due beside the messages: answers to pings, a ping."""
+        found = b""
+        if self._pongs is not None:
+            found = b"".join(self._pongs)
+            self._pongs = None
+        if self._ping_due and self._ended is None:
+            self._ping_due = False
+            found += self._codec.ping()
+        return found
+
+    def _messages(self) -> bytes:
+        if self._ended is not None or self._handler is None or self._is_flushed():
+            return b""
+        try:
+            frames = self._handler.frames(_ROOM)
+            data = self._codec.encode(frames) if frames else b""
+        except LocalProtocolError:
+            raise
+        except Exception as error:
+            self._fail_with(error)
+            return b""
+        self._messages_out += len(frames)
+        self._is_more = len(data) >= _ROOM
+        return data
+
+    def _is_flushed(self) -> bool:
+        """Whether a handler that always has more has had its time, once we were asked to close."""
+        if self._asked_close is None:
+            return False
+        if self._flush_by is None:
+            self._flush_by = trio.current_time() + self._options.write_seconds
+        return trio.current_time() >= self._flush_by
+
+    def _closing(self) -> bytes:
+        if self._ended is None and self._asked_close is not None:
+            self._ended = Ended(*self._asked_close, "us", clean=False)
+        if self._ended is None:
+            return b""
+        self._is_last = True
+        code = self._ended.code
+        return b"" if code is None else self._codec.close(code, self._ended.reason)
+
+    # ---- the end
+
+    async def _see_out(self) -> None:
+        """After our Close: wait for the peer's, or for the end of the stream."""
+        seconds = self._options.close_seconds
+        if self._codec.deaf and not await self._half_closed():
+            seconds = min(seconds, _NO_HALF)
+        with trio.move_on_after(seconds):
+            while not self._is_over:
+                await self._news.park()
+
+    async def _half_closed(self) -> bool:
+        """Say that nothing follows: a stream closed while the peer sends is reset, and our Close is lost."""
+        if not isinstance(self._stream, trio.abc.HalfCloseableStream):
+            return False
+        try:
+            await self._stream.send_eof()
+        except _GONE:
+            self._is_over = True
+        return True
+
+    async def _end(self) -> None:
+        """Close the stream, whatever has happened; if we were cancelled, say so first."""
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + self._options.close_seconds):
+            if self._ended is None and not self._rest:
+                await self._say_goodbye()
+            is_whole = self._ended is not None and self._ended.by != "broken" and not self._rest
+            if is_whole and self._is_open:
+                self._is_open = False
+                with suppress(*_GONE):
+                    await self._stream.aclose()
+        await self.aclose()
+
+    async def _say_goodbye(self) -> None:
+        self._mute = True
+        self._is_over = False
+        self._asked_close = self._asked_close or (1001, "")
+        try:
+            await self._stream.send_all(self._closing())
+        except (LocalProtocolError, *_GONE):
+            return
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._read)
+            await self._see_out()
+            nursery.cancel_scope.cancel()
+
+
+def _nobody(_: object) -> None:
+    """Take what comes before there is a handler: nothing does."""

@@ -1,0 +1,33 @@
+"""`python -m tests.benchmarks.wire_server KIND`: a server in a process; prints its port, or URL, as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+
+import trio
+
+from tests.benchmarks import limits_wire, wire
+
+SERVERS = {
+    "lines": limits_wire.serve_lines,
+    "trio-websocket": limits_wire.serve_trio_websocket,
+    "lmos": wire.serve,
+}
+
+
+def main(kind: str) -> None:
+    """Serve until killed."""
+    if kind == "websockets":
+        asyncio.run(limits_wire.serve_websockets(_tell))
+    else:
+        trio.run(SERVERS[kind], _tell)
+
+
+def _tell(where: object) -> None:
+    print(json.dumps(where), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

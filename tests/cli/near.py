@@ -1,0 +1,99 @@
+"""An agent for the tests of the commands, served where they run."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import trio
+
+from lmos_actors import (
+    ActionFailed,
+    Agent,
+    Event,
+    Progress,
+    Property,
+    action,
+    event,
+    open_node,
+    prop,
+)
+
+if TYPE_CHECKING:
+    from lmos_actors.cli._remote import Reach
+
+SAID: list[str] = []
+
+
+@attrs.frozen
+class Place:
+    lat: float
+    lon: float
+
+
+class Weather(Agent):
+    """Answers questions about the weather."""
+
+    units: Property[str] = prop(default="celsius")
+    level: Property[int] = prop(default=3)
+    place: Property[Place] = prop(default=Place(50.7, 7.1), read_only=True)
+    asked: Event[str] = event()
+    warned: Event[dict[str, int]] = event()
+
+    @action
+    async def forecast(self, progress: Progress[float], city: str, days: int = 1) -> str:
+        """Forecast tomorrow for one city."""
+        SAID.append(f"asked for {city}")
+        self.asked.emit(city)
+        try:
+            for tenth in range(1, 11):
+                await trio.sleep(1)
+                progress.report(tenth / 10)
+        except trio.Cancelled:
+            SAID.append("cancelled")
+            raise
+        return f"{city} is sunny for {days}"
+
+    @action
+    async def hours(self, count: int) -> AsyncIterator[dict[str, int]]:
+        """Give the temperature of each hour."""
+        for hour in range(count):
+            await trio.sleep(1)
+            yield {"hour": hour}
+
+    @action
+    def refuse(self) -> None:
+        raise ActionFailed({"why": "closed", "until": 7})
+
+    @action
+    def crash(self) -> None:
+        raise KeyError("a bug")
+
+    @action
+    def echo(self, value: Any) -> Any:
+        return value
+
+    @action
+    def speak(self, text: str, /) -> str:
+        return text.upper()
+
+    @action
+    async def change(self, units: str, times: int = 1) -> None:
+        for n in range(times):
+            self.units = f"{units}{n or ''}"
+            await trio.sleep(1)
+
+
+@asynccontextmanager
+async def open_far(reach: Reach, opened: Any, background: Any = None) -> AsyncIterator[Any]:
+    """Serve an agent in the same run and reach it; on virtual time the network is one in memory."""
+    async with open_node(listen="ws://127.0.0.1:0") as node, trio.open_nursery() as nursery:
+        weather = await node.start(Weather)
+        place = node.urls[0].partition("://")[2]
+        if background is not None:
+            nursery.start_soon(background, weather)
+        async with opened(attrs.evolve(reach, url=reach.url.replace("127.0.0.1:8080", place))) as thing:
+            yield thing
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,489 @@
+"""HTTP requests to an ASGI application: what is handed on, what is sent back, and what ends them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from lmos_actors.transport import MemoryNetwork
+from tests.transport.doors import GET, open_door
+
+OK: dict[str, Any] = {"type": "http.response.start", "status": 200, "headers": []}
+END: dict[str, Any] = {"type": "http.response.body"}
+
+
+def post(body: bytes, *headers: bytes) -> bytes:
+    lines = [b"POST / HTTP/1.1", b"Host: door", b"Content-Length: %d" % len(body), *headers, b"", body]
+    return b"\r\n".join(lines)
+
+
+def chunked(*chunks: bytes) -> bytes:
+    coded = b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in (*chunks, b""))
+    return b"POST / HTTP/1.1\r\nHost: door\r\nTransfer-Encoding: chunked\r\n\r\n" + coded
+
+
+async def test_the_scope_says_exactly_what_is_asked():
+    scopes: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        scopes.append(scope)
+        await send(OK)
+        await send(END)
+
+    async with open_door(app=app) as door:
+        client = await door.knock()
+        await client.send(
+            b"get /a%20b/%E2%82%AC?q=%20&x HTTP/1.1\r\nHost: door\r\nX-Two: 1\r\nx-two:  2 \r\nUpgrade: h2c\r\n\r\n"
+        )
+        assert (await client.answer())[0] == 200
+        sock: Any = client.stream
+        assert scopes == [
+            {
+                "type": "http",
+                "asgi": {"version": "3.0", "spec_version": "2.4"},
+                "http_version": "1.1",
+                "method": "GET",
+                "scheme": "http",
+                "path": "/a b/€",
+                "raw_path": b"/a%20b/%E2%82%AC",
+                "query_string": b"q=%20&x",
+                "root_path": "",
+                "headers": [(b"host", b"door"), (b"x-two", b"1"), (b"x-two", b"2"), (b"upgrade", b"h2c")],
+                "client": sock._socket.getsockname(),
+                "server": door.address,
+                "state": {},
+            }
+        ]
+
+
+def starlette() -> Starlette:
+    async def thing(request: Request) -> Response:
+        return JSONResponse({"name": request.path_params["name"], "q": request.query_params.get("q")})
+
+    async def sums(request: Request) -> Response:
+        return JSONResponse(sum(await request.json()))
+
+    async def count(request: Request) -> Response:
+        async def numbers() -> Any:
+            for n in range(3):
+                await trio.sleep(1)
+                yield f"{n}\n"
+
+        return StreamingResponse(numbers(), media_type="text/plain")
+
+    async def fails(request: Request) -> Response:
+        raise KeyError("bug")
+
+    return Starlette(
+        routes=[
+            Route("/things/{name}", thing),
+            Route("/sums", sums, methods=["POST"]),
+            Route("/count", count),
+            Route("/fails", fails),
+        ]
+    )
+
+
+async def test_starlette_is_served(autojump_clock: Any):
+    async with open_door(MemoryNetwork(), app=starlette(), failures=1) as door:
+        client = await door.knock()
+        await client.send(GET.replace(b"/ ", b"/things/a%20b?q=1 "))
+        status, headers, body = await client.answer()
+        assert (status, headers["content-type"], body) == (200, "application/json", b'{"name":"a b","q":"1"}')
+        await client.send(post(b"[1,2,3]").replace(b"POST /", b"POST /sums"))
+        assert (await client.answer())[2] == b"6"
+        await client.send(GET.replace(b"/ ", b"/count "))
+        assert (await client.answer())[2] == b"0\n1\n2\n"
+        await client.send(GET.replace(b"/ ", b"/nowhere "))
+        assert (await client.answer())[0] == 404
+        await client.send(GET.replace(b"GET /", b"DELETE /count"))
+        assert (await client.answer())[0] == 405
+        await client.send(GET.replace(b"GET /", b"HEAD /things/x"))
+        assert (await client.until(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+        await client.send(GET.replace(b"/ ", b"/fails "))
+        status, _, body = await client.answer()
+        assert (status, body) == (500, b"Internal Server Error")
+        await client.ended()
+        assert repr(door.failures) == "[KeyError('bug')]"
+        seen = await door.comes_to_rest()
+        assert (seen.requests, seen.failed) == (7, 1)
+
+
+async def test_requests_in_one_segment_are_answered_in_order():
+    async with open_door() as door:
+        client = await door.knock()
+        await client.send(b"".join(GET.replace(b"/ ", b"/%d " % n) for n in range(100)))
+        for n in range(100):
+            assert (await client.answer())[2] == b"GET /%d " % n
+        assert door.statistics.requests == 100
+
+
+async def test_a_body_may_come_in_any_pieces_and_the_next_request_behind_it():
+    async with open_door() as door:
+        client = await door.knock()
+        data = (post(b"hello") + GET) * 2 + chunked(b"he", b"llo")
+        for start in range(0, len(data), 7):
+            await client.send(data[start : start + 7])
+        bodies = [(await client.answer())[2] for _ in range(5)]
+        assert bodies == [b"POST / hello", b"GET / "] * 2 + [b"POST / hello"]
+
+
+@pytest.mark.parametrize(
+    ("data", "closes"),
+    [
+        (GET, False),
+        (GET.replace(b"door", b"door\r\nConnection: close"), True),
+        (GET.replace(b"door", b"door\r\nConnection: keep-alive"), False),
+        (b"GET / HTTP/1.0\r\n\r\n", True),
+        (chunked(b"hello"), True),  # where it ends is a matter of opinion
+    ],
+    ids=["1.1", "close", "keep-alive", "1.0", "chunked"],
+)
+async def test_a_connection_is_kept_where_that_is_safe(data: bytes, closes: bool):
+    async with open_door() as door:
+        client = await door.knock()
+        await client.send(data)
+        status, headers, _ = await client.answer()
+        assert (status, headers.get("connection")) == (200, "close" if closes else None)
+        if closes:
+            await client.ended()
+        else:
+            await client.send(GET)
+            assert (await client.answer())[2] == b"GET / "
+
+
+@pytest.mark.parametrize(("method", "status"), [("HEAD", 200), ("GET", 204), ("GET", 304), ("HEAD", 404)])
+async def test_what_has_no_body_is_sent_without_one(method: str, status: int):
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({**OK, "status": status, "headers": [(b"x", b"1")]})
+        await send({**END, "body": b"hello", "more_body": True})
+        await send(END)
+
+    async with open_door(app=app) as door:
+        client = await door.knock()
+        for _ in range(2):
+            await client.send(GET.replace(b"GET", method.encode()))
+            found = await client.until(b"\r\n\r\n")
+            assert found.startswith(b"HTTP/1.1 %d " % status)
+            assert client.rest == b""
+
+
+async def test_an_answer_of_unknown_length_is_sent_as_it_comes(autojump_clock: Any):
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send(OK)
+        for n in range(3):
+            await send({**END, "body": b"%d" % n, "more_body": True})
+            await trio.sleep(1)
+        await send(END)
+
+    async with open_door(MemoryNetwork(), app=app) as door:
+        client = await door.knock()
+        await client.send(GET)
+        await client.until(b"\r\n\r\n")
+        for n in range(3):
+            assert await client.until(b"\r\n%d\r\n" % n) == b"1\r\n%d\r\n" % n
+            assert trio.current_time() - door.started == n
+        assert await client.until(b"\r\n\r\n") == b"0\r\n\r\n"
+        old = await door.knock()
+        await old.send(b"GET / HTTP/1.0\r\n\r\n")
+        assert (await old.all()).endswith(b"\r\n\r\n012")
+
+
+async def test_a_client_that_does_not_read_stops_the_application(autojump_clock: Any):
+    sent = 0
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        nonlocal sent
+        await send(OK)
+        while True:
+            await send({**END, "body": bytes(1000), "more_body": True})
+            sent += 1
+
+    async with open_door(MemoryNetwork(10_000), app=app, write_seconds=7) as door:
+        client = await door.knock()
+        await client.send(GET)
+        await trio.sleep(6)
+        assert sent == 9
+        assert len(await client.stream.receive_some(5000)) == 5000
+        await trio.sleep(1)
+        assert sent == 14
+        await trio.sleep(20)  # more than a write may take
+        assert sent == 14
+        seen = await door.comes_to_rest()
+        assert (seen.served, seen.failed) == (1, 0)
+
+
+@pytest.mark.parametrize("answered", [False, True])
+async def test_a_client_that_leaves_ends_what_it_asked_for(answered: bool):
+    ended = trio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        try:
+            if answered:
+                await send(OK)
+                await send({**END, "body": b"1", "more_body": True})
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                assert (await receive())["type"] == "http.request"
+                assert (await receive())["type"] == "http.disconnect"
+                with pytest.raises(OSError, match="left"):
+                    await send({**END, "body": b"2"} if answered else OK)
+                    await send(END)
+            ended.set()
+
+    async with open_door(app=app) as door:
+        client = await door.knock()
+        await client.send(GET)
+        if answered:
+            await client.until(b"\r\n1\r\n")
+        await client.stream.aclose()
+        await ended.wait()
+        assert (await door.comes_to_rest()).served == 1
+
+
+async def test_what_is_done_after_the_answer_is_not_cancelled(autojump_clock: Any):
+    done = trio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send(OK)
+        await send(END)
+        assert (await receive())["type"] == "http.request"
+        assert (await receive())["type"] == "http.disconnect"
+        await trio.sleep(5)
+        done.set()
+
+    async with open_door(MemoryNetwork(), app=app) as door:
+        client = await door.knock()
+        await client.send(GET)
+        assert (await client.answer())[0] == 200
+        await client.stream.aclose()
+        await done.wait()
+
+
+async def test_continue_is_said_when_the_body_is_asked_for():
+    async with open_door() as door:
+        client = await door.knock()
+        head, body = post(b"hello", b"Expect: 100-continue").split(b"\r\n\r\n")
+        await client.send(head + b"\r\n\r\n")
+        assert await client.until(b"\r\n\r\n") == b"HTTP/1.1 100 \r\n\r\n"
+        await client.send(body)
+        assert (await client.answer())[2] == b"POST / hello"
+        await client.send(post(b"again", b"Expect: 100-continue"))  # did not wait
+        assert (await client.answer())[2] == b"POST / again"
+
+
+async def answering_at_once(scope: Any, receive: Any, send: Any) -> None:
+    await send({**OK, "status": 403, "headers": [(b"content-length", b"2")]})
+    await send({**END, "body": b"no"})
+
+
+async def test_continue_is_not_said_where_nobody_wants_the_body():
+    async with open_door(app=answering_at_once) as door:
+        client = await door.knock()
+        await client.send(post(b"hello", b"Expect: 100-continue").partition(b"hello")[0])
+        status, headers, body = await client.answer()
+        assert (status, headers["connection"], body) == (403, "close", b"no")
+        await client.ended()
+
+
+async def test_an_answer_reaches_a_client_whose_body_nobody_read():
+    async with open_door(app=answering_at_once) as door:
+        client = await door.knock()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.send, post(bytes(1_000_000)))
+            assert (await client.answer())[2] == b"no"
+        assert (await door.comes_to_rest()).served == 1
+
+
+async def test_a_body_that_nobody_reads_waits_with_its_sender(autojump_clock: Any):
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await trio.sleep(10)
+        size = 0
+        while (message := await receive())["more_body"]:
+            assert len(message["body"]) <= 65536 * 2
+            size += len(message["body"])
+        size += len(message["body"])
+        await send(OK)
+        await send({**END, "body": b"%d" % size})
+
+    async with open_door(MemoryNetwork(1000), app=app, body_seconds=1) as door:
+        client = await door.knock()
+        with trio.move_on_after(5) as late:
+            await client.send(post(bytes(1_000_000)))
+        assert late.cancelled_caught  # though the time for it has not begun to run
+        client = await door.knock()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.send, post(bytes(1_000_000)))
+            assert (await client.answer())[2] == b"1000000"
+
+
+BAD_BODIES = {
+    "over the limit": (chunked(bytes(600), bytes(500)), 413, "1000", "too large"),
+    "a bad length of a chunk": (chunked(b"x").replace(b"\r\n1\r\n", b"\r\n-1\r\n"), 400, "framed", "malformed"),
+    "a chunk longer than it says": (chunked(b"x").replace(b"x\r\n", b"xy\r\n"), 400, "framed", "malformed"),
+    "a chunk without its end": (chunked(b"x").replace(b"x\r\n", b"x\n\n"), 400, "framed", "malformed"),
+    "a body that never comes": (post(b"hello")[:-1], 408, "2 s", "slow body"),
+    "chunks that never come": (chunked(b"hello")[:-3], 408, "2 s", "slow body"),
+    "an endless line in chunks": (chunked()[:-5] + b"1;" + b"x" * 20000, 400, "framed", "malformed"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_BODIES)
+async def test_a_bad_body_is_refused(case: str, autojump_clock: Any):
+    data, status, word, kind = BAD_BODIES[case]
+    async with open_door(MemoryNetwork(), max_body_bytes=1000, body_seconds=2) as door:
+        client = await door.knock()
+        await client.send(data)
+        found, headers, body = await client.answer()
+        assert (found, headers["connection"]) == (status, "close")
+        assert word in body.decode()
+        await client.ended()
+        await door.serves_the_next()
+        assert (await door.comes_to_rest()).refused == {kind: 1}
+
+
+async def test_a_body_that_drips_is_given_its_time_in_all(autojump_clock: Any):
+    async with open_door(MemoryNetwork(), body_seconds=10) as door:
+        client = await door.knock()
+        await client.send(post(bytes(20)).partition(b"\0")[0])
+        with pytest.raises(trio.BrokenResourceError):
+            for _ in range(20):
+                await trio.sleep(1.1)
+                await client.send(b"\0")
+        assert trio.current_time() - door.started == pytest.approx(11.6, abs=0.6)  # and a moment to read the answer
+        assert (await door.comes_to_rest()).refused == {"slow body": 1}
+
+
+async def test_a_client_that_leaves_in_its_body_has_left():
+    async with open_door() as door:
+        for data in (post(b"hello")[:-1], chunked(b"hello")[:-2]):
+            client = await door.knock()
+            await client.send(data)
+            await client.stream.aclose()
+        assert (await door.comes_to_rest()).served == 2
+
+
+async def returning(scope: Any, receive: Any, send: Any) -> None:
+    pass
+
+
+async def raising(scope: Any, receive: Any, send: Any) -> None:
+    raise ValueError("bug")
+
+
+async def raising_many(scope: Any, receive: Any, send: Any) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(raising, scope, receive, send)
+        nursery.start_soon(raising, scope, receive, send)
+
+
+async def body_first(scope: Any, receive: Any, send: Any) -> None:
+    await send(END)
+
+
+async def two_starts(scope: Any, receive: Any, send: Any) -> None:
+    await send(OK)
+    await send(OK)
+
+
+async def trailers(scope: Any, receive: Any, send: Any) -> None:
+    await send({"type": "http.response.trailers", "headers": []})
+
+
+async def early_status(scope: Any, receive: Any, send: Any) -> None:
+    await send({**OK, "status": 103})
+
+
+async def split_header(scope: Any, receive: Any, send: Any) -> None:
+    await send({**OK, "headers": [(b"x", b"a\r\nSet-Cookie: b")]})
+
+
+async def too_much(scope: Any, receive: Any, send: Any) -> None:
+    await send({**OK, "headers": [(b"content-length", b"2")]})
+    await send({**END, "body": b"hello"})
+
+
+async def too_little(scope: Any, receive: Any, send: Any) -> None:
+    await send({**OK, "headers": [(b"content-length", b"9")]})
+    await send({**END, "body": b"hello"})
+
+
+@pytest.mark.parametrize(
+    "app",
+    [
+        returning,
+        raising,
+        raising_many,
+        body_first,
+        two_starts,
+        trailers,
+        early_status,
+        split_header,
+        too_much,
+        too_little,
+    ],
+)
+async def test_an_application_that_fails_is_answered_for_and_reported_once(app: Any):
+    async with open_door(app=app, failures=1) as door:
+        client = await door.knock()
+        await client.send(GET)
+        status, headers, body = await client.answer()
+        assert (status, headers["connection"]) == (500, "close")
+        assert b"bug" not in body
+        await client.ended()
+        seen = await door.comes_to_rest()
+        assert (seen.failed, seen.served) == (1, 0)
+
+
+async def half_way(scope: Any, receive: Any, send: Any) -> None:
+    await send(OK)
+    await send({**END, "body": b"1", "more_body": True})
+    raise ValueError("bug")
+
+
+async def half_done(scope: Any, receive: Any, send: Any) -> None:
+    await send(OK)
+    await send({**END, "body": b"1", "more_body": True})
+
+
+async def more_than_all(scope: Any, receive: Any, send: Any) -> None:
+    await send({**OK, "headers": [(b"content-length", b"1")]})
+    await send({**END, "body": b"1"})
+    await send(END)
+
+
+@pytest.mark.parametrize("app", [half_way, half_done, more_than_all])
+async def test_an_application_that_fails_in_its_answer_ends_the_connection(app: Any):
+    async with open_door(app=app, failures=1) as door:
+        client = await door.knock()
+        await client.send(GET * 2)
+        found = await client.all()
+        assert found.count(b"HTTP/1.1 ") == 1
+        assert not found.endswith(b"0\r\n\r\n")
+        assert (await door.comes_to_rest()).failed == 1
+
+
+async def test_an_application_that_wants_to_end_the_program_does():
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(raising, scope, receive, send)
+            raise KeyboardInterrupt
+
+    reported: list[BaseException] = []
+    with pytest.raises(BaseExceptionGroup) as caught:
+        async with open_door(app=app) as door:
+            reported = door.failures
+            client = await door.knock()
+            await client.send(GET)
+            await client.all()
+            await trio.sleep_forever()
+    assert caught.group_contains(KeyboardInterrupt)
+    assert not caught.group_contains(ValueError)
+    assert len(reported) <= 1

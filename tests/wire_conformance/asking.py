@@ -1,0 +1,364 @@
+"""The table, first part: properties, and actions that are turns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+
+from lmos_actors import ActionFailed
+from tests.wire_conformance.agents import Newer, Oldest, Reading, Serial, Slow, Small, Subject, Waiting
+from tests.wire_conformance.bench import Bench, behaviour
+
+# ---- read
+
+
+@behaviour("read", "success")
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    values = [await b.said(it.read(each)) for each in (Subject.units, Subject.limit, Subject.last)]
+    return [*values, "accounts", await b.accounts()]
+
+
+@behaviour("read", "of a type with members")
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    await it.write(Subject.last, Reading("Bonn", 2.5, ("a", "b")))
+    return [await b.said(it.read(Subject.last))]
+
+
+@behaviour("read", "write-only")
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    return [await b.said(it.read(Subject.secret)), await b.accounts()]
+
+
+@behaviour("read", "unknown property")
+async def _(b: Bench) -> Any:
+    it = await b.subject(Newer)
+    return [await b.said(it.read(Newer.pressure))]
+
+
+@behaviour("read", "crashed while it was queued")
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    async with b.asking(it.invoke(Subject.line, "a")) as asked:
+        await b.until("begun line")
+        await b.crash()
+    return [*asked.answers, await b.said(it.read(Subject.units))]
+
+
+# ---- write
+
+
+@behaviour("write", "success")
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    return [
+        await b.said(it.write(Subject.units, "kelvin")),
+        await b.said(it.read(Subject.units)),
+        await b.said(it.write(Subject.limit, 100)),
+        await b.said(it.read(Subject.limit)),
+        await b.accounts(),
+    ]
+
+
+@behaviour("write", "write-only")
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    return [await b.said(it.write(Subject.secret, "x"))]
+
+
+@behaviour("write", "invalid input")
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    return [
+        await b.said(it.write(Subject.limit, 101)),
+        await b.said(it.write(Subject.units, 3)),
+        await b.said(it.write(Subject.last, {"place": 3})),
+        await b.said(it.write(Subject.limit, float("nan"))),
+        await b.said(it.read(Subject.limit)),
+        await b.accounts(),
+    ]
+
+
+@behaviour("write", "read-only")
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    return [await b.said(it.write(Subject.serial, "s-2")), await b.said(it.read(Subject.serial)), await b.accounts()]
+
+
+@behaviour("write", "unknown property")
+async def _(b: Bench) -> Any:
+    it = await b.subject(Newer)
+    return [await b.said(it.write(Newer.pressure, 2.0))]
+
+
+# ---- several properties
+
+
+@behaviour("write_many", "success")
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    return [
+        await b.said(it.write_many(Subject.units.to("kelvin"), Subject.limit.to(7))),
+        await b.said(it.read(Subject.units)),
+        await b.said(it.read(Subject.limit)),
+        await b.accounts(),
+    ]
+
+
+@behaviour("write_many", "all or none")
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    return [
+        await b.said(it.write_many(Subject.units.to("kelvin"), Subject.limit.to(-1))),
+        await b.said(it.write_many(Subject.units.to("kelvin"), Subject.serial.to("s-2"))),
+        await b.said(it.read(Subject.units)),
+    ]
+
+
+@behaviour("read_all", "success")
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    return [await b.said(it.read_all())]
+
+
+# ---- invoke: a turn
+
+
+@behaviour("invoke a turn", "success")
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    return [
+        await b.said(it.invoke(Subject.echo, "a")),
+        await b.said(it.invoke(Subject.echo, text="b", times=2)),
+        await b.accounts(),
+    ]
+
+
+@behaviour("invoke a turn", "values with members")
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    return [await b.said(it.invoke(Subject.measure, Reading("Bonn", 1.0, ("x",))))]
+
+
+@behaviour("invoke a turn", "failure")
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    return [await b.said(it.invoke(Subject.fail, "no luck")), await b.accounts()]
+
+
+@behaviour("invoke a turn", "invalid input")
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    loose: Any = it
+    return [
+        await b.said(loose.invoke(Subject.echo, 3)),
+        await b.said(loose.invoke(Subject.echo, "a", times="many")),
+        await b.said(loose.invoke(Subject.echo)),
+        await b.said(loose.invoke(Subject.measure, {"place": "Bonn"})),
+        await b.said(it.invoke(Subject.echo, "still there")),
+        await b.accounts(),
+    ]
+
+
+@behaviour("invoke a turn", "crashed in its turn")
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    died = await b.said(it.invoke(Subject.bug))
+    await b.restarted()
+    return [died, await b.said(it.invoke(Subject.echo, "again")), await b.accounts()]
+
+
+@behaviour("invoke a turn", "crashed before it started", kind=Serial)
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    async with b.asking(it.invoke(Subject.line, "a"), it.invoke(Subject.echo, "b")) as asked:
+        await b.standing(waiting=1, running=1)
+        await b.crash()
+    await b.restarted()
+    return [*asked.answers, await b.said(it.invoke(Subject.echo, "again")), await b.accounts()]
+
+
+@behaviour("invoke a turn", "between two lives", kind=Slow)
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    await b.crash()
+    await b.until("starting again")
+    refused = await b.said(it.invoke(Subject.echo, "a"))
+    await b.open("again")
+    await b.restarted()
+    return [refused, await b.said(it.invoke(Subject.echo, "b")), await b.accounts()]
+
+
+@behaviour("invoke a turn", "cancelled by its caller while queued", kind=Serial)
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    async with b.asking(it.invoke(Subject.line, "a"), it.invoke(Subject.echo, "b")) as asked:
+        await b.standing(waiting=1, running=1)
+        asked.scopes[1].cancel()
+        await b.standing(waiting=0, cancelled=1)
+        await b.open("a")
+    return [*asked.answers, await b.said(it.invoke(Subject.counted)), await b.accounts()]
+
+
+@behaviour("invoke a turn", "full, refused", kind=Small)
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    async with b.asking(
+        it.invoke(Subject.line, "a"), it.invoke(Subject.line, "a"), it.invoke(Subject.echo, "b")
+    ) as asked:
+        await b.standing(waiting=1, running=1, refused=1)
+        await b.open("a")
+    return [*asked.answers, await b.accounts()]
+
+
+@behaviour("invoke a turn", "full, held back", kind=Waiting)
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    async with b.asking(
+        it.invoke(Subject.line, "a"), it.invoke(Subject.line, "a"), it.invoke(Subject.echo, "b")
+    ) as asked:
+        await b.standing(waiting=1, running=1)
+        await b.open("a")
+    return [*asked.answers, await b.accounts()]
+
+
+@behaviour("invoke a turn", "full, the oldest dropped", kind=Oldest)
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    async with b.asking(
+        it.invoke(Subject.line, "a"), it.invoke(Subject.line, "a"), it.invoke(Subject.line, "a")
+    ) as asked:
+        await b.standing(waiting=1, running=1, dropped=1)
+        await b.open("a")
+    return [*asked.answers, await b.accounts()]
+
+
+@behaviour("invoke a turn", "unknown action")
+async def _(b: Bench) -> Any:
+    it = await b.subject(Newer)
+    return [await b.said(it.invoke(Newer.fresh)), await b.accounts()]
+
+
+@behaviour("invoke a turn", "in the wrong state")
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    return [
+        await b.said(it.invoke(Subject.enter)),
+        await b.said(it.invoke(Subject.unlock)),
+        await b.said(it.invoke(Subject.enter)),
+        await b.accounts(),
+    ]
+
+
+@behaviour("invoke a turn", "deadline passed while queued", kind=Serial)
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    async with b.asking(it.invoke(Subject.line, "a"), it.within(0.05).invoke(Subject.echo, "b")) as asked:
+        await b.standing(waiting=0, running=1, cancelled=1)
+        await b.open("a")
+    return [*asked.answers, await b.said(it.invoke(Subject.counted)), await b.accounts()]
+
+
+@behaviour("invoke a turn", "an unknown thing")
+async def _(b: Bench) -> Any:
+    nobody = await b.world.ref(Subject, "nobody")
+    return [await b.said(nobody.invoke(Subject.echo, "a")), await b.said(nobody.read(Subject.units))]
+
+
+@behaviour("invoke a turn", "removed for good")
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    before = await b.said(it.invoke(Subject.echo, "a"))
+    await b.remove()
+    return [before, await b.said(it.invoke(Subject.echo, "b")), await b.said(it.read(Subject.units))]
+
+
+@behaviour("invoke a turn", "stops itself")
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    left = await b.said(it.invoke(Subject.leave))
+    await b.until("started", 2)
+    await b.restarted()
+    return [left, await b.said(it.invoke(Subject.echo, "again")), await b.accounts()]
+
+
+@behaviour("invoke a turn", "stopped, may come back")
+async def _(b: Bench) -> Any:
+    from tests.wire_conformance.agents import Helper
+
+    it = await b.subject()
+    await b.helper.invoke(Helper.halt, b.name)
+    refused = await b.said(it.invoke(Subject.echo, "a"))
+    await b.helper.invoke(Helper.again, b.name)
+    return [refused, await b.said(it.invoke(Subject.echo, "b"))]
+
+
+# ---- one way
+
+
+@behaviour("tell", "success")
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    return [
+        await b.said(it.tell(Subject.echo, "a")),
+        await b.said(it.invoke(Subject.counted)),
+        await b.accounts(),
+    ]
+
+
+@behaviour("tell", "invalid input")
+async def _(b: Bench) -> Any:
+    it: Any = await b.subject()
+    return [await b.said(it.tell(Subject.echo, 3)), await b.accounts()]
+
+
+@behaviour("tell", "failure, heard by nobody")
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    return [
+        await b.said(it.tell(Subject.fail, "no luck")),
+        await b.said(it.invoke(Subject.counted)),
+        await b.accounts(),
+    ]
+
+
+@behaviour("tell", "crashed in its turn")
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    told = await b.said(it.tell(Subject.bug))
+    await b.until("started", 2)
+    await b.restarted()
+    return [told, await b.said(it.invoke(Subject.echo, "again")), await b.accounts()]
+
+
+@behaviour("tell", "a run")
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    told = await b.said(it.tell(Subject.hold, "a"))
+    await b.until("begun hold")
+    await b.open("a")
+    return [told, await b.noted("begun hold"), await b.accounts()]
+
+
+@behaviour("tell_nowait", "success")
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    it.tell_nowait(Subject.echo, "a")
+    return [await b.said(it.invoke(Subject.counted)), await b.accounts()]
+
+
+@behaviour("ready", "runs")
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    return [await b.said(it.ready()), await b.said(it.ready())]
+
+
+@behaviour("ready", "removed for good")
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    await it.ready()
+    await b.remove()
+    return [await b.said(it.invoke(Subject.echo, "a")), await b.said(it.ready())]

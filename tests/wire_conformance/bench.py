@@ -1,0 +1,227 @@
+"""What a behaviour of the table is written with: a bench that gives refs, and words for what came of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import msgspec
+import trio
+
+from lmos_actors import AgentError, Down, Gap, Occurrence
+from tests.wire_conformance.agents import Helper, Subject
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+
+    from lmos_actors import Feed, Ref
+
+LIMIT = 20.0
+"""Seconds that a behaviour may take, where time is real."""
+
+TOLD: Final = ("path", "output", "reason", "started", "kind", "name", "nearest", "size", "seconds", "retry_in")
+"""The attributes of errors that cross a connection."""
+
+
+class Bench:
+    """An agent under test and the helper beside it, near or far."""
+
+    def __init__(self, world: World, helper: Ref[Helper], name: str) -> None:
+        self.world = world
+        self.helper = helper
+        self.name = name
+
+    async def subject(self, cls: type[Any] = Subject) -> Ref[Any]:
+        """Give a ref to the agent under test, as one of a class."""
+        return await self.world.ref(cls, self.name)
+
+    # ---- the helper's side
+
+    async def open(self, *gates: str) -> None:
+        """Open gates of the agent."""
+        for gate in gates:
+            await self.helper.invoke(Helper.open, self.name, gate)
+
+    async def until(self, word: str, times: int = 1) -> None:
+        """Wait until something has happened to the agent so often."""
+        await self.helper.invoke(Helper.until, self.name, word, times)
+
+    async def standing(self, **wanted: int) -> None:
+        """Wait until the agent's accounts are such."""
+        await self.helper.invoke(Helper.standing, self.name, wanted)
+
+    async def crash(self) -> None:
+        """End the agent's incarnation as a bug would."""
+        await self.helper.invoke(Helper.crash, self.name)
+
+    async def restarted(self) -> None:
+        """Wait until the agent runs again, here and there."""
+        await self.helper.invoke(Helper.ready, self.name)
+
+    async def remove(self) -> None:
+        """Take the agent away for good."""
+        await self.helper.invoke(Helper.remove, self.name)
+
+    async def noted(self, *words: str) -> dict[str, int]:
+        """Say how often something has happened to the agent."""
+        found = await self.helper.invoke(Helper.noted, self.name)
+        return {word: found.get(word, 0) for word in words}
+
+    async def dead(self) -> list[str]:
+        """Give the reasons of its dead letters."""
+        return await self.helper.invoke(Helper.dead, self.name)
+
+    async def accounts(self) -> str:
+        """Give the agent's accounts, once nothing waits or runs."""
+        found = await self.helper.invoke(Helper.accounts, self.name)
+        return " ".join(f"{word}={number}" for word, number in found.items() if word != "incarnation")
+
+    # ---- words
+
+    async def said(self, asked: Awaitable[Any]) -> Any:
+        """Wait for an answer; give it, or the error, in plain words."""
+        try:
+            return self.plain(await asked)
+        except (AgentError, trio.WouldBlock) as error:
+            return self.error(error)
+
+    def error(self, error: BaseException) -> str:
+        """Write an error: its class, its text, and the attributes that travel."""
+        known = {word: getattr(error, word, None) for word in TOLD}
+        about = ", ".join(f"{word}={value!r}" for word, value in known.items() if value is not None)
+        return self.anonymous(f"{type(error).__name__}: {error} [{about}]")
+
+    def plain(self, value: Any) -> Any:
+        """Write what came as plain data, told apart by kind."""
+        match value:
+            case Gap():
+                return f"Gap: {value.reason} ({value.missed})"
+            case Occurrence():
+                return f"{value.event}: {self.plain(value.data)!r}"
+            case Down():
+                return self.anonymous(f"Down: {value.agent} {value.incarnation} {value.reason}")
+            case msgspec.Struct():
+                return f"{type(value).__name__} {msgspec.to_builtins(value)}"
+            case _ if attrs.has(type(value)):
+                return f"{type(value).__name__} {attrs.astuple(value)}"
+            case _:
+                return value
+
+    def anonymous(self, text: str) -> str:
+        """Leave out what the agent is called here or there."""
+        name = re.escape(self.name)
+        return re.sub(rf"\w+://[^\s']*/agents/{name}\b|\b{name}\b", "IT", text)
+
+    async def some(self, feed: Feed[Any], number: int) -> list[Any]:
+        """Take so many values, or what there is before the end, which is told too."""
+        taken: list[Any] = []
+        try:
+            while len(taken) < number:
+                taken.append(self.plain(await feed.receive()))
+        except trio.EndOfChannel:
+            taken.append("END")
+        return taken
+
+    def waiting(self, feed: Feed[Any]) -> list[Any]:
+        """Take what is there now."""
+        taken: list[Any] = []
+        try:
+            while True:
+                taken.append(self.plain(feed.receive_nowait()))
+        except (trio.WouldBlock, trio.EndOfChannel):
+            return taken
+
+    @asynccontextmanager
+    async def asking(self, *asked: Coroutine[Any, Any, Any]) -> AsyncGenerator[Asked]:
+        """Ask in the background; the answers are there once the block is left."""
+        answers = Asked()
+        async with trio.open_nursery() as nursery:
+
+            async def ask(index: int, one: Coroutine[Any, Any, Any]) -> None:
+                with answers.scopes[index]:
+                    answers.by_index[index] = await self.said(one)
+
+            for index, one in enumerate(asked):
+                answers.by_index[index] = "cancelled"
+                answers.scopes.append(trio.CancelScope())
+                nursery.start_soon(ask, index, one)
+                await self.world.settled()
+            yield answers
+
+
+class Asked:
+    """Requests that are asked in the background."""
+
+    def __init__(self) -> None:
+        self.by_index: dict[int, Any] = {}
+        self.scopes: list[trio.CancelScope] = []
+
+    @property
+    def answers(self) -> list[Any]:
+        """What came of each, in the order in which they were asked."""
+        return [self.by_index[index] for index in range(len(self.scopes))]
+
+
+class World:
+    """Where the agents are: here, or at the other end of a connection."""
+
+    name = "near"
+    far = False
+
+    async def ref(self, cls: type[Any], name: str) -> Ref[Any]:
+        """Give a ref to an agent as one of a class."""
+        raise NotImplementedError
+
+    async def settled(self) -> None:
+        """Wait until a request that was just made is on its way, in order."""
+        for _ in range(5):
+            await trio.lowlevel.checkpoint()
+
+
+@attrs.frozen
+class Behaviour:
+    """A row: what is done; what comes of it is in `results.json`."""
+
+    verb: str
+    outcome: str
+    run: Callable[[Bench], Awaitable[Any]]
+    kind: type[Subject]
+
+    @property
+    def title(self) -> str:
+        """How the row is called in a report."""
+        return f"{self.verb}: {self.outcome}"
+
+
+TABLE: list[Behaviour] = []
+
+
+def behaviour(
+    verb: str, outcome: str, *, kind: type[Subject] = Subject
+) -> Callable[[Callable[[Bench], Awaitable[Any]]], None]:
+    """Put a row into the table, to be carried out with an agent of that class."""
+
+    def add(run: Callable[[Bench], Awaitable[Any]]) -> None:
+        TABLE.append(Behaviour(verb, outcome, run, kind))
+
+    return add
+
+
+RESULTS: Final[dict[str, dict[str, Any]]] = json.loads((Path(__file__).parent / "results.json").read_text())
+"""What comes of each row, by its title: near, and in those columns where something else does, with the reason."""
+
+COLUMNS: Final = {"near": "near", "memory": "far", "tcp": "far", "plain": "plain"}
+"""The name under which a world's results stand, where they are not as near."""
+
+
+def expected(row: Behaviour, world: str) -> Any:
+    """Give what comes of a row in a world."""
+    found = RESULTS[row.title]
+    column = COLUMNS[world]
+    if column == "plain" and "plain" not in found:
+        column = "far"
+    return found.get(column, found["near"])
