@@ -19,13 +19,13 @@ from ._connections import Connections, Wanted
 from ._ends import raise_together
 from ._entropy import Entropy
 from ._errors import ConfigError
+from ._opening import Opening
 from ._services import Services
 from ._timers import TaskTimers
 from .actors import (
     Agent,
     CrashReport,
     DeadLetter,
-    ExitReason,
     Feed,
     Finder,
     Group,
@@ -57,11 +57,13 @@ from .supervision import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+    from os import PathLike
     from ssl import SSLContext
     from types import UnionType
 
     from ._instrument import Instrument
+    from .bindings import ConsumedThing
     from .protocol.lmos import SessionOptions
     from .transport import ConnectionOptions, DoorOptions, Network
 
@@ -144,6 +146,41 @@ class Node:
         return tuple(self._connections.failures)
 
     @awaited("node.")
+    async def consume(
+        self,
+        cls: type[A],
+        source: str | PathLike[str],
+        *,
+        thing: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Ref[A]:
+        """Give a ref to an agent elsewhere, once its first connection stands; what breaks later is mended.
+
+        `source` is the `http` or `https` URL of its description, or of a node that serves it; the path of a
+        file with its description; or a `ws` or `wss` address, without one. `thing` is the id or the name of one
+        of several. `headers` go with every connection. Refs to one address share a connection.
+
+        Warns where its description differs from the class in what would break. Raises ConnectFailed when
+        nothing is there, ConfigError for a source that leads to no agent.
+        """
+        from .bindings import consume
+
+        return await consume(self._connections.peers, cls, source, thing=thing, headers=_coded(headers))
+
+    @awaited("node.")
+    async def consume_thing(
+        self,
+        source: str | PathLike[str],
+        *,
+        thing: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> ConsumedThing:
+        """Give an agent elsewhere whose class is not at hand: its affordances by name. See `consume`."""
+        from .bindings import consume_thing
+
+        return await consume_thing(self._connections.peers, source, thing=thing, headers=_coded(headers))
+
+    @awaited("node.")
     async def drain(self) -> None:
         """Take no more requests over the network; wait until those taken are answered and no peer is left.
 
@@ -222,6 +259,14 @@ class Node:
             yield feed
 
 
+def _coded(headers: Mapping[str, str] | None) -> tuple[tuple[bytes, bytes], ...]:
+    """Give headers as they go over the wire. Raises ConfigError for what cannot be one."""
+    try:
+        return tuple((name.encode("ascii"), value.encode("ascii")) for name, value in (headers or {}).items())
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"must be ASCII, not {error.object!r}", "headers") from None
+
+
 @contextmanager
 def _listed(rt: Runtime, feeds: list[Feed[T]], size: int) -> Generator[Feed[T]]:
     """Keep one more feed in a list until the block is left; it ends with the node."""
@@ -233,43 +278,6 @@ def _listed(rt: Runtime, feeds: list[Feed[T]], size: int) -> Generator[Feed[T]]:
         yield feed
     finally:
         feeds.remove(feed)
-
-
-class _Opening:
-    """What one `open_node` has to remember between its stages."""
-
-    def __init__(self) -> None:
-        self.errors: list[BaseException] = []
-        self.body = trio.CancelScope()
-        self.left = False
-        self.root: Supervisor | None = None
-        self.connections: Connections | None = None
-
-    def fatal(self, exc: BaseException) -> None:
-        """Something ended the node: the body is cancelled, the exception raised out of it.
-
-        Ctrl-C that comes when the body has ended gives nobody more time, whatever code it hits.
-        """
-        self.errors.append(exc)
-        self.body.cancel("the node has failed")
-        if self.root is not None:
-            self.root.rt.failed = True
-            if self.left and isinstance(exc, KeyboardInterrupt):
-                self.hurry()
-
-    def hurry(self) -> None:
-        """Give nobody any more time."""
-        if self.root is not None:
-            self.root.kill()
-        if self.connections is not None:
-            self.connections.hurry()
-
-    def root_ended(self, reason: ExitReason) -> None:
-        """The root supervisor has ended, by itself or with the node."""
-        if reason.error is not None:
-            self.fatal(reason.error)
-        elif not self.left:
-            self.body.cancel("the root supervisor has ended")
 
 
 def _check_call(tree: SupervisorSpec | None) -> None:
@@ -317,7 +325,7 @@ async def open_node(
     """
     _check_call(tree)
     wanted = Wanted(listen, public_url, tls, client_tls, network, session, connection, door)
-    opening = _Opening()
+    opening = Opening()
     async with trio.open_nursery(strict_exception_groups=True) as nursery:
         services = Services(nursery)
         watchdog: Watchdog | None = None
@@ -337,8 +345,7 @@ async def open_node(
                     with opening.body:
                         yield Node(rt, root, services, connections)
                 finally:
-                    opening.left = True
-                    await _end(root, connections)
+                    await opening.end(root, connections)
         except BaseException as exc:  # noqa: ASYNC103 -- raised below, with what else ended the node
             opening.errors.append(exc)
         finally:
@@ -349,7 +356,7 @@ async def open_node(
     raise_together(opening.errors, "errors of one node")
 
 
-def _root(rt: Runtime, tree: SupervisorSpec | None, opening: _Opening) -> Supervisor:
+def _root(rt: Runtime, tree: SupervisorSpec | None, opening: Opening) -> Supervisor:
     root = Supervisor(rt, tree or SupervisorSpec("root"), None)
     root.on_end = opening.root_ended
     rt.resolver = Tree(root)
@@ -366,33 +373,7 @@ def _watchdog(rt: Runtime) -> Watchdog | None:
     return watchdog
 
 
-@trio.lowlevel.enable_ki_protection
-async def _end(root: Supervisor, connections: Connections) -> None:
-    """End the stages inside out, each whatever has become of the one before."""
-    connections.refuse()
-    try:
-        await _stop(root)
-    finally:
-        try:
-            await connections.close()
-        finally:
-            root.bury()
-            root.rt.end()
-            await root.rt.outside.close()
-
-
-@trio.lowlevel.enable_ki_protection
-async def _stop(root: Supervisor) -> None:
-    with trio.CancelScope(shield=True):
-        try:
-            await root.stop()
-        except KeyboardInterrupt:
-            root.kill()
-            await _stop(root)
-            raise
-
-
-def _runtime(services: Services, instrument: Instrument | None, opening: _Opening) -> Runtime:
+def _runtime(services: Services, instrument: Instrument | None, opening: Opening) -> Runtime:
     ambient = current_ambient() or Ambient(Entropy(), None)
     timers = ambient.timers
     if timers is None:

@@ -488,7 +488,7 @@ def test_any_value_at_any_place_is_an_answer(
     ("words", "code", "said"),
     [
         ([], 2, "SUBJECT"),
-        (["clerks"], 2, '"clerks" is no class, path/file.py:Class, and no file that ends in .json'),
+        (["clerks"], 2, '"clerks" is no class, path/file.py:Class, no file that ends in .json, and no URL'),
         (["clerks.py"], 2, "is no class"),
         (["nothing.json"], 2, "nothing.json: no such file"),
         (["inner.json"], 2, "no such file"),

@@ -83,6 +83,7 @@ from ._runtime import (
     Staging as Staging,
     Startable as Startable,
     Starter as Starter,
+    Turns as Turns,
     awaited as awaited,
     interruptible as interruptible,
     title_of as title_of,

@@ -154,8 +154,9 @@ class Linked(Listened):
         monitor = Monitor(self, turn)
         if self.state >= ENDING:  # it ends with the incarnation, which is ending
             return monitor
-        if not isinstance(other, Linked):  # pyright: ignore[reportUnnecessaryIsInstance]
-            monitor.begin(_sinks_of(other))
+        far = _far_sinks(other)
+        if far is not None:
+            monitor.begin(far)
             return monitor
         if other.state != GONE:
             monitor.begin(other.sinks())
@@ -183,11 +184,12 @@ def _check_near(link: Any) -> None:
         raise NotAllowed(f"{link.path!r} is no agent of this process: it cannot be linked or monitored so")
 
 
-def _sinks_of(link: Any) -> Sinks:
-    """Give what listens to a far agent; NotAllowed for what has none."""
-    sinks = getattr(link, "sinks", None)
+def _far_sinks(link: Any) -> Sinks | None:
+    """Give the listeners of an agent of another process, None for one of this; NotAllowed for neither."""
+    sinks = None if isinstance(link, Linked) else getattr(link, "sinks", None)
     if sinks is None:
         _check_near(link)
+        return None
     found: Sinks = sinks()
     return found
 

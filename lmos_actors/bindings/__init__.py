@@ -7,6 +7,7 @@ from ._consume import (
     remote_ref as remote_ref,
     remote_thing as remote_thing,
 )
+from ._consume_fetch import fetch as fetch
 from ._consume_thing import ConsumedThing as ConsumedThing
 from ._descriptions import (
     RESERVED as RESERVED,

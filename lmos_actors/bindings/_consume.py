@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from urllib.parse import quote
 
 import attrs
@@ -244,7 +244,7 @@ def _chosen(text: bytes, place: str, thing: str | None) -> Any:
         listed: list[Any] = msgspec.json.decode(text, type=list[Any])
     except (msgspec.DecodeError, RecursionError) as error:
         raise ConfigError(f"no descriptions: {error}", place) from None
-    things = [each for each in listed if isinstance(each, dict)]
+    things = [cast("dict[str, Any]", each) for each in listed if isinstance(each, dict)]
     found = [each for each in things if thing is None or _is(each.get("id"), each.get("title"), thing)]
     if len(found) == 1:
         return found[0]

@@ -73,7 +73,7 @@ class _Body(httpx2.AsyncByteStream):
             event = self._http.next_event()
             if event is not h11.NEED_DATA:
                 return event
-            self._http.receive_data(await self._stream.receive_some(_CHUNK))
+            self._http.receive_data(bytes(await self._stream.receive_some(_CHUNK)))
 
     async def __aiter__(self) -> AsyncGenerator[bytes]:
         while True:
@@ -118,7 +118,7 @@ async def _fetched(network: Network, url: str, tls: ssl.SSLContext | None, heade
 
 
 def _redirected(request: httpx2.Request, after: httpx2.Request, url: str) -> httpx2.Request:
-    """Follow a redirect, but never out of TLS. What is told one origin is not told another (httpx2 sees to that)."""
+    """Follow a redirect, but never out of TLS; httpx2 sees to it that credentials stay with their origin."""
     if request.url.scheme == "https" and after.url.scheme != "https":
         raise ConnectFailed(url, f"it redirects to {after.url}, which is not secure")
     return after

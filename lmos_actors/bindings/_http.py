@@ -74,7 +74,9 @@ class _Pages:
         if accepted(request, (JSON, TD_JSON, HTML)) == HTML:
             return Response(self._page(), media_type=HTML, headers=_with(NOTHING_FOREIGN))
         if request.method == "HEAD":
-            return Response(media_type=JSON, headers=ALWAYS)
+            told = Response(media_type=JSON, headers=ALWAYS)
+            del told.headers["content-length"]  # which is not known
+            return told
         return StreamingResponse(self._array(), media_type=JSON, headers=ALWAYS)
 
     async def elsewhere(self, request: Request) -> Response:

@@ -21,7 +21,7 @@ from ._peer_traffic import Traffic
 from ._peer_wants import wake_all
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from lmos_actors.actors import Runtime
     from lmos_actors.transport import Connection, Ended
@@ -32,7 +32,7 @@ DRAINED: Final = 1012
 """The close code of a peer that has answered all it had begun (C2)."""
 
 STOOD: Final = 1.0
-"""Seconds that a connection lasts to count as a success: what breaks sooner is tried again later and later."""
+"""Seconds that a connection lasts to count as a success: what breaks sooner is tried again ever later."""
 
 
 class Surroundings(Protocol):
@@ -52,8 +52,9 @@ class Surroundings(Protocol):
         """Make a connection. Raises ConnectFailed."""
         ...
 
-    def failed(self, error: BaseException) -> None:
-        """Take note of a mistake of ours that ended one connection."""
+    @property
+    def failed(self) -> Callable[[BaseException], object]:
+        """Take note of a mistake of ours that ended one connection: what to call."""
         ...
 
 
@@ -61,9 +62,8 @@ class Peer(Traffic):
     """One address, and the connection to it."""
 
     def __init__(self, node: Surroundings, url: str, headers: Headers) -> None:
-        super().__init__(node.session)
+        super().__init__(node.rt, node.session)
         endpoint = endpoint_of(url)
-        self.rt: Runtime = node.rt
         self.url = url
         self.headers = headers
         self.place = endpoint.url.partition("?")[0]

@@ -14,7 +14,6 @@ from trio.lowlevel import Abort, current_task, enable_ki_protection, wait_task_r
 
 from lmos_actors._errors import AgentUnavailable, InvalidInput, MailboxFull, NotFound, RemoteProtocolError
 from lmos_actors.actors import Feed
-from lmos_actors.protocol import lmos
 
 from ._peer_wants import wake_all
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lmos_actors._timers import Timer
+    from lmos_actors.protocol import lmos
 
     from ._peer_backoff import Backoff
     from ._peer_things import Far
@@ -136,7 +136,7 @@ class Listening:
 
     @enable_ki_protection
     async def confirmed(self, tap: Tap) -> None:
-        """Wait until it stands. Raises what the thing refuses it with, AgentUnavailable if it is not reached."""
+        """Wait until it stands. Raises what it is refused with, AgentUnavailable if it is not reached."""
         while tap.entering:
             me = current_task()
             self._waiting.append(me)

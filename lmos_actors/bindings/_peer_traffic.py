@@ -7,17 +7,21 @@ may be open, and the outbox.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
 from lmos_actors._errors import AgentDied, AgentUnavailable, LocalProtocolError, MailboxFull, OutcomeUnknown
+from lmos_actors.actors import Carried
 from lmos_actors.protocol import lmos
 
 from ._peer_wants import FarTell, at_home
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from lmos_actors.actors import Runtime
 
     from ._peer_listening import Listening
     from ._peer_things import Far
@@ -27,7 +31,8 @@ if TYPE_CHECKING:
 class Traffic:
     """The requests and listenings of one peer, over one connection after another."""
 
-    def __init__(self, options: lmos.SessionOptions) -> None:
+    def __init__(self, rt: Runtime, options: lmos.SessionOptions) -> None:
+        self.rt = rt
         self.session: lmos.ConsumerSession | None = None
         self._options = options
         self._offers: tuple[str, ...] = ()
@@ -36,6 +41,19 @@ class Traffic:
         self._tells: OrderedDict[lmos.Pending, FarTell] = OrderedDict()
         self._feeds: dict[lmos.Feed, Listening] = {}
         self._unasked: dict[Listening, None] = {}
+        self._takes: dict[type, Callable[[Any], None]] = {
+            lmos.Answered: self._answered,
+            lmos.Failed: self._failed,
+            lmos.Moved: self._moved,
+            lmos.Item: self._item,
+            lmos.Lost: self._lost,
+            lmos.Established: self._established,
+            lmos.Read: self._read,
+            lmos.Occurred: self._occurred,
+            lmos.Missed: self._missed,
+            lmos.Ended: self._feed_ended,
+            lmos.Close: self._close,
+        }
 
     def unavailable(self, far: Far) -> AgentUnavailable:
         """Make the error for a request while there is no connection."""
@@ -120,10 +138,8 @@ class Traffic:
         if pending is None or self._open.pop(pending, None) is None or session is None:
             return
         if isinstance(pending, lmos.Call):
-            try:
+            with suppress(MailboxFull):  # of a peer that answers no cancel, as many are open as may be
                 session.forget(session.cancel(pending))
-            except MailboxFull:
-                pass  # of a peer that answers no cancel at all, as many are open as may be
         session.forget(pending)
         self._go_on()
 
@@ -233,9 +249,9 @@ class Traffic:
 
     def _take(self, happenings: tuple[lmos.Happening, ...]) -> None:
         for each in happenings:
-            take = _TAKES.get(type(each))
+            take = self._takes.get(type(each))
             if take is not None:
-                take(self, each)
+                take(each)
         if self._line or self._unasked:
             self._go_on()
 
@@ -280,7 +296,8 @@ class Traffic:
         listening = self._feeds.get(each.feed)
         if listening is not None:
             data = None if each.data is UNSET else each.data
-            listening.value((each.event, data) if listening.kind == "events" else data)
+            with Carried(self.rt, each.traceparent, each.tracestate):
+                listening.value((each.event, data) if listening.kind == "events" else data)
 
     def _missed(self, each: lmos.Missed) -> None:
         listening = self._feeds.get(each.feed)
@@ -324,18 +341,3 @@ class Traffic:
         line, self._line = self._line, OrderedDict()
         for want in line:
             want.fail(self.unavailable(want.far))
-
-
-_TAKES: Final[dict[type, Callable[[Any, Any], None]]] = {
-    lmos.Answered: Traffic._answered,
-    lmos.Failed: Traffic._failed,
-    lmos.Moved: Traffic._moved,
-    lmos.Item: Traffic._item,
-    lmos.Lost: Traffic._lost,
-    lmos.Established: Traffic._established,
-    lmos.Read: Traffic._read,
-    lmos.Occurred: Traffic._occurred,
-    lmos.Missed: Traffic._missed,
-    lmos.Ended: Traffic._feed_ended,
-    lmos.Close: Traffic._close,
-}

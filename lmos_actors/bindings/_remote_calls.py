@@ -53,14 +53,13 @@ class RemoteCall(Want):
 
     __slots__ = (
         "_aside", "_done", "_error", "_tasks", "_terms", "_timer", "_value", "cancelled", "deadline", "feed",
-        "op", "reason", "stood_in_line", "trace",
+        "op", "reason", "trace",
     )  # fmt: skip
 
     def __init__(self, far: Far, said: Said, op: Operation, terms: Terms) -> None:
         super().__init__(far, said)
         self.op = op
         self.trace: tuple[int, int] | None = None
-        self.stood_in_line = False
         self.cancelled = False
         self.reason: str | None = None
         self.deadline: float | None = None
@@ -89,8 +88,6 @@ class RemoteCall(Want):
         self._finish()
 
     def moved(self, status: str, progress: Any) -> None:
-        if status == "pending":
-            self.stood_in_line = True
         if progress is UNSET:
             return
         try:
@@ -118,6 +115,11 @@ class RemoteCall(Want):
         self._timer = self.far.rt.timers.call_at(self.deadline, expire)
 
     # ---- the consumer's side
+
+    @property
+    def stood_in_line(self) -> bool:
+        """Whether the run had to wait for its action's concurrency, as far as its peer tells (D13)."""
+        return isinstance(self.pending, lmos.Call) and self.pending.waited
 
     @property
     def progress(self) -> Feed[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, cast
 
 from lmos_actors._errors import LmosActorsError
 from lmos_actors.actors import Down, ExitReason
@@ -12,28 +12,30 @@ from ._peer_listening import LOST
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-KINDS: Final = ("normal", "shutdown", "error")
-
 
 class FarCrash(LmosActorsError):
     """What ended an agent of another process; its text is what the exit reason says there."""
 
 
 def down_of(path: str) -> Callable[[Any], Down]:
-    """Give what turns the data of the event `lmosx:exited` into a `Down`; what it does not say is left open."""
+    """Give what turns the data of the event `lmosx:exited` into a `Down`."""
 
     def convert(data: Any) -> Down:
         if data is LOST:
             return Down(path, 0, ExitReason("shutdown", "connection lost"))
-        told: dict[str, Any] = data if isinstance(data, dict) else {}
+        told = _members(data)
         number = told.get("incarnation")
         return Down(path, number if type(number) is int else 0, _reason(told.get("reason")))
 
     return convert
 
 
+def _members(data: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+
+
 def _reason(data: Any) -> ExitReason:
-    told: dict[str, Any] = data if isinstance(data, dict) else {}
+    told = _members(data)
     kind, text = told.get("kind"), told.get("text")
     text = text if isinstance(text, str) else ""
     if kind == "normal":

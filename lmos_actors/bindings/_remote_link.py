@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import trio
-from msgspec import UNSET
 from trio.lowlevel import (
     Abort,
     checkpoint,
@@ -31,6 +30,7 @@ from ._peer_listening import EXITED, FarFeed, Listening, Tap
 from ._peer_wants import STREAM, FarAsk, FarHeld, FarTell, Said
 from ._remote_calls import RemoteCall, RemoteStream
 from ._remote_ends import down_of
+from ._remote_sinks import FarSinks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
@@ -274,8 +274,8 @@ class RemoteLink:
     async def listen(self, key: str, *, conflate: bool, gaps: bool, size: int) -> AsyncGenerator[Feed[Any]]:
         """Observe a property or subscribe to events until the block is left.
 
-        Goes on over breaks of the connection. Raises what the agent refuses it with; of an agent that confirms
-        no subscriptions the first iteration does.
+        Goes on over breaks of the connection. Raises what the agent refuses it with; of an agent that
+        confirms no subscriptions the first iteration does.
         """
         feed = FarFeed(self.rt.timers, size=size, conflate=conflate, gaps=gaps)
         self.operation(key)
@@ -330,10 +330,13 @@ class RemoteLink:
             return "events", "", self._terms.heard(key, path)
         return "property" if key[0] == "?" else "event", key[1:], self._terms.heard(key, path)
 
+    def _followed(self, key: str, sink: Sink) -> tuple[Tap, Listening]:
+        return self.tapped(key, sink, entering=False)
+
     def sinks(self) -> FarSinks:
         """Give the listeners of this agent here, as near."""
         if self._sinks is None:
-            self._sinks = FarSinks(self)
+            self._sinks = FarSinks(self._followed)
         return self._sinks
 
     # ---- what there is only near
@@ -372,45 +375,3 @@ class RemoteLink:
                 if isinstance(error, NotFound) and error.kind == "agent":
                     raise
                 return
-
-
-class FarSinks:
-    """Those who listen to a far agent without a task of their own: followings and monitors of agents here."""
-
-    __slots__ = ("_link", "_taps")
-
-    def __init__(self, link: RemoteLink) -> None:
-        self._link = link
-        self._taps: dict[tuple[str, Sink], tuple[Tap, Listening]] = {}
-
-    def add(self, key: str, sink: Sink) -> None:
-        """Let a sink hear what comes under `key` from now on; it waits for the connection if there is none."""
-        if (key, sink) not in self._taps:
-            tap, listening = self._link.tapped(key, _Entrance(self, key, sink), entering=False)
-            if tap in listening.taps:
-                self._taps[key, sink] = tap, listening
-
-    def remove(self, key: str, sink: Sink) -> None:
-        """Take a sink out; it may be gone already."""
-        found = self._taps.pop((key, sink), None)
-        if found is not None:
-            tap, listening = found
-            listening.leave(tap)
-
-
-class _Entrance:
-    """A sink that knows where it is kept, so that it is let go of when there will be no more."""
-
-    __slots__ = ("_key", "_sink", "_sinks", "gap", "push")
-
-    def __init__(self, sinks: FarSinks, key: str, sink: Sink) -> None:
-        self.push = sink.push
-        self.gap = sink.gap
-        self._sinks = sinks
-        self._key = key
-        self._sink = sink
-
-    def close(self) -> None:
-        """It has ended for good."""
-        self._sinks.remove(self._key, self._sink)
-        self._sink.close()

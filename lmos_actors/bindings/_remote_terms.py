@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import msgspec
 from msgspec import UNSET
@@ -129,7 +129,7 @@ class ClassTerms:
         if op.verb == "read":
             return _take(self._value_shape(op.name), raw, path, op.name)
         if op.verb == "read all":
-            values = raw if isinstance(raw, dict) else {}
+            values = cast("dict[str, Any]", raw) if isinstance(raw, dict) else {}
             return {name: _take(self._value_shape(name), each, path, name) for name, each in values.items()}
         return None
 

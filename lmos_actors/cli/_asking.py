@@ -46,7 +46,7 @@ class Calling:
     async def _stream(self, talk: Talk, args: tuple[Any, ...]) -> int:
         async with talk.thing.stream(self.action, *args) as items:
             async for item in items:
-                await self._say(talk.answers, item)
+                await self._say(talk.answers, item, whole=isinstance(item, str))
         return OK
 
     async def _call(self, talk: Talk, args: tuple[Any, ...]) -> int:
@@ -85,8 +85,8 @@ class Calling:
             said = "cancelled" if status.cancelled else status.status
         talk.answers.note(f"{reason}: {self.action}: {said}")
 
-    async def _say(self, answers: Answers, value: Any) -> None:
-        await answers.say(Said({"action": self.action, "output": value}, value, whole=True))
+    async def _say(self, answers: Answers, value: Any, *, whole: bool = True) -> None:
+        await answers.say(Said({"action": self.action, "output": value}, value, whole=whole))
 
 
 @attrs.frozen

@@ -119,9 +119,10 @@ def describe(
     base: Annotated[str | None, Parameter(metavar="URI")] = None,
     name: Annotated[str | None, Parameter(metavar="NAME")] = None,
     id_: Annotated[str | None, Parameter(name="--id", metavar="URI")] = None,
+    header: Annotated[list[str] | None, Parameter(negative=(), metavar="NAME:VALUE")] = None,
     json: Switch = False,
 ) -> int:
-    """Print the description of an agent class, or check a description in a file.
+    """Print the description of an agent class, or check a description in a file or at a URL.
 
     lmos-actors describe agents/weather.py:WeatherAgent
 
@@ -131,14 +132,16 @@ def describe(
 
     lmos-actors describe weather.td.json --against agents/weather.py:WeatherAgent
 
+    lmos-actors describe http://127.0.0.1:8080/agents/weather --against agents/weather.py:WeatherAgent
+
     A class is path/file.py:Class or package.module:Class.
 
-    Exit code 1: something is wrong, or a difference breaks consumers of the class.
+    Exit codes: 1 something is wrong, or a difference breaks consumers of the class; 3 nothing is at the URL.
 
     Parameters
     ----------
     subject
-        An agent class, or a file: JSON, YAML or TOML.
+        An agent class; a file: JSON, YAML or TOML; or the URL of an agent that is served.
     against
         Name every difference from the description of this class.
     strict
@@ -149,12 +152,17 @@ def describe(
         What it is called there; the name of the class unless given.
     id_
         The URI of the agent; one made of base and name unless given.
+    header
+        Send this header, such as "Authorization: Bearer ...". May be given several times.
     json
         Print what is found as JSON.
     """
     from ._describe import Asked, describe_subject
+    from ._headers import headers_of
 
-    asked = Asked(base=base, name=name, id=id_, strict=strict, against=against, json=json)
+    asked = Asked(
+        base=base, name=name, id=id_, strict=strict, against=against, json=json, headers=headers_of(header)
+    )
     return describe_subject(subject, asked)
 
 

@@ -1,4 +1,4 @@
-"""`describe`: prints the description of an agent class, or says what is wrong with one in a file."""
+"""`describe`: prints the description of an agent class, or says what is wrong with one that is written."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from uuid import NAMESPACE_URL, uuid5
 
 import attrs
+import trio
 
-from lmos_actors._errors import ConfigError
+from lmos_actors._errors import ConfigError, ConnectFailed
 from lmos_actors.actors import describe
 from lmos_actors.files import FileError, listed, mapped, read
 from lmos_actors.protocol.td import (
@@ -38,7 +39,9 @@ if TYPE_CHECKING:
 
 BASE = "ws://127.0.0.1:8080"
 SUFFIXES = (".json", ".jsonld", ".yaml", ".yml", ".toml")
+WELL_KNOWN = "/.well-known/wot"
 FAILED = 1
+NOT_REACHED = 3
 
 
 @attrs.frozen(kw_only=True)
@@ -51,15 +54,23 @@ class Asked:
     strict: bool = False
     against: str | None = None
     json: bool = False
+    headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
 def describe_subject(subject: str, asked: Asked) -> int:
-    """Print the description of a class, or check that of a file. Gives the exit code."""
+    """Print the description of a class, or check that of a file or at a URL. Gives the exit code."""
+    if "://" in subject:
+        _refuse_options(asked)
+        return _describe_url(subject, asked)
+    if asked.headers:
+        raise ConfigError("goes with a URL", "--header")
     if subject.lower().endswith(SUFFIXES):
         _refuse_options(asked)
         return _describe_file(subject, asked)
     if ":" not in subject:
-        raise ConfigError(f'"{subject}" is no class, path/file.py:Class, and no file that ends in .json')
+        raise ConfigError(
+            f'"{subject}" is no class, path/file.py:Class, no file that ends in .json, and no URL'
+        )
     cls = agent_class(subject)
     if isinstance(cls, int):
         return cls
@@ -76,7 +87,7 @@ def describe_subject(subject: str, asked: Asked) -> int:
 def _refuse_options(asked: Asked) -> None:
     for option in ("base", "name", "id"):
         if getattr(asked, option) is not None:
-            raise ConfigError("goes with a class; a file says it itself", f"--{option}")
+            raise ConfigError("goes with a class; a description says it itself", f"--{option}")
 
 
 # ---- classes
@@ -125,7 +136,29 @@ def _describe_file(file: str, asked: Asked) -> int:
     return _report(_Subject(file, document.data, document), asked)
 
 
-# ---- what is said about either
+# ---- descriptions that are served
+
+
+def _describe_url(url: str, asked: Asked) -> int:
+    from lmos_actors.bindings import fetch
+    from lmos_actors.transport import TcpNetwork, endpoint_of
+
+    if url.startswith(("ws://", "wss://")):
+        raise ConfigError("descriptions are read by http:// or https://", url)
+    place = f"{url.rstrip('/')}{WELL_KNOWN}" if endpoint_of(url).target == "/" else url
+    try:
+        text, _ = trio.run(fetch, TcpNetwork(), place, None, asked.headers)
+    except ConnectFailed as error:
+        print(visible(f"lmos-actors: {error}"), file=sys.stderr)
+        return NOT_REACHED
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"is no JSON: {error}", place) from None
+    return _report(_Subject(url, data), asked)
+
+
+# ---- what is said about any of them
 
 
 @attrs.frozen

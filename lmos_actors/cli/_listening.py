@@ -11,6 +11,7 @@ import trio
 
 from lmos_actors._errors import LmosActorsError
 from lmos_actors.actors import Down, Gap, Occurrence
+from lmos_actors.bindings import FarCrash
 
 from ._answers import Said, now
 from ._remote import ANSWERED_WITH_ERROR, OK
@@ -122,11 +123,12 @@ class Monitoring(_Listening):
         return {}
 
     def line(self, each: Down) -> Said:
-        reason = {"kind": each.reason.kind, "text": str(each.reason)}
+        error = each.reason.error
+        text = str(error) if isinstance(error, FarCrash) else str(each.reason)
+        reason = {"kind": each.reason.kind, "text": text}
         members = {"agent": each.agent, "incarnation": each.incarnation, "reason": reason, "at": now()}
-        return Said(
-            members, f"incarnation {each.incarnation} has ended: {each.reason}", (_clock(), each.agent)
-        )
+        which = f"incarnation {each.incarnation} has ended: " if each.incarnation else ""
+        return Said(members, f"{which}{text}", (_clock(), each.agent))
 
 
 async def _batch(feed: Any) -> list[Any]:

@@ -24,6 +24,7 @@ from lmos_actors._errors import (
     group_of,
 )
 from lmos_actors._node import open_node
+from lmos_actors.transport import endpoint_of
 
 from ._answers import Said, error_members, explained
 
@@ -112,7 +113,10 @@ def converse(reach: Reach, answers: Answers, work: Work) -> int:
 
 def check_place(place: str) -> None:
     """Raise ConfigError for what is neither a URL nor a file."""
-    if "://" in place or Path(place).is_file():
+    if "://" in place:
+        endpoint_of(place)
+        return
+    if Path(place).is_file():
         return
     if place.endswith((".json", ".jsonld", ".yaml", ".yml", ".toml")):
         raise ConfigError("there is no such file", place)
@@ -197,16 +201,3 @@ def code_of(error: LmosActorsError) -> int:
     if isinstance(error, AgentUnavailable | OutcomeUnknown | TransportError):
         return NOT_REACHED
     return ANSWERED_WITH_ERROR
-
-
-def headers_of(given: list[str] | None) -> tuple[tuple[bytes, bytes], ...]:
-    """Read what `--header` was given. Raises ConfigError."""
-    found: list[tuple[bytes, bytes]] = []
-    for text in given or ():
-        name, colon, value = text.partition(":")
-        if not colon or not name.isascii() or not name.replace("-", "").replace("_", "").isalnum():
-            raise ConfigError(f'"{text}" is not NAME:VALUE', "--header")
-        if not value.isascii() or not value.isprintable():
-            raise ConfigError(f"the value of {name} is to be printable ASCII", "--header")
-        found.append((name.encode(), value.strip().encode()))
-    return tuple(found)

@@ -49,7 +49,8 @@ class Reaching:
         return converse(self._reach(url), self._answers(), work)
 
     def _reach(self, url: str) -> Reach:
-        from ._remote import Reach, headers_of
+        from ._headers import headers_of
+        from ._remote import Reach
 
         if self.within is not None and self.within <= 0:
             raise ConfigError("must be more than 0s", "--within")

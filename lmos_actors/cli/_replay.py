@@ -20,6 +20,7 @@ from lmos_actors.scenario import (
     Stop,
     compare_heads,
     compare_records,
+    is_real,
     lines_of,
     load_scenario,
     run_cell,
@@ -85,6 +86,9 @@ def replay_log(log: str, options: Options) -> int:
     if isinstance(resolved, int):
         return resolved
     cell = _cell(resolved, recorded, log)
+    if is_real(cell.scenario.world):
+        world = cell.scenario.world
+        raise ConfigError(f"its run was in real time (world: {world}), which does not come again", log)
     stop = Stop(options.point) if options.point is not None else None
     result = run_cell(
         resolved,

@@ -15,7 +15,7 @@ import attrs
 
 from lmos_actors.files import Duration, mapped
 from lmos_actors.reports import FileResult, worst
-from lmos_actors.scenario import Compare, judge_compared, stopped_at
+from lmos_actors.scenario import Compare, is_real, judge_compared, stopped_at
 
 from ._jobs import Asked, Jobs, Progress
 from ._load import load_files
@@ -276,8 +276,12 @@ def _place_of_check(resolved: Resolved, index: int) -> str:
 
 
 def _to_repeat(resolved: Resolved, cells: list[int], which: str) -> list[int]:
-    """Choose the cells to run twice: those of the first seed of each combination, all, or none."""
+    """Choose the cells to run twice: those of the first seed of each combination, all, or none.
+
+    In real time no two runs are the same.
+    """
     if which == "off":
         return []
-    first = resolved.cells[cells[0]].seed
+    cells = [number for number in cells if not is_real(resolved.cells[number].scenario.world)]
+    first = resolved.cells[cells[0]].seed if cells else 0
     return [number for number in cells if which == "all" or resolved.cells[number].seed == first]

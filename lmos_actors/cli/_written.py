@@ -117,7 +117,7 @@ class Written:
             if report.kind == "log":
                 report.runs += 1
                 report.write("".join(line + "\n" for line in run.log))
-                run = attrs.evolve(run, replay=run.replay or _replay(report))
+                run = attrs.evolve(run, replay=run.replay or ("" if run.real_time else _replay(report)))
         for report in reports:
             if report.kind == "sequence":
                 report.draw(result, run)

@@ -75,6 +75,7 @@ class FaultResult:
 class RunResult:
     """One run of one cell. `virtual` and `real` are seconds; `digest` is that of the message log.
 
+    With `real_time` its world went on in real time, which `virtual` then is too: how long the story took.
     `values` are those of matrix or sweep; `metrics` the numbers that `compare` checks may look at, by name.
     `last` are the last messages, as lines of the log; `log` may hold fewer lines than were `logged`. `again`
     and `replay` are commands that show the run once more, "" where there is none.
@@ -104,6 +105,7 @@ class RunResult:
     logged: int = 0
     again: str = ""
     replay: str = ""
+    real_time: bool = False
 
     @property
     def ok(self) -> bool:

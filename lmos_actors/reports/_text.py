@@ -57,7 +57,7 @@ def run_line(run: RunResult, width: int, trials: int) -> str:
     trial = f"  trial {run.trial}" if trials > 1 else ""
     done = bar(run.steps_done, run.steps) + (f" {run.steps_done}/{run.steps} steps" if run.steps else "")
     checks = f"{run.checks_passed}/{run.checks} checks"
-    times = f"{run.real:.2f} s (virtual {run.virtual:.6g} s)"
+    times = f"{run.real:.2f} s" + ("" if run.real_time else f" (virtual {run.virtual:.6g} s)")
     return f" {run.label:{width}}{trial}  {done}  {checks}  {verdict(run)}  {times}"
 
 

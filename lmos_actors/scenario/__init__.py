@@ -52,3 +52,4 @@ from ._worker import (
     Said as Said,
     Worker as Worker,
 )
+from ._worlds import is_real as is_real

@@ -109,7 +109,7 @@ class Asker:
     async def _answer(self, step: Any, path: DataPath, asked: Asked, status: trio.TaskStatus[None]) -> None:
         async with self._opening(step, path) as call:
             asked.call = call
-            asked.hidden = self._is_hidden(step, call)
+            asked.hidden = self._is_secret(step, call)
             status.started()
             if step.id is not None:
                 assert self.listening is not None
@@ -120,7 +120,7 @@ class Asker:
             else:
                 asked.value = plain(await call.result())
 
-    def _is_hidden(self, step: Any, call: LocalCall | RemoteCall) -> bool:
+    def _is_secret(self, step: Any, call: LocalCall | RemoteCall) -> bool:
         """Whether what is asked for is secret; from afar it is not told, but the class says it."""
         if isinstance(call, LocalCall):
             return bool(call.op.result_secrecy)
@@ -140,7 +140,9 @@ class Asker:
             return thing.streaming(step.action, self.late(step, path, step.input))
         raise unknown(step)
 
-    async def _take(self, step: Stream, path: DataPath, call: LocalStream | RemoteStream, items: list[Any]) -> None:
+    async def _take(
+        self, step: Stream, path: DataPath, call: LocalStream | RemoteStream, items: list[Any]
+    ) -> None:
         """Take items until there are as many as the step takes; leaving then cancels the run."""
         async for item in call:
             items.append(plain(item))

@@ -37,7 +37,7 @@ from ._timeline import Timeline, entries_of
 from ._told import Told
 from ._watch import Watch
 from ._wording import count_steps, describe, each_step
-from ._worlds import inhabit
+from ._worlds import inhabit, is_real
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -187,7 +187,11 @@ async def _tell(one: _Telling) -> None:
         one.told = False
         one.ended = "failed" if run.failures else "time limit"
         at = run.told.still() or run.at
-        one.problem("the story", f"its end within {timeout} of virtual time", f"still at {at}")
+        one.problem("the story", f"its end within {timeout}{_of_time(one)}", f"still at {at}")
+
+
+def _of_time(one: _Telling) -> str:
+    return "" if is_real(one.run.cell.scenario.world) else " of virtual time"
 
 
 # --- checks
@@ -321,4 +325,5 @@ def _result(one: _Telling, trial: int, real: float, whole_log: bool) -> RunResul
         last=last_messages(lines),
         log=tuple(lines) if whole_log else (),
         logged=len(one.log),
+        real_time=is_real(scenario.world),
     )

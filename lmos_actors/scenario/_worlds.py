@@ -41,7 +41,7 @@ def is_real(world: str) -> bool:
 def inhabit(
     world: str, main: Callable[[A], Awaitable[T]], given: A, /, *, seed: int, log: TraceLog | None = None
 ) -> T:
-    """Run `await main(given)` in a world and give its result; time begins at 0.0. Raises as `simulate` does."""
+    """Run `await main(given)` in a world; time begins at 0.0. Raises what `simulate` does."""
     if not is_real(world):
         return simulate(main, given, seed=seed, log=log)
     clock = RealClock()
@@ -60,7 +60,7 @@ async def _live(main: Callable[[A], Awaitable[T]], given: A, seed: int, log: Tra
 
 
 class RealClock(trio.abc.Clock):
-    """Real time, in seconds since the run began: so instants of a file mean what they mean on virtual time."""
+    """Real time in seconds since the run began: instants of a file mean what they mean on virtual time."""
 
     def __init__(self) -> None:
         self._begin = perf_counter()

@@ -158,7 +158,11 @@ class FrameCodec(WSConnection):
     @property
     def is_midway(self) -> bool:
         """Whether a message has begun to come, and not ended."""
-        return self._fragments or self._left > 0 or self._at < len(self._buffer)
+        if self._at < len(self._buffer) or self.connection is None:
+            return bool(self._buffer)
+        frames = self.connection._proto  # pyright: ignore[reportPrivateUsage]
+        decoder, messages = frames._frame_decoder, frames._message_decoder  # pyright: ignore[reportPrivateUsage]
+        return decoder.header is not None or len(decoder.buffer) > 0 or messages.opcode is not None
 
     def begin(self, sink: Callable[[str], None]) -> None:
         """Let frames come in: whole texts go to `sink`, all else to `events`."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ._asgi import App
     from ._network import Listener
-    from ._websocket import ConnectionOptions
+    from ._options import ConnectionOptions
 
 _RETRY: Final = ((b"Retry-After", b"1"),)
 _NOT_TLS: Final = ("HTTP_REQUEST", "HTTPS_PROXY_REQUEST")  # what OpenSSL says of a plain request

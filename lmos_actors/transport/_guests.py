@@ -134,6 +134,8 @@ class Guests:
 
     def part(self, guest: Guest) -> None:
         """Take note that it has been refused; its place is free. Those who take long for it give way."""
+        if guest.place is self._parting:
+            return
         if len(self._parting) >= self._options.max_half_open:
             self._dismiss(next(iter(self._parting)), "")
         self._move(guest, self._parting)

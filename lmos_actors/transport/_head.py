@@ -129,9 +129,11 @@ class HeadReader:
         end = self._buffer.find(b"\r\n\r\n", max(0, self._checked - 3)) + 4
         whole = end >= 4
         end = end if whole else len(self._buffer)
-        self._check_size(end)
-        self._check_bytes(end)
+        start = self._checked
+        self._check_bytes(min(end, self._max_bytes))
         self._check_request_line()
+        self._check_headers(start)
+        self._check_size(end)
         if not whole:
             return None
         raw = bytes(self._buffer[:end])
@@ -166,10 +168,9 @@ class HeadReader:
         lines = part.count(b"\n")
         if lines != part.count(b"\r\n") or lines != part.count(b"\r"):
             raise malformed("lines end with a carriage return and a line feed, both, and nothing else does")
-        self._check_lines(lines, start)
-
-    def _check_lines(self, lines: int, start: int) -> None:
         self._lines += lines
+
+    def _check_headers(self, start: int) -> None:
         if self._lines > self._max_headers + 2:  # the request line and the empty one
             raise Refused(431, f"more than {self._max_headers} headers", "too large")
         if re.search(rb"\n[ \t]", self._buffer[max(0, start - 1) : self._checked]):

@@ -62,8 +62,7 @@ class MemoryStream(trio.abc.HalfCloseableStream):
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """Send; waits while the peer has more to read than the buffer holds."""
-        if self._out.room.is_taken:
-            raise trio.BusyResourceError("another task is sending on this stream")
+        self._check_alone(self._out.room)
         rest = memoryview(data)
         while True:
             sent = self.send_now(rest)
@@ -89,9 +88,14 @@ class MemoryStream(trio.abc.HalfCloseableStream):
         if self._out.broken or self._out.gone:
             raise trio.BrokenResourceError(self._out.broken or "the peer has closed the stream")
 
+    def _check_alone(self, place: Wait) -> None:
+        if place.is_taken:
+            raise trio.BusyResourceError("another task uses this end of the stream")
+
     async def wait_send_all_might_not_block(self) -> None:
         """Wait until there is some room."""
         await checkpoint()
+        self._check_alone(self._out.room)
         while True:
             self._check_sending()
             if len(self._out.data) < self._out.size:
@@ -101,8 +105,7 @@ class MemoryStream(trio.abc.HalfCloseableStream):
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """Give what has come, at most `max_bytes`; waits for it. Empty: the peer has said its last."""
         await checkpoint()
-        if self._reader.is_taken:
-            raise trio.BusyResourceError("another task is receiving on this stream")
+        self._check_alone(self._reader)
         while not self._closed and not self._in.data and not self._in.broken and not self._in.ended:
             await self._reader.park()
         if self._closed:
@@ -125,6 +128,7 @@ class MemoryStream(trio.abc.HalfCloseableStream):
         """Say that nothing more is sent; receiving goes on."""
         if self._closed:
             raise trio.ClosedResourceError("this end of the stream is closed")
+        self._check_alone(self._out.room)
         self._end_sending()
         await checkpoint()
 

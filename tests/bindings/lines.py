@@ -41,9 +41,8 @@ class Line:
         self.offered = offered
         self.closed: tuple[int, str] | None = None
         self.woken = 0
-        self.bytes: list[bytes] = []
         self._ids = count(1)
-        self._handler: Handler | None = None
+        self._handler: Any = None
         self._began = trio.Event()
         self._gone = trio.Event()
 
@@ -65,9 +64,15 @@ class Line:
     # ---- as a test does
 
     @property
-    def handler(self) -> Handler:
+    def handler(self) -> Any:
         assert self._handler is not None
         return self._handler
+
+    @property
+    def session_there(self) -> lmos.ThingSession:
+        """The session at the other end."""
+        session: lmos.ThingSession = self.handler.session
+        return session
 
     async def begun(self) -> None:
         await self._began.wait()

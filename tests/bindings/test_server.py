@@ -75,7 +75,7 @@ class Weather(Agent):
         return "slept"
 
 
-REPORTS = (
+REPORTS: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ("readProperty", {"name": "units"}, {"name": "units", "value": "celsius"}),
     ("readProperty", {"name": "tags"}, {"name": "tags", "value": []}),
     ("readAllProperties", {}, {"data": {"units": "celsius", "station": "Bonn", "tags": []}}),
@@ -93,7 +93,7 @@ REPORTS = (
 
 @pytest.mark.parametrize(("kind", "members", "answer"), REPORTS)
 async def test_properties(
-    kind: str, members: dict[str, Any], answer: dict[str, Any], autojump_clock: Any
+    kind: str, members: dict[str, Any], answer: dict[str, Any], virtual_clock: Any
 ) -> None:
     async with open_test_node() as node:
         await node.start_child(ChildSpec("weather", Weather))
@@ -107,7 +107,7 @@ async def test_properties(
         accounts(node)
 
 
-OUTPUTS = (
+OUTPUTS: tuple[tuple[str, Any, Any], ...] = (
     ("turn", {"city": "Bonn"}, "Bonn 1"),
     ("turn", {"city": "Bonn", "days": 2, "unheard": "of"}, "Bonn 2"),
     ("whole", [1, 2, 3], 6),
@@ -122,7 +122,7 @@ OUTPUTS = (
 
 
 @pytest.mark.parametrize(("name", "data", "output"), OUTPUTS)
-async def test_actions(name: str, data: Any, output: Any, autojump_clock: Any) -> None:
+async def test_actions(name: str, data: Any, output: Any, virtual_clock: Any) -> None:
     async with open_test_node() as node:
         await node.start_child(ChildSpec("weather", Weather))
         async with serving(node) as served:
@@ -177,7 +177,7 @@ REFUSALS: tuple[tuple[str, dict[str, Any], str, dict[str, Any]], ...] = (
 
 @pytest.mark.parametrize(("kind", "members", "status", "about"), REFUSALS)
 async def test_refusals(
-    kind: str, members: dict[str, Any], status: str, about: dict[str, Any], autojump_clock: Any
+    kind: str, members: dict[str, Any], status: str, about: dict[str, Any], virtual_clock: Any
 ) -> None:
     async with open_test_node() as node:
         await node.start_child(ChildSpec("weather", Weather))
@@ -191,7 +191,7 @@ async def test_refusals(
         accounts(node)
 
 
-async def test_an_unknown_thing_is_told_what_is_nearest(autojump_clock: Any) -> None:
+async def test_an_unknown_thing_is_told_what_is_nearest(virtual_clock: Any) -> None:
     async with open_test_node() as node:
         await node.start_child(ChildSpec("weather", Weather))
         async with serving(node) as served:
@@ -202,7 +202,7 @@ async def test_an_unknown_thing_is_told_what_is_nearest(autojump_clock: Any) -> 
             assert error["about"] == {"kind": "property", "name": "unit", "nearest": "units"}
 
 
-async def test_a_declared_failure_is_a_status(autojump_clock: Any) -> None:
+async def test_a_declared_failure_is_a_status(virtual_clock: Any) -> None:
     async with open_test_node() as node:
         await node.start_child(ChildSpec("weather", Weather))
         async with serving(node) as served:
@@ -211,7 +211,7 @@ async def test_a_declared_failure_is_a_status(autojump_clock: Any) -> None:
             assert (failed["status"], failed["output"]) == ("failed", {"why": "no clouds"})
 
 
-async def test_a_crash_says_who_had_begun_and_the_next_incarnation_answers(autojump_clock: Any) -> None:
+async def test_a_crash_says_who_had_begun_and_the_next_incarnation_answers(virtual_clock: Any) -> None:
     async with open_test_node() as node:
         weather = await node.start_child(ChildSpec("weather", Weather))
         async with serving(node) as served:
@@ -232,7 +232,7 @@ async def test_a_crash_says_who_had_begun_and_the_next_incarnation_answers(autoj
 
 
 async def test_an_agent_that_is_down_is_unavailable_and_one_that_is_gone_not_found(
-    autojump_clock: Any,
+    virtual_clock: Any,
 ) -> None:
     async with open_test_node() as node:
         await node.start_child(ChildSpec("weather", Weather, restart="transient"))
@@ -249,7 +249,7 @@ async def test_an_agent_that_is_down_is_unavailable_and_one_that_is_gone_not_fou
             assert read["value"] == "celsius"
 
 
-FULL = (
+FULL: tuple[tuple[str, str, dict[str, int]], ...] = (
     ("wait", "2", {"refused": 1}),
     ("reject", "2", {"refused": 1}),
     ("drop_newest", "2", {"dropped": 1}),
@@ -258,9 +258,7 @@ FULL = (
 
 
 @pytest.mark.parametrize(("when_full", "lost", "counted"), FULL)
-async def test_a_full_mailbox(
-    when_full: Any, lost: str, counted: dict[str, int], autojump_clock: Any
-) -> None:
+async def test_a_full_mailbox(when_full: Any, lost: str, counted: dict[str, int], virtual_clock: Any) -> None:
     async with open_test_node() as node:
         mailbox = MailboxOptions(2, when_full)
         weather = await node.start_child(ChildSpec("weather", Weather, mailbox=mailbox))
@@ -281,7 +279,7 @@ async def test_a_full_mailbox(
         accounts(node)
 
 
-async def test_requests_of_a_connection_keep_their_order(autojump_clock: Any) -> None:
+async def test_requests_of_a_connection_keep_their_order(virtual_clock: Any) -> None:
     async with open_test_node() as node:
         weather = await node.start_child(ChildSpec("weather", Weather))
         async with serving(node) as served:
@@ -298,7 +296,7 @@ async def test_requests_of_a_connection_keep_their_order(autojump_clock: Any) ->
             assert other.take()[0]["value"] == "one"
 
 
-async def test_what_json_cannot_say_fails_that_request_alone(autojump_clock: Any) -> None:
+async def test_what_json_cannot_say_fails_that_request_alone(virtual_clock: Any) -> None:
     class Endless(Agent):
         @action
         def number(self) -> float:
@@ -327,7 +325,7 @@ def _raise(*_: object) -> None:
     raise ZeroDivisionError
 
 
-async def test_the_agent_sees_who_asks(autojump_clock: Any) -> None:
+async def test_the_agent_sees_who_asks(virtual_clock: Any) -> None:
     seen: list[Request] = []
 
     class Seeing(Agent):
@@ -353,7 +351,7 @@ async def test_the_agent_sees_who_asks(autojump_clock: Any) -> None:
     assert (run.affordance, run.message_id, run.deadline, run.principal) == ("run", "m2", None, None)
 
 
-async def test_kotlin_habits_and_spelling(autojump_clock: Any) -> None:
+async def test_kotlin_habits_and_spelling(virtual_clock: Any) -> None:
     async with open_test_node() as node:
         await node.start_child(ChildSpec("weather", Weather))
         async with serving(node) as served:
@@ -380,7 +378,7 @@ async def pooled(served: Serving, by: Any) -> Line:
 
 
 @pytest.mark.parametrize("by", ["round_robin", "least_loaded", "key"])
-async def test_a_pool_is_one_thing(by: Any, autojump_clock: Any) -> None:
+async def test_a_pool_is_one_thing(by: Any, virtual_clock: Any) -> None:
     async with open_test_node() as node, serving(node) as served:
         line = await pooled(served, by)
         for number in range(3):

@@ -41,6 +41,7 @@ class Weather(Agent):
     place: Property[Place] = prop(default=Place(50.7, 7.1), read_only=True)
     asked: Event[str] = event()
     warned: Event[dict[str, int]] = event()
+    pace: float = 1.0
 
     @action
     async def forecast(self, progress: Progress[float], city: str, days: int = 1) -> str:
@@ -49,7 +50,7 @@ class Weather(Agent):
         self.asked.emit(city)
         try:
             for tenth in range(1, 11):
-                await trio.sleep(1)
+                await trio.sleep(self.pace)
                 progress.report(tenth / 10)
         except trio.Cancelled:
             SAID.append("cancelled")
@@ -60,7 +61,7 @@ class Weather(Agent):
     async def hours(self, count: int) -> AsyncIterator[dict[str, int]]:
         """Give the temperature of each hour."""
         for hour in range(count):
-            await trio.sleep(1)
+            await trio.sleep(self.pace)
             yield {"hour": hour}
 
     @action
@@ -83,7 +84,7 @@ class Weather(Agent):
     async def change(self, units: str, times: int = 1) -> None:
         for n in range(times):
             self.units = f"{units}{n or ''}"
-            await trio.sleep(1)
+            await trio.sleep(self.pace)
 
 
 @asynccontextmanager

@@ -170,7 +170,8 @@ ACCEPTED: dict[str, tuple[bytes, bytes]] = {
     "a body": (head("Content-Length: 5", line="PUT /a HTTP/1.1\r\n") + b"hello", b"PUT /a hello"),
     "an unheard-of method": (head(line="BREW / HTTP/1.1\r\n"), b"BREW / "),
     "chunks": (
-        head("Transfer-Encoding: chunked", line="POST / HTTP/1.1\r\n") + b"2\r\nhe\r\n3;x\r\nllo\r\n0\r\n\r\n",
+        head("Transfer-Encoding: chunked", line="POST / HTTP/1.1\r\n")
+        + b"2\r\nhe\r\n3;x\r\nllo\r\n0\r\n\r\n",
         b"POST / hello",
     ),
 }

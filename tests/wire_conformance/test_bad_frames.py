@@ -102,3 +102,229 @@ def test_what_is_wrong_is_answered_and_the_connection_stays(title: str) -> None:
         assert hand.closed == "open"
 
     play(story)
+
+
+# ---- what ends the connection, and nothing else
+
+
+@pytest.mark.parametrize(
+    ("raw", "code"),
+    [(b"x", 1003), (b"", 1003), (b"\x01" + b"\x00" * 20, 1003), ("x" * 2001, 1009), (b"x" * 2001, 1009)],
+    ids=["a byte", "no bytes", "a stream 0", "too long a text", "too long bytes"],
+)
+def test_what_ends_the_connection(raw: str | bytes, code: int) -> None:
+    async def story(scene: Scene) -> None:
+        hand, other = await scene.hand(), await scene.hand()
+        await hand.raw(raw)
+        assert (await hand.heard(), hand.closed) == ([], code)
+        await scene.count(2)
+        await other.raw(addressed(READ, scene.name))
+        assert await other.heard() == [ANSWER]
+
+    play(story, session=SessionOptions(max_bytes=2000))
+
+
+# ---- the same again, in another order, several at once
+
+
+def test_a_request_said_twice_is_carried_out_once() -> None:
+    async def story(scene: Scene) -> None:
+        hand = await scene.hand()
+        answer = ['actionStatus m1 action="echo" status="completed" output="a"']
+        for _ in range(3):  # those that come together have one answer together
+            await hand.say("invokeAction", action="echo", input={"text": "a"})
+        assert await hand.heard() == answer
+        for _ in range(2):
+            await hand.say("invokeAction", action="echo", input={"text": "a"})
+            assert await hand.heard() == answer
+        await hand.say("invokeAction", 2, action="counted")
+        assert await hand.heard() == ['actionStatus m2 action="counted" status="completed" output=1']
+
+    play(story)
+
+
+def test_one_id_for_everything_is_no_repeat() -> None:
+    async def story(scene: Scene) -> None:
+        hand = await scene.hand()
+        for text in "ab":
+            await hand.say("invokeAction", action="echo", input={"text": text})
+        await hand.say("readProperty", name="units")
+        heard = [f'actionStatus m1 action="echo" status="completed" output="{text}"' for text in "ab"]
+        assert await hand.heard() == [*heard, ANSWER]
+
+    play(story)
+
+
+def test_interleaved_runs_of_one_action_are_told_apart() -> None:
+    async def story(scene: Scene) -> None:
+        hand = await scene.hand()
+        for number in (1, 2, 3):
+            await hand.say("invokeAction", number, action="hold", input={"gate": f"g{number}"})
+        await scene.bench.until("begun hold", 3)
+        assert await hand.heard() == []
+        await hand.say("queryAction", 9, action="hold", correlation="m2")
+        await hand.say("cancelAction", 10, action="hold", correlation="m2", reason="enough")
+        await hand.say("cancelAction", 11, action="hold", correlation="m2")
+        assert await hand.heard() == [
+            'actionStatus m2 action="hold" status="in progress" inReplyTo="m9"',
+            'actionStatus m2 action="hold" status="failed" output=null inReplyTo="m10" cancelled=true reason="enough"',
+            'actionStatus m2 action="hold" status="failed" output=null inReplyTo="m11" cancelled=true reason="enough"',
+        ]
+        await scene.bench.open("g3", "g2", "g1")
+        assert sorted(await hand.heard()) == [
+            f'actionStatus m{n} action="hold" status="completed" output="through g{n}"' for n in (1, 3)
+        ]
+
+    play(story)
+
+
+def test_a_cancel_without_a_correlation_is_for_the_newest_run() -> None:
+    async def story(scene: Scene) -> None:
+        hand = await scene.hand()
+        for number in (1, 2):
+            await hand.say("invokeAction", number, action="hold", input={"gate": "g"})
+        await scene.bench.until("begun hold", 2)
+        await hand.heard()
+        for number in (3, 4, 5):
+            await hand.say("cancelAction", number, action="hold")
+        heard = [line.split(" output")[0] for line in await hand.heard()]
+        assert heard == [f'actionStatus m{n} action="hold" status="failed"' for n in (2, 1, 1)]  # then the last that has ended
+        assert await scene.bench.noted("cancelled hold") == {"cancelled hold": 2}
+
+    play(story)
+
+
+def test_a_run_is_not_cancelled_by_somebody_elses_connection() -> None:
+    async def story(scene: Scene) -> None:
+        one, other = await scene.hand(), await scene.hand()
+        await one.say("invokeAction", action="hold", input={"gate": "g"})
+        await scene.bench.until("begun hold")
+        await other.say("cancelAction", 2, action="hold", correlation="m1")
+        await other.say("cancelAction", 3, action="hold")
+        assert [line.split(" inReply")[0] for line in await other.heard()] == [
+            f"error m1 {NOT_FOUND}",
+            f"error m3 {NOT_FOUND}",
+        ]
+        await scene.bench.open("g")
+        assert (await one.heard())[-1] == 'actionStatus m1 action="hold" status="completed" output="through g"'
+
+    play(story)
+
+
+def test_a_cancel_that_overtakes_its_run_is_a_404() -> None:
+    async def story(scene: Scene) -> None:
+        hand = await scene.hand()
+        await hand.say("cancelAction", 2, action="hold", correlation="m1")
+        await hand.say("invokeAction", 1, action="hold", input={"gate": "g"})
+        await scene.bench.open("g")
+        heard = await hand.heard()
+        assert heard[0] == f'error m1 {NOT_FOUND} inReplyTo="m2"'
+        assert heard[-1] == 'actionStatus m1 action="hold" status="completed" output="through g"'
+
+    play(story)
+
+
+def test_more_than_may_be_open_is_refused() -> None:
+    async def story(scene: Scene) -> None:
+        hand = await scene.hand()
+        for number in range(1, 8):
+            await hand.say("invokeAction", number, action="hold", input={"gate": "g"})
+        heard = await hand.heard()
+        assert [line.split(" ")[0] for line in heard].count("error") == 3
+        assert scene.server.statistics().open == 4
+        await scene.bench.open("g")
+        assert len(await hand.heard()) == 4
+
+    play(story, session=SessionOptions(max_open=4))
+
+
+def test_more_than_may_be_listened_to_is_refused() -> None:
+    async def story(scene: Scene) -> None:
+        hand = await scene.hand()
+        names = ("units", "limit", "serial", "last")
+        for number, name in enumerate(names, 1):
+            await hand.say("observeProperty", number, name=name)
+        heard = [line.split(" ")[0] for line in await hand.heard()]
+        assert heard.count("propertyReading") == 3
+        assert heard.count("error") == 1
+
+    play(story, session=SessionOptions(max_listening=3))
+
+
+# ---- anything at all
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.floats(allow_nan=False),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+WORDS = st.sampled_from(["IT", "m1", "m2", "units", "limit", "echo", "hold", "line", "count", "asked", "g", ""])
+MEMBERS = st.dictionaries(
+    st.sampled_from(
+        "name property action event input data value ack gaps correlationID correlationId thingId messageId remaining "
+        "attempt credit streams binary reason stream sequence items bytes status output timestamp traceparent".split()
+    ),
+    WORDS | VALUES,
+    max_size=4,
+)
+KINDS = st.sampled_from(
+    "readProperty readAllProperties readMultipleProperties writeProperty writeMultipleProperties observeProperty "
+    "unobserveProperty invokeAction queryAction cancelAction subscribeEvent subscribeevent unsubscribeEvent "
+    "subscribeAllEvents unsubscribeAllEvents propertyReading actionStatus event error acknowledgement gap streamOpen "
+    "streamItem streamEnd streamCredit nothing".split()
+)
+GOOD = st.sampled_from(
+    [
+        READ,
+        message("writeProperty", name="limit", data=7),
+        message("observeProperty", name="units"),
+        message("subscribeEvent", event="asked"),
+        message("subscribeAllEvents"),
+        message("unsubscribeAllEvents"),
+        message("invokeAction", action="hold", input={"gate": "g"}),
+        message("invokeAction", 2, action="line", input={"gate": "g"}, credit={"items": 1, "bytes": 1}),
+        message("invokeAction", 3, action="count", input={"up_to": 40}, credit={"items": 2, "bytes": 9999}),
+        message("streamCredit", 4, correlationID="m3", items=1, bytes=1000),
+        message("cancelAction", 5, action="hold", correlationID="m1"),
+        message("queryAction", 6, action="line"),
+        message("invokeAction", 7, action="tell_all", input={"words": ["a"]}),
+    ]
+)
+SPOILT = st.builds(lambda good, members: good | members, GOOD, MEMBERS)
+MADE = st.builds(lambda kind, members: message(kind) | members, KINDS, MEMBERS)
+
+
+@st.composite
+def frames(draw: st.DrawFn) -> list[str]:
+    """Draw frames: right, spoilt, made up, cut short, twice, in any order."""
+    texts: list[str] = []
+    for raw in draw(st.lists(GOOD | SPOILT | MADE, min_size=1, max_size=12)):
+        text = json.dumps(raw)
+        how = draw(st.sampled_from(["whole", "whole", "whole", "cut", "twice", "changed"]))
+        if how == "cut":
+            text = text[: draw(st.integers(0, len(text)))]
+        elif how == "changed":
+            place = draw(st.integers(0, len(text) - 1))
+            text = text[:place] + draw(st.characters(codec="utf-8")) + text[place + 1 :]
+        texts += [text, text] if how == "twice" else [text]
+    return texts
+
+
+@given(frames(), st.booleans())
+@settings(max_examples=60)
+def test_whatever_comes_the_next_request_is_answered(texts: list[str], offer: bool) -> None:
+    async def story(scene: Scene) -> None:
+        hand = await scene.hand(offer=offer)
+        for text in texts:
+            await hand.raw(text.replace('"IT"', json.dumps(scene.name)))
+        await trio.sleep(1)
+        await scene.bench.open("g")
+        hand.frames.clear()
+        await hand.say("readProperty", "last", name="serial")
+        (answer, *_) = [line for line in await hand.heard() if " mlast " in line]
+        assert answer.endswith('="s-1"')
+        assert hand.closed == "open"
+        statistics = next(iter(scene.server._served)).session.statistics()
+        assert statistics.waiting == 0
+
+    play(story)

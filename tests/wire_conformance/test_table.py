@@ -6,21 +6,37 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.wire_conformance import asking, listening, running
+from tests.wire_conformance import asking, listening, running as runs
 from tests.wire_conformance.bench import RESULTS, TABLE, expected
-from tests.wire_conformance.worlds import near
+from tests.wire_conformance.other_process import running
+from tests.wire_conformance.worlds import WORLDS, over_tcp
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.wire_conformance.bench import Behaviour
 
-assert asking and listening and running
+assert asking and listening and runs
 
 rows = pytest.mark.parametrize("row", TABLE, ids=lambda row: row.title)
 
 
+@pytest.fixture(scope="module")
+def elsewhere() -> Iterator[str]:
+    """The address of another process."""
+    with running() as address:
+        yield address
+
+
 @rows
-def test_near(row: Behaviour) -> None:
-    assert near(row) == expected(row, "near")
+@pytest.mark.parametrize("world", WORLDS)
+def test_in_one_process(world: str, row: Behaviour) -> None:
+    assert WORLDS[world](row) == expected(row, world)
+
+
+@rows
+def test_in_another_process(elsewhere: str, row: Behaviour) -> None:
+    assert over_tcp(elsewhere, row) == expected(row, "tcp")
 
 
 def test_every_row_has_its_results_once() -> None:

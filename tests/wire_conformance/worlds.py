@@ -81,9 +81,6 @@ def in_memory(row: Behaviour, session: SessionOptions | None = None) -> Any:
     return simulate(main)
 
 
-memory = in_memory
-
-
 def plain(row: Behaviour) -> Any:
     """Carry out a row with refs of a node that offers none of our extensions."""
     return in_memory(row, SessionOptions(offers=()))
@@ -91,3 +88,8 @@ def plain(row: Behaviour) -> Any:
 
 WORLDS: dict[str, Callable[[Behaviour], Any]] = {"near": near, "memory": in_memory, "plain": plain}
 """How a row is carried out where one process is enough."""
+
+
+def over_tcp(base: str, row: Behaviour) -> Any:
+    """Carry out a row with refs to agents in another process, over TCP, in real time."""
+    return trio.run(over, base, row)

@@ -107,16 +107,20 @@ class Several(Pending):
 class Call(Pending):
     """A call of an action: its run, as the consumer holds it.
 
-    `status`, `progress`, `output`, `cancelled` and `reason` are the latest known of it. `inputs` are its
+    `status`, `progress`, `output`, `cancelled` and `reason` are the latest known of it; `waited` whether its
+    thing has said that it has to wait. `inputs` are its
     input streams by parameter; `answer` is the stream of items it gives, None where none was asked for.
     """
 
-    __slots__ = ("answer", "asides", "cancelled", "inputs", "output", "progress", "reason", "status")
+    __slots__ = (
+        "answer", "asides", "cancelled", "inputs", "output", "progress", "reason", "status", "waited",
+    )  # fmt: skip
     request: InvokeAction
 
     def __init__(self, request: InvokeAction) -> None:
         super().__init__(request)
         self.status = "pending"
+        self.waited = False
         self.progress: Any = UNSET
         self.output: Any = UNSET
         self.cancelled = False

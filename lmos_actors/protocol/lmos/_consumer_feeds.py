@@ -222,7 +222,8 @@ class Feeds:
             feed = one or self._by_key.get(("events", thing, ""))
         if feed is None or feed.kind == "property" or feed.name not in ("", message.event):
             return self._wire.stray(message, "nobody listens to it")
-        return self._confirmed(feed, Occurred(feed, message.event, message.data, message.timestamp))
+        trace = message.traceparent, message.tracestate
+        return self._confirmed(feed, Occurred(feed, message.event, message.data, message.timestamp, *trace))
 
     def _confirmed(self, feed: Feed, value: Read | Occurred) -> Happenings:
         if feed.established:

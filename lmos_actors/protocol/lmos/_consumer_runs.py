@@ -210,6 +210,7 @@ class Runs:
 
     def _went_on(self, run: Call, message: ActionStatus, size: int) -> Happenings:
         status, progress = canonical_status(message.status), message.progress
+        run.waited = run.waited or status == "pending"
         found: Happenings = ()
         if status != run.status or progress is not UNSET:
             found = (Moved(run, status, progress),)

@@ -73,13 +73,18 @@ class Read(Struct, frozen=True):
     at: datetime | None
 
 
-class Occurred(Struct, frozen=True):
-    """An event that was subscribed to; `at` is the time that the thing tells, if any."""
+class Occurred(Struct, frozen=True, repr_omit_defaults=True):
+    """An event that was subscribed to; `at` is the time that the thing tells, if any.
+
+    The last two are the W3C trace context in which it was emitted, if the thing tells one.
+    """
 
     feed: Feed
     event: str
     data: Any
     at: datetime | None
+    traceparent: str | None = None
+    tracestate: str | None = None
 
 
 class Missed(Struct, frozen=True):

@@ -1,0 +1,331 @@
+"""Connections that come and go: routing, leaving, retries, drain, peers that do not read (R5, C1, C2, W4)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+from lmos_actors import Agent, ChildSpec, Event, Property, SupervisorSpec, action, event, prop
+from lmos_actors.actors import hold, release
+from lmos_actors.bindings import Exposure
+from lmos_actors.protocol import lmos
+from lmos_actors.testing import open_test_node, settle
+from lmos_actors.transport import Accept, Refuse, Upgrade
+from tests.bindings.lines import BASE, accounts, serving
+
+
+class Weather(Agent):
+    units: Property[str] = prop(default="celsius")
+    asked: Event[str] = event()
+    story: list[str] = attrs.field(factory=list[str])
+
+    @action
+    def note(self, text: str) -> None:
+        self.story.append(text)
+
+    @action(concurrency=3)
+    async def slow(self, name: str) -> str:
+        try:
+            await trio.sleep(10)
+        except trio.Cancelled:
+            self.story.append(f"{name} cancelled")
+            raise
+        self.story.append(f"{name} done")
+        return name
+
+    @action(on_disconnect="finish")
+    async def sure(self, name: str) -> str:
+        await trio.sleep(10)
+        self.story.append(f"{name} done")
+        return name
+
+    @action
+    def told(self) -> list[str]:
+        return self.story
+
+    @action
+    def flood(self, text: str, count: int) -> None:
+        for _ in range(count):
+            self.asked.emit(text)
+
+
+PEER = ((b"lmos-peer", b"0123456789abcdef0123456789abcdef"),)
+
+
+async def test_a_peer_that_leaves_takes_its_requests_along(virtual_clock: Any) -> None:
+    async with open_test_node() as node:
+        weather = await node.start_child(ChildSpec("weather", Weather))
+        async with serving(node) as served:
+            line, other = await served.line(), await served.line()
+            line.put("invokeAction", action="slow", input={"name": "running"})
+            await settle()
+            hold(weather)
+            line.put("invokeAction", action="note", input={"text": "queued"})
+            line.put("observeProperty", name="units")
+            line.leave()
+            await settle()
+            counts = weather.statistics()
+            assert (counts.cancelled, counts.running, counts.waiting) == (3, 0, 0)
+            assert served.server.statistics().open == 0
+            release(weather)
+            told = await other.ask("invokeAction", action="told")
+            assert told["output"] == ["running cancelled"]
+            assert served.server.statistics().connections == 1
+        accounts(node)
+
+
+async def test_an_action_may_finish_all_the_same(virtual_clock: Any) -> None:
+    async with open_test_node() as node:
+        weather = await node.start_child(ChildSpec("weather", Weather))
+        async with serving(node) as served:
+            line, other = await served.line(), await served.line()
+            line.put("invokeAction", action="sure", input={"name": "it"})
+            await settle()
+            line.leave()
+            await settle()
+            assert served.server.statistics().open == 1
+            await trio.sleep(100)
+            told = await other.ask("invokeAction", action="told")
+            assert told["output"] == ["it done"]
+            assert weather.statistics().handled == 2
+            assert served.server.statistics().open == 0
+        accounts(node)
+
+
+@pytest.mark.parametrize("back", [5, 30, 200])
+async def test_a_request_that_may_come_again_goes_on_and_is_answered_once(
+    back: float, virtual_clock: Any
+) -> None:
+    async with open_test_node() as node:
+        weather = await node.start_child(ChildSpec("weather", Weather))
+        async with serving(node) as served:
+            ask: Any = {"action": "slow", "input": {"name": "it"}, "messageID": "mine"}
+            line = await served.line(headers=PEER)
+            line.put("invokeAction", attempt=1, **ask)
+            await settle()
+            line.leave()
+            await trio.sleep(back)
+            line = await served.line(headers=PEER)
+            line.put("invokeAction", attempt=2, **ask)
+            await trio.sleep(20)
+            (done,) = line.take()
+            assert done["output"] == "it"
+            told = await line.ask("invokeAction", action="told")
+            assert told["output"] == ["it done"]
+            assert weather.statistics().cancelled == 0
+        accounts(node)
+
+
+async def test_nobody_waits_for_a_peer_for_ever(virtual_clock: Any) -> None:
+    class Patient(Agent):
+        @action
+        async def wait(self) -> None:
+            await trio.sleep_forever()
+
+    async with open_test_node() as node:
+        patient = await node.start_child(ChildSpec("weather", Patient))
+        async with serving(node) as served:
+            line = await served.line(headers=PEER)
+            line.put("invokeAction", action="wait", attempt=1)
+            line.put("invokeAction", action="wait", attempt=1)
+            await settle()
+            line.leave()
+            await trio.sleep(59)
+            assert patient.statistics().running + patient.statistics().waiting == 2
+            await trio.sleep(2)
+            assert patient.statistics().cancelled == 2
+            assert served.server.statistics().open == 0
+        accounts(node)
+
+
+async def test_others_are_not_given_the_answer(virtual_clock: Any) -> None:
+    async with open_test_node() as node:
+        weather = await node.start_child(ChildSpec("weather", Weather))
+        async with serving(node) as served:
+            for headers in ((), (), PEER, ((b"LMOS-Peer", b"guess"),), ((b"LMOS-Peer", b"guess"),)):
+                line = await served.line(headers=headers)
+                line.put("invokeAction", action="note", input={"text": "x"}, messageID="mine")
+                await settle()
+            assert weather.statistics().handled == 5
+            line = await served.line(headers=PEER)
+            line.put("invokeAction", action="note", input={"text": "x"}, messageID="mine")
+            assert line.take()[0]["status"] == "completed"
+            assert weather.statistics().handled == 5
+
+
+async def test_a_drained_server_finishes_and_takes_nothing_new(virtual_clock: Any) -> None:
+    async with open_test_node() as node:
+        await node.start_child(ChildSpec("weather", Weather))
+        async with serving(node) as served:
+            busy, idle = await served.line(), await served.line()
+            busy.put("invokeAction", action="slow", input={"name": "it"})
+            idle.put("observeProperty", name="units")
+            await settle()
+            served.server.drain()
+            assert (idle.closed, busy.closed) == ((1012, "the node is shutting down"), None)
+            busy.take()
+            error = await busy.ask("readProperty", name="units")
+            assert (error["title"], error["started"]) == ("Agent Unavailable", False)
+            assert isinstance(served.server.accept(upgrade("/ws")), Refuse)
+            await trio.sleep(20)
+            assert busy.closed == (1012, "the node is shutting down")
+            assert [done["output"] for done in busy.take()] == ["it"]
+            busy.leave()
+            idle.leave()
+            await served.server.wait_closed()
+            assert served.server.statistics().connections == 0
+
+
+async def test_a_peer_that_never_reads_is_closed(virtual_clock: Any) -> None:
+    async with open_test_node() as node:
+        weather = await node.start_child(ChildSpec("weather", Weather))
+        options = lmos.SessionOptions(max_waiting=100)
+        async with serving(node, options=options) as served:
+            line = await served.line()
+            line.put("invokeAction", action="slow", input={"name": "it"})
+            for _ in range(101):
+                line.put("readProperty", name="units")
+                await settle()
+            assert line.closed is not None
+            assert line.closed[0] == 1008
+            assert weather.statistics().running == 0
+            assert line.take() == []
+            line.put("readProperty", name="units")
+            assert weather.statistics().handled == 101
+        accounts(node)
+
+
+@pytest.mark.parametrize(
+    "garbage", ["{", "[]", '{"messageType": "nonsense"}', '{"messageType": "event"}', ""]
+)
+async def test_garbage_is_answered_and_the_connection_goes_on(garbage: str, virtual_clock: Any) -> None:
+    async with open_test_node() as node:
+        await node.start_child(ChildSpec("weather", Weather))
+        async with serving(node) as served:
+            line = await served.line()
+            line.handler.text(garbage)
+            assert line.take()[0]["messageType"] == "error"
+            read = await line.ask("readProperty", name="units")
+            assert read["value"] == "celsius"
+
+
+async def test_what_is_no_frame_closes_the_connection(virtual_clock: Any) -> None:
+    async with open_test_node() as node:
+        weather = await node.start_child(ChildSpec("weather", Weather))
+        options = lmos.SessionOptions(max_bytes=1000)
+        async with serving(node, options=options) as served:
+            line, other = await served.line(), await served.line()
+            line.put("invokeAction", action="slow", input={"name": "it"})
+            await settle()
+            line.handler.binary(b"xyz")
+            other.handler.text("x" * 2000)
+            assert line.closed is not None
+            assert other.closed is not None
+            assert (line.closed[0], other.closed[0]) == (1003, 1009)
+            await settle()
+            assert weather.statistics().cancelled == 1
+        accounts(node)
+
+
+# ---- where it is spoken
+
+
+def upgrade(path: str, *offered: str) -> Upgrade:
+    return Upgrade(path, path, "", (), offered, "peer", False)
+
+
+ROUTES: tuple[tuple[str, tuple[str, ...], Any], ...] = (
+    ("/", (), None),
+    ("/ws", (), None),
+    ("/agents/weather", (), None),
+    ("/agents/desk.weather", (), None),
+    ("/agents/desk%2Fweather", (), None),
+    ("/agents/nobody", (), 404),
+    ("/agents/", (), 404),
+    ("/elsewhere", (), 404),
+    ("/elsewhere", ("lmosprotocol",), "lmosprotocol"),
+    ("/ws", ("chat", "lmosprotocol"), "lmosprotocol"),
+    ("/ws", ("chat",), None),
+)
+
+
+@pytest.mark.parametrize(("path", "offered", "expected"), ROUTES)
+async def test_routes(path: str, offered: tuple[str, ...], expected: Any, virtual_clock: Any) -> None:
+    async with open_test_node() as node:
+        await node.start_child(ChildSpec("weather", Weather))
+        await node.start_supervisor(SupervisorSpec("desk", [ChildSpec("weather", Weather)]))
+        async with serving(node) as served:
+            found = served.server.accept(upgrade(path, *offered))
+            if expected == 404:
+                assert isinstance(found, Refuse)
+                assert found.status == 404
+            else:
+                assert isinstance(found, Accept)
+                assert found.subprotocol == expected
+                assert dict(found.headers) == {
+                    b"LMOS-Extensions": b"acks, gaps, streams, deadlines, retries, exited"
+                }
+
+
+IDS = (
+    "weather",
+    "desk.weather",
+    "desk/weather",
+    "urn:uuid:1f0c2f3e-6f0c-4b06-8d5b-2d5f3c1c9d10",
+    "http://127.0.0.1:8080/agents/weather",
+    "wss://elsewhere.example:1234/agents/desk.weather?x=1#y",
+    "http://127.0.0.1:8080/agents/desk%2Eweather",
+)
+NO_IDS = (
+    "wether",
+    "desk",
+    "http://127.0.0.1/weather",
+    "http://[",
+    "http://x/agents/a/b",
+    "urn:uuid:no",
+    "x" * 10_000,
+)
+
+
+async def test_things_are_found_by_id_address_and_name(virtual_clock: Any) -> None:
+    known = ChildSpec("known", Weather, id=IDS[3])
+    async with open_test_node() as node:
+        await node.start_child(ChildSpec("weather", Weather))
+        await node.start_supervisor(SupervisorSpec("desk", [ChildSpec("weather", Weather), known]))
+        exposure = Exposure(node.root, (BASE + "/",))
+        found = [exposure.find(each) for each in IDS]
+        assert [None if each is None else each.path for each in found] == [
+            "weather",
+            "desk/weather",
+            "desk/weather",
+            "desk/known",
+            "weather",
+            "desk/weather",
+            "desk/weather",
+        ]
+        assert [exposure.find(each) for each in NO_IDS] == [None] * len(NO_IDS)
+        assert [(each.name, each.thing_id, each.cls) for each in exposure] == [
+            ("weather", "http://127.0.0.1:8080/agents/weather", Weather),
+            ("desk.weather", "http://127.0.0.1:8080/agents/desk.weather", Weather),
+            ("desk.known", IDS[3], Weather),
+        ]
+        named = exposure.named("desk.weather")
+        assert named is not None
+        assert named.link is found[1]
+        assert exposure.named("nobody") is None
+
+
+async def test_an_agent_of_unknown_class_is_listed_once_it_runs(virtual_clock: Any) -> None:
+    async with open_test_node() as node:
+        made: Any = lambda: Weather()  # noqa: E731 -- a factory that does not tell
+        await node.start_child(ChildSpec("hidden", made))
+        await node.start_child(ChildSpec("partial", partial(Weather, units="kelvin")))
+        exposure = Exposure(node.root)
+        assert [each.name for each in exposure] == ["hidden", "partial"]
+        await node.root.terminate_child("hidden")
+        assert [each.name for each in exposure] == ["partial"]
+        assert [*exposure.names()] == ["hidden", "partial"]

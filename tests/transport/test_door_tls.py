@@ -1,0 +1,159 @@
+"""A front door that speaks TLS, and those who do not."""
+
+from __future__ import annotations
+
+import ssl
+from functools import cache
+from typing import Any
+
+import pytest
+import trio
+import trustme
+
+from lmos_actors.transport import MemoryNetwork
+from tests.transport.doors import GET, HELLO, open_door, upgrade
+
+
+@cache
+def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """For the server, and for a client that trusts it."""
+    authority = trustme.CA()
+    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1", "door").configure_cert(server)
+    client = ssl.create_default_context()
+    authority.configure_trust(client)
+    return server, client
+
+
+def secure_door(network: Any = None, **options: Any) -> Any:
+    server, client = contexts()
+    return open_door(network, tls=server, trust=client, **options)
+
+
+def hello_of_a_client() -> bytes:
+    out = ssl.MemoryBIO()
+    wrapped = contexts()[1].wrap_bio(ssl.MemoryBIO(), out, server_hostname="door")
+    with pytest.raises(ssl.SSLWantReadError):
+        wrapped.do_handshake()
+    return out.read()
+
+
+async def test_both_kinds_of_client_are_served():
+    async with secure_door() as door:
+        await door.serves_the_next()
+        assert (await door.comes_to_rest()).served == 2
+
+
+async def test_the_scope_and_the_route_know_that_it_is_tls():
+    schemes: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        schemes.append(scope["scheme"])
+        await send({"type": "http.response.start", "status": 204})
+        await send({"type": "http.response.body"})
+
+    async with secure_door(MemoryNetwork(), app=app) as door:
+        client = await door.knock()
+        await client.send(GET * 2)
+        for _ in range(2):
+            assert (await client.until(b"\r\n\r\n")).startswith(b"HTTP/1.1 204 ")
+        assert schemes == ["https"] * 2
+
+
+@pytest.mark.parametrize(
+    "data", [GET, upgrade(), b"POST / HTTP/1.1\r\n", b"HEAD /", b"CONNECT x:1 HTTP/1.1\r\n\r\n"]
+)
+async def test_plain_http_on_a_tls_port_is_told_so(data: bytes):
+    async with secure_door() as door:
+        client = await door.knock_plainly()
+        await client.send(data)
+        status, _, body = await client.answer()
+        assert (status, b"https://" in body) == (400, True)
+        await client.ended()
+        await client.stream.aclose()
+        await door.serves_the_next()
+        assert (await door.comes_to_rest()).refused == {"plain on a TLS port": 1}
+
+
+@pytest.mark.parametrize(
+    ("data", "end"),
+    [
+        (b"", "left"),
+        (b"\x16\x03\x01", "left"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "TLS"),
+        (bytes(100), "TLS"),
+        (b"\x16\x03\x01\x00\x05hello", "TLS"),
+        (b"\x15\x03\x01\x00\x02\x02\x28", "TLS"),
+    ],
+)
+async def test_what_is_no_tls_ends_its_own_connection(data: bytes, end: str):
+    async with secure_door() as door:
+        client = await door.knock_plainly()
+        if data:
+            await client.send(data)
+        if end == "TLS":
+            await client.ended()
+        await client.stream.aclose()
+        await door.serves_the_next()
+        seen = await door.comes_to_rest()
+        assert (seen.left, seen.refused) == ((1, {}) if end == "left" else (0, {"TLS": 1}))
+
+
+async def test_a_client_that_does_not_trust_us_ends_its_own_connection():
+    async with secure_door() as door:
+        door.tls = ssl.create_default_context()
+        with pytest.raises(Exception, match="CERTIFICATE_VERIFY_FAILED"):
+            await door.knock()
+        door.tls = contexts()[1]
+        await door.serves_the_next()
+        assert (await door.comes_to_rest()).accepted == 3
+
+
+@pytest.mark.parametrize("size", [0, 5, 100, 10_000])
+async def test_a_handshake_that_does_not_end_is_ended(size: int, autojump_clock: Any):
+    async with secure_door(MemoryNetwork(), tls_seconds=3) as door:
+        client = await door.knock_plainly()
+        if size:
+            await client.send(hello_of_a_client()[:size])
+        await client.all()
+        assert round(trio.current_time() - door.started, 2) == 3
+        await door.serves_the_next()
+        assert (await door.comes_to_rest()).refused == {"slow TLS": 1}
+
+
+async def test_silence_after_the_handshake_has_its_own_time(autojump_clock: Any):
+    async with secure_door(MemoryNetwork(), tls_seconds=3, head_seconds=2) as door:
+        client = await door.knock()
+        await client.ended()
+        assert round(trio.current_time() - door.started, 2) == 2
+        assert (await door.comes_to_rest()).refused == {"silent": 1}
+
+
+async def test_half_a_handshake_locks_nobody_out(autojump_clock: Any):
+    async with secure_door(MemoryNetwork(), max_half_open=4) as door:
+        for _ in range(20):
+            await (await door.knock_plainly()).send(hello_of_a_client()[:50])
+        await door.serves_the_next()
+        assert (await door.until(lambda now: now.served == 2)).half_open == 3
+
+
+async def test_no_place_is_said_through_tls(autojump_clock: Any):
+    async with secure_door(MemoryNetwork(), max_connections=1) as door:
+        busy = await door.knock()
+        await busy.send(upgrade())
+        await busy.until(b"\r\n\r\n")
+        assert (await (await door.knock()).answer())[0] == 503
+        await busy.send(HELLO)
+        assert await busy.take(7) == b"\x81\x05hello"
+
+
+async def test_a_client_that_leaves_without_a_goodbye_is_gone():
+    async with secure_door() as door:
+        for data in (b"", GET[:5], GET, upgrade(), upgrade() + HELLO):
+            client = await door.knock()
+            if data:
+                await client.send(data)
+            await trio.aclose_forcefully(client.stream)
+        await door.serves_the_next()
+        seen = await door.comes_to_rest()
+        assert (seen.accepted, seen.failed) == (7, 0)

@@ -1,0 +1,71 @@
+"""A page in Chromium talks to our agents over its own WebSocket."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lmos_actors import SupervisorSpec, open_node
+from tests.reports.browser import chromium, opened, running
+from tests.wire_conformance.examples import TURNS, agents, short
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.browser
+
+HEARD = (Path(__file__).parent / "examples.txt").read_text(encoding="utf-8").splitlines()
+
+TALK = """
+((url, offers, turns) => new Promise((tell) => {
+  const socket = new WebSocket(url, offers);
+  const heard = [];
+  let wanted = 0;
+  const goOn = () => {
+    while (heard.length >= wanted && turns.length) {
+      const [text, answers] = turns.shift();
+      socket.send(text);
+      wanted += answers;
+    }
+    if (heard.length >= wanted) socket.close(1000, "done");
+  };
+  socket.onopen = goOn;
+  socket.onmessage = (event) => { heard.push(JSON.parse(event.data)); goOn(); };
+  socket.onclose = (event) => tell({protocol: socket.protocol, code: event.code, clean: event.wasClean, heard});
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    binary = chromium()
+    if binary is None:
+        if os.environ.get("LMOS_ACTORS_BROWSER") == "required":
+            pytest.fail("there is no Chromium, and LMOS_ACTORS_BROWSER=required asks for one")
+        pytest.skip("there is no Chromium")
+    with running(binary) as address:
+        yield address
+
+
+async def talk(address: str, offers: list[str]) -> dict[str, Any]:
+    tree = SupervisorSpec("root", agents())
+    async with open_node(tree, listen="ws://127.0.0.1:0") as node, opened(address) as page:
+        arguments = ", ".join(json.dumps(each) for each in (f"{node.urls[0]}/ws", offers, TURNS))
+        told = await page.run(f"{TALK}({arguments})")
+        assert node.connection_failures == ()
+    return told
+
+
+async def test_a_page_reads_invokes_subscribes_and_cancels(address: str) -> None:
+    told = await talk(address, ["lmosprotocol"])
+    assert (told["protocol"], told["code"], told["clean"]) == ("lmosprotocol", 1000, True)
+    assert [short(message) for message in told["heard"]] == HEARD
+
+
+async def test_a_page_that_offers_nothing_we_speak_is_told_so(address: str) -> None:
+    told = await talk(address, ["soap"])
+    assert (told["protocol"], told["code"], told["heard"]) == ("", 1006, [])
