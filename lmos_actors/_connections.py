@@ -22,7 +22,7 @@ from ._errors import ConfigError
 from ._services import Services
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from .actors import Runtime
     from .bindings import LmosServer, Peers
@@ -68,7 +68,9 @@ class Wanted:
         for url, endpoint in zip(urls, found, strict=True):
             self._check_endpoint(url, endpoint)
         if self.tls is not None and not any(endpoint.secure for endpoint in found):
-            raise ConfigError(f"goes with an address that begins with wss://, not with {urls[0]!r}", _of("tls"))
+            raise ConfigError(
+                f"goes with an address that begins with wss://, not with {urls[0]!r}", _of("tls")
+            )
         if self.public_url is not None:
             endpoint_of(self.public_url)
         return found
@@ -81,7 +83,7 @@ class Wanted:
     def _check_endpoint(self, url: str, endpoint: Endpoint) -> None:
         if endpoint.target != "/":
             raise ConfigError(
-                f"{url!r} has a path: agents are at /agents/NAME; what a proxy puts before it is for public_url",
+                f"{url!r} has a path: agents are at /agents/NAME; what a proxy puts before is for public_url",
                 _of("listen"),
             )
         if endpoint.secure and self.tls is None:
@@ -95,18 +97,20 @@ def _of(name: str) -> str:
 
 
 def _texts(listen: Any) -> tuple[str, ...]:
-    urls = (listen,) if isinstance(listen, str) else listen
+    urls: Any = (listen,) if isinstance(listen, str) else listen
     try:
-        found = tuple(urls or ())
+        found: tuple[Any, ...] = tuple(urls or ())
     except TypeError:
         found = (urls,)
     if not all(isinstance(url, str) for url in found):
-        raise ConfigError(f"must be a URL such as 'ws://127.0.0.1:8080', or several, not {listen!r}", _of("listen"))
+        raise ConfigError(
+            f"must be a URL such as 'ws://127.0.0.1:8080', or several, not {listen!r}", _of("listen")
+        )
     return found
 
 
 def default_network() -> Network:
-    """Give the network of this trio run: where time jumps one in memory, else that of the operating system."""
+    """Give the network of this trio run: where time jumps one in memory, else the operating system's."""
     clock = trio.lowlevel.current_clock()
     ambient = current_ambient()
     is_real = ambient is None or ambient.timers is None
@@ -155,7 +159,7 @@ class Connections:
     # ---- those who connect to us
 
     async def listen(self, root: Supervisor) -> None:
-        """Listen, so that whoever connects from now on is heard once `start` is called. Raises ConfigError."""
+        """Listen: whoever connects from now on is heard once `start` is called. Raises ConfigError."""
         if not self._endpoints:
             return
         from .bindings import RESERVED
@@ -189,6 +193,7 @@ class Connections:
                 app=app,
                 tls=wanted.tls if endpoint.secure else None,
                 on_failure=self._failed,
+                now=self._rt.entropy.now,
                 **_given(options=wanted.door, connection=wanted.connection),
             )
             self._doors.append(door)

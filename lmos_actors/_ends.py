@@ -6,9 +6,10 @@ from ._errors import StartFailed, group_of
 
 
 def raise_together(errors: list[BaseException], what: str) -> None:
-    """Raise them: one as itself, several as a group called `what`, none twice, of Ctrl-C the first; empties the list.
+    """Raise them: one as itself, several as a group called `what`, none twice. Empties the list.
 
-    A failed start whose cause is there too says nothing new, and neither does a group of such.
+    Of Ctrl-C there is the first alone. A failed start whose cause is there too says nothing new, and neither
+    does a group of such.
     """
     distinct = list({id(error): error for error in errors}.values())
     again = [error for error in distinct if isinstance(error, KeyboardInterrupt)][1:]

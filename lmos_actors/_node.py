@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from types import UnionType
 
     from ._instrument import Instrument
-    from .bindings import ConsumedThing
+    from .bindings import ConsumedThing, Habits
     from .protocol.lmos import SessionOptions
     from .transport import ConnectionOptions, DoorOptions, Network
 
@@ -129,7 +129,7 @@ class Node:
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """The addresses at which the node listens, such as `ws://127.0.0.1:8080`, with the ports as they are."""
+        """The addresses at which it listens, such as `ws://127.0.0.1:8080`, with the ports as they are."""
         return self._connections.urls
 
     @property
@@ -153,19 +153,22 @@ class Node:
         *,
         thing: str | None = None,
         headers: Mapping[str, str] | None = None,
+        habits: Habits = "auto",
     ) -> Ref[A]:
         """Give a ref to an agent elsewhere, once its first connection stands; what breaks later is mended.
 
         `source` is the `http` or `https` URL of its description, or of a node that serves it; the path of a
-        file with its description; or a `ws` or `wss` address, without one. `thing` is the id or the name of one
-        of several. `headers` go with every connection. Refs to one address share a connection.
+        file with its description; or a `ws` or `wss` address, without one. `thing` is the id or the name of
+        one of several. `headers` go with every connection; `habits` say how the peer behaves where its
+        handshake does not. Refs to one address share a connection.
 
         Warns where its description differs from the class in what would break. Raises ConnectFailed when
         nothing is there, ConfigError for a source that leads to no agent.
         """
         from .bindings import consume
 
-        return await consume(self._connections.peers, cls, source, thing=thing, headers=_coded(headers))
+        peers, coded = self._connections.peers, _coded(headers)
+        return await consume(peers, cls, source, thing=thing, headers=coded, habits=habits)
 
     @awaited("node.")
     async def consume_thing(
@@ -174,11 +177,13 @@ class Node:
         *,
         thing: str | None = None,
         headers: Mapping[str, str] | None = None,
+        habits: Habits = "auto",
     ) -> ConsumedThing:
         """Give an agent elsewhere whose class is not at hand: its affordances by name. See `consume`."""
         from .bindings import consume_thing
 
-        return await consume_thing(self._connections.peers, source, thing=thing, headers=_coded(headers))
+        peers, coded = self._connections.peers, _coded(headers)
+        return await consume_thing(peers, source, thing=thing, headers=coded, habits=habits)
 
     @awaited("node.")
     async def drain(self) -> None:
@@ -309,8 +314,8 @@ async def open_node(
     At most `threads` threads, by default 16, and `processes` worker processes, by default as many as there
     are processors, work for its agents at a time (`self.to_thread`, `self.to_process`).
 
-    `listen` is where its agents are reached, such as `"ws://127.0.0.1:8080"`, or several of such; port 0 finds
-    a free one, `node.urls` tells. For `wss` it takes a `tls` with a certificate. `public_url` is what
+    `listen` is where its agents are reached, such as `"ws://127.0.0.1:8080"`, or several of such; port 0
+    finds a free one, `node.urls` tells. For `wss` it takes a `tls` with a certificate. `public_url` is what
     descriptions say instead, where a proxy stands before it. `client_tls` is whom its own refs trust, by
     default whom the system trusts. `session`, `connection` and `door` set limits.
     `network` is where connections come from and go to: where time is virtual, one in memory that all nodes of
@@ -324,19 +329,15 @@ async def open_node(
     for an address at which it cannot listen.
     """
     _check_call(tree)
-    wanted = Wanted(listen, public_url, tls, client_tls, network, session, connection, door)
     opening = Opening()
+    wanted = Wanted(listen, public_url, tls, client_tls, network, session, connection, door)
     async with trio.open_nursery(strict_exception_groups=True) as nursery:
         services = Services(nursery)
-        watchdog: Watchdog | None = None
         collector.node_opened()
         try:
-            rt = _runtime(services, instrument, opening)
-            rt.outside = Outside(threads=threads, processes=processes)
+            rt = _runtime(services, instrument, opening, Outside(threads=threads, processes=processes))
             root = opening.root = _root(rt, tree, opening)
             connections = opening.connections = Connections(rt, wanted, nursery)
-            services.start_soon(dispatch, rt, name="dispatcher")
-            watchdog = _watchdog(rt)
             with shown(root, rt):
                 try:
                     await connections.listen(root)
@@ -351,8 +352,6 @@ async def open_node(
         finally:
             collector.node_ended()
             services.end()
-            if watchdog is not None:
-                watchdog.close()
     raise_together(opening.errors, "errors of one node")
 
 
@@ -364,16 +363,19 @@ def _root(rt: Runtime, tree: SupervisorSpec | None, opening: Opening) -> Supervi
     return root
 
 
-def _watchdog(rt: Runtime) -> Watchdog | None:
-    if not rt.real:
-        return None
-    watchdog = Watchdog(rt)
-    rt.wake_watchdog = watchdog.wake
-    rt.turns.budget = 0  # so that the first turn wakes it
-    return watchdog
+def _run_turns(rt: Runtime, services: Services) -> None:
+    """Start the dispatcher, and in real time the watchdog beside it."""
+    services.start_soon(dispatch, rt, name="dispatcher")
+    if rt.real:
+        watchdog = Watchdog(rt)
+        services.at_end.append(watchdog.close)
+        rt.wake_watchdog = watchdog.wake
+        rt.turns.budget = 0  # so that the first turn wakes it
 
 
-def _runtime(services: Services, instrument: Instrument | None, opening: Opening) -> Runtime:
+def _runtime(
+    services: Services, instrument: Instrument | None, opening: Opening, outside: Outside
+) -> Runtime:
     ambient = current_ambient() or Ambient(Entropy(), None)
     timers = ambient.timers
     if timers is None:
@@ -384,5 +386,7 @@ def _runtime(services: Services, instrument: Instrument | None, opening: Opening
     rt = Runtime(timers=timers, entropy=ambient.entropy, instrument=seen, real=real)
     rt.staging = ambient.staging
     rt.fatal = opening.fatal
+    rt.outside = outside
     rt.link = LocalLink if rt.instrument is None else TracedLink
+    _run_turns(rt, services)
     return rt

@@ -16,8 +16,9 @@ from ._node import Node, open_node
 from .observe import dumps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractAsyncContextManager
+    from ssl import SSLContext
     from types import TracebackType
 
     from ._instrument import Instrument
@@ -168,6 +169,10 @@ def open_node_in_thread(
     instrument: Instrument | None = None,
     threads: int | None = None,
     processes: int | None = None,
+    listen: str | Sequence[str] | None = None,
+    public_url: str | None = None,
+    tls: SSLContext | None = None,
+    client_tls: SSLContext | None = None,
 ) -> NodeThread:
     """Open a node in a thread of its own; returns when its tree has started.
 
@@ -175,6 +180,17 @@ def open_node_in_thread(
     block, as in a notebook: `node = open_node_in_thread(tree)`, `node.portal`, `node.close()`. Arguments
     and errors are those of `open_node`; what ends the node later is raised by `close`, or out of the block.
     """
-    thread = NodeThread(partial(open_node, tree, instrument=instrument, threads=threads, processes=processes))
+    opened = partial(
+        open_node,
+        tree,
+        instrument=instrument,
+        threads=threads,
+        processes=processes,
+        listen=listen,
+        public_url=public_url,
+        tls=tls,
+        client_tls=client_tls,
+    )
+    thread = NodeThread(opened)
     thread._begin()  # pyright: ignore[reportPrivateUsage] # nobody else starts it
     return thread

@@ -65,6 +65,7 @@ from ._operation import (
     TURN as TURN,
     Operation as Operation,
     Parameter as Parameter,
+    not_in as not_in,
 )
 from ._options import About as About
 from ._outside import Outside as Outside
@@ -104,6 +105,7 @@ from ._trace_context import (
     emitted_trace as emitted_trace,
     incoming_trace as incoming_trace,
     outgoing_trace as outgoing_trace,
+    sent_numbers as sent_numbers,
     trace_context as trace_context,
 )
 from ._traced import TracedLink as TracedLink

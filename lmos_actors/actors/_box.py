@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import trio
 
-from lmos_actors._errors import AgentDied, AgentUnavailable, InvalidInput, MailboxFull, NotAllowed, NotFound
+from lmos_actors._errors import AgentDied, AgentUnavailable, InvalidInput, MailboxFull, NotFound
 
 from ._cell import BUSY, EMPTY, ENDING, GONE, HANDING, HELD, IDLE, QUIET, SERIAL, TOLD, WORKED
 from ._invocation import CURRENT, Run
@@ -29,7 +29,7 @@ from ._mailbox import (
     OwnTell,
     Tell,
 )
-from ._operation import RUNS
+from ._operation import RUNS, not_in
 from ._paced import Paced
 from ._runtime import BATCH
 
@@ -59,12 +59,7 @@ class Box(Paced):
         """Make the error for a key that is not in the table."""
         if self.state in (EMPTY, GONE):
             return self.closed_error()
-        name = key.lstrip("?=!+")
-        for op in self.table.values():
-            if op.name == name:
-                return NotAllowed(f"{name!r} of {self.path} is {op.sort}: {op.verb} it")
-        known = [op.name for op in self.table.values() if op.name != "*"]
-        return NotFound("affordance", name, where=self.path, known=known)
+        return not_in(self.table, key, self.path)
 
     def bound(self, op: Operation, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         """Check and convert arguments; a refusal is an answer of the agent and counts as handled (M1)."""

@@ -23,7 +23,7 @@ from ._cell import GONE
 from ._invocation import CURRENT
 from ._mailbox import DONE, RUNNING, WORKED_ON, Envelope
 from ._observers import MONITORS, Feed
-from ._operation import named
+from ._operation import STREAM, named
 from ._parking import park_among
 from ._ref import STREAM_CREDIT, CallStatus
 from ._runtime import awaited
@@ -171,6 +171,11 @@ class LocalStream(LocalCall):
     def waiting_tasks(self) -> tuple[trio.lowlevel.Task, ...]:
         tasks = super().waiting_tasks()
         return tasks if self._receiver is None else (*tasks, self._receiver)
+
+    def answer(self, value: Any) -> None:
+        if self.op.kind != STREAM and value is not None:
+            self._items.append(value)  # of an action that gives one output, which is then the only item
+        super().answer(value)
 
     async def put(self, item: Any) -> None:
         """Take one output from the run; wait while there is no credit."""

@@ -17,6 +17,8 @@ from trio.lowlevel import (
 from ._mailbox import DONE, Ask
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import trio
 
     from ._box import Box
@@ -67,7 +69,7 @@ class Far(Ask):
     It never waits for a seat: in a full mailbox `wait` means `reject` (B4).
     """
 
-    __slots__ = ("asked", "asker", "giver")
+    __slots__ = ("again", "asked", "asker", "giver", "until")
 
     parks = False
 
@@ -75,6 +77,8 @@ class Far(Ask):
         super().__init__(slot, op, args, None, None)
         self.asker = asker
         self.asked = asked
+        self.again: Callable[[], bool] | None = None  # of a pool: sends it to another member
+        self.until: float | None = None  # when it fails if it is unanswered, in the clock's seconds
         self.giver: trio.lowlevel.Task | None = None  # the run, while there is no room for its item
 
     # ---- the slot's side

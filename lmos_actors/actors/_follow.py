@@ -310,7 +310,7 @@ def _check_event(cls: Any, handle: EventHandle[Any, Any]) -> None:
     """Refuse to wait for an agent that will not have the event."""
     contract = getattr(cls, "__contract__", None)
     if contract is not None and handle.key not in contract.table:
-        raise NotFound("affordance", handle.name, where=cls.__name__, known=contract.events)
+        raise NotFound("event", handle.name, where=cls.__name__, known=contract.events)
 
 
 def _is_wanted(slot: LocalLink, cls: type | None, name: str | None) -> bool:

@@ -180,7 +180,7 @@ class Group(Generic[A]):
         table: dict[str, Operation] = {} if contract is None else contract.table
         if key not in table:
             known = () if contract is None else contract.actions
-            raise NotFound("affordance", key, where=self._cls.__name__, known=known)
+            raise NotFound("action", key, where=self._cls.__name__, known=known)
         table[key].bind(args, kwargs)
 
     def watch(self, *, size: int = 64) -> AbstractAsyncContextManager[Feed[Change[A]]]:

@@ -54,6 +54,8 @@ class ExitReason:
                 line: str = self._report.line(self.error)
                 return line
             text = text_of(self.error)
+            if getattr(type(self.error), "tells_class", False):  # of a crash elsewhere: it is in the text
+                return text
             return f"{type(self.error).__name__}: {text}" if text else type(self.error).__name__
         return self.kind if self.detail is None else f"{self.kind}: {self.detail}"
 

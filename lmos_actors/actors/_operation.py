@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from lmos_actors._errors import InvalidInput, nearest
+from lmos_actors._errors import AgentError, InvalidInput, NotAllowed, NotFound, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -244,3 +244,17 @@ class Operation:
         """Make the error of a handler whose result is not of the type it declares."""
         declared = self.result_shape.name if self.result_shape is not None else "nothing"
         return TypeError(f"{self.label} gave a result that is not its declared {declared}: {exc}")
+
+
+_SORTS: Final = {"?": "property", "=": "property", "!": "event"}
+
+
+def not_in(table: Mapping[str, Operation], key: str, path: str) -> AgentError:
+    """Make the error for a key that a table of operations has not: the name is of another sort, or of none."""
+    name = key.lstrip("?=!+")
+    for op in table.values():
+        if op.name == name:
+            return NotAllowed(f"{name!r} of {path} is {op.sort}: {op.verb} it")
+    kind = _SORTS.get(key.lstrip("+")[:1], "action")
+    known = [op.name for op in table.values() if op.name != "*" and op.sort.endswith(kind)]
+    return NotFound(kind, name, where=path, known=known)

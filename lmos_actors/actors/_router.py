@@ -24,6 +24,7 @@ from ._operation import ASKING, MISSING, named
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
 
+    from ._box import Box
     from ._calls import LocalLink
     from ._members import Placed
     from ._monitor import Down
@@ -168,6 +169,10 @@ class PoolLink(Members):
     def choose(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> LocalLink:
         """Give the member that is to have a message. Raises AgentUnavailable, NotAllowed, NotFound."""
         return self._pick(key, args, kwargs)
+
+    def replaces(self, member: Box) -> bool:
+        """Say whether another member may take what this one has not begun and does not take any more."""
+        return member.state != RUNNING and not self._sticky
 
     # ---- handing on
 

@@ -85,6 +85,10 @@ class TraceContext:
         """Give the id of that message; one by chance where nothing is numbered."""
         return f"{number ^ self._spans if number else self._random.getrandbits(64) or 1:016x}"
 
+    def message(self, span_id: str) -> int:
+        """Give the number of the message of that id."""
+        return int(span_id, 16) ^ self._spans
+
     def number_of(self, trace_id: str) -> int | None:
         """Give the number of the message with which a trace began here, None if it did not."""
         whole = int(trace_id, 16)
@@ -100,7 +104,7 @@ class TraceContext:
 
     def arrived(self, span_id: str) -> tuple[int, Any, int] | None:
         """Give number, sender and trace of a message that comes from this node, once."""
-        number = int(span_id, 16) ^ self._spans
+        number = self.message(span_id)
         found = self._sent.pop(number, None)
         return None if found is None else (number, *found)
 
@@ -188,6 +192,16 @@ def outgoing_trace(rt: Runtime) -> TraceMembers:
     mark = next_mark(rt, number)
     trace_context(rt).under_way(number, _sender(rt), mark[1])
     return _members(rt, mark, number)
+
+
+def sent_numbers(rt: Runtime, said: TraceMembers) -> tuple[int, int] | None:
+    """Give number and trace of a request that was sent with this, None where nothing is numbered."""
+    found = None if rt.instrument is None else _read(said.get("traceparent"), None)
+    if found is None:
+        return None
+    origin, span_id, _ = found
+    number = trace_context(rt).message(span_id)
+    return number, trace_context(rt).trace_in(origin.trace_id, number)
 
 
 def emitted_trace(rt: Runtime) -> TraceMembers:

@@ -17,6 +17,7 @@ from ._descriptions import (
 )
 from ._exposure import Exposed as Exposed, Exposure as Exposure, public_name as public_name
 from ._http import http_app as http_app
+from ._peer import Habits as Habits
 from ._peers import Peers as Peers
 from ._remote_calls import RemoteCall as RemoteCall, RemoteStream as RemoteStream
 from ._remote_ends import FarCrash as FarCrash

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.protocol.td import AnyAffordance
 
-    from ._peer import Headers, Peer
+    from ._peer import Habits, Headers, Peer
     from ._peers import Peers
 
 A = TypeVar("A", bound=Agent)
@@ -92,37 +92,44 @@ async def consume(
     *,
     thing: str | None = None,
     headers: Headers = (),
+    habits: Habits = "auto",
 ) -> Ref[A]:
     """Give a ref to a far agent, once its first connection stands; see `consume_thing`.
 
     Warns (`ContractWarning`) where its description differs from the class in what would break.
     """
-    peer, target = await _connected(peers, source, thing, headers)
+    peer, target = await _connected(peers, source, thing, headers, habits)
     if target.description is not None:
         _compare(target.description, cls)
     return _ref((peer, target), cls)
 
 
 async def consume_thing(
-    peers: Peers, source: str | os.PathLike[str], *, thing: str | None = None, headers: Headers = ()
+    peers: Peers,
+    source: str | os.PathLike[str],
+    *,
+    thing: str | None = None,
+    headers: Headers = (),
+    habits: Habits = "auto",
 ) -> ConsumedThing:
     """Give a far agent by its names, once its first connection stands; later breaks are mended behind it.
 
     `source` is the `http` or `https` URL of its description, or of a server's root, where the description is
     looked for; the path of a file with the description; or a `ws` or `wss` address, without any. `thing`
     is the id, title or name of one of several. `headers` go with every request.
+    `habits` say how the peer behaves where its handshake does not.
 
     Raises ConnectFailed when nothing is there, ConfigError for a source that is none or leads to no LMOS over
     a WebSocket, DescriptionError (a ConfigError) for a description that cannot be read.
     """
-    return _thing(await _connected(peers, source, thing, headers))
+    return _thing(await _connected(peers, source, thing, headers, habits))
 
 
 async def _connected(
-    peers: Peers, source: str | os.PathLike[str], thing: str | None, headers: Headers
+    peers: Peers, source: str | os.PathLike[str], thing: str | None, headers: Headers, habits: Habits
 ) -> tuple[Peer, Target]:
     target = await find_target(peers, os.fspath(source), thing, headers)
-    peer = _peer(peers, target, headers)
+    peer = _peer(peers, target, headers, habits)
     peers.hold(peer)
     try:
         await peer.first()
@@ -132,8 +139,8 @@ async def _connected(
     return peer, target
 
 
-def _peer(peers: Peers, target: Target, headers: Headers) -> Peer:
-    peer = peers.peer(target.url, headers)
+def _peer(peers: Peers, target: Target, headers: Headers, habits: Habits = "auto") -> Peer:
+    peer = peers.peer(target.url, headers, habits)
     if target.description is not None:
         peer.learn(target.description.offers or ())
     return peer

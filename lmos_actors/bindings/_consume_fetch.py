@@ -49,9 +49,14 @@ class NetworkTransport(httpx2.AsyncBaseTransport):
         return httpx2.Response(head.status_code, headers=headers, stream=body, request=request)
 
 
+class _TooLong(Exception):
+    """The body is longer than a description may be: raised inside of it, so that all who read it end."""
+
+
 class _Body(httpx2.AsyncByteStream):
     def __init__(self, stream: trio.abc.Stream) -> None:
         self._stream = stream
+        self._left = MAX_BYTES
         self._http = h11.Connection(h11.CLIENT)
 
     async def ask(self, request: httpx2.Request) -> h11.Response:
@@ -80,6 +85,9 @@ class _Body(httpx2.AsyncByteStream):
             event = await self._next()
             if not isinstance(event, h11.Data):
                 return
+            self._left -= len(event.data)
+            if self._left < 0:
+                raise _TooLong(f"what is there is longer than {MAX_BYTES} bytes")
             yield bytes(event.data)
 
     async def aclose(self) -> None:
@@ -96,7 +104,11 @@ async def fetch(
     with trio.move_on_after(SECONDS):
         try:
             return await _fetched(network, url, tls, headers)
-        except (httpx2.HTTPError, httpx2.InvalidURL, *_BROKEN) as error:
+        except ConnectFailed as error:
+            if error.url == endpoint_of(url).url:  # the network knows sockets alone
+                raise ConnectFailed(url, error.why) from error
+            raise
+        except (httpx2.HTTPError, httpx2.InvalidURL, _TooLong, *_BROKEN) as error:
             raise ConnectFailed(url, f"{error}" or type(error).__name__) from error
     raise ConnectFailed(url, f"no description within {SECONDS:g} s")
 
@@ -127,12 +139,9 @@ def _redirected(request: httpx2.Request, after: httpx2.Request, url: str) -> htt
 async def _text(response: httpx2.Response, url: str) -> bytes:
     if response.status_code != 200:
         raise ConnectFailed(url, f"it answered {response.status_code} {response.reason_phrase}".rstrip())
+    if response.headers.get("content-encoding", "identity") != "identity":  # how long it is is not known then
+        raise ConnectFailed(url, "what is there is compressed, which was not asked for")
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in KINDS:
         raise ConnectFailed(url, f"what is there is {kind or 'of no known type'}, and no description")
-    text = bytearray()
-    async for part in response.aiter_bytes():
-        text += part
-        if len(text) > MAX_BYTES:
-            raise ConnectFailed(url, f"what is there is longer than {MAX_BYTES} bytes")
-    return bytes(text)
+    return await response.aread()

@@ -8,6 +8,9 @@ from msgspec import UNSET
 
 from lmos_actors.actors import Ref, event_key, property_key
 
+from ._remote_link import RemoteLink
+from ._remote_terms import PlainTerms
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Mapping
     from contextlib import AbstractAsyncContextManager
@@ -116,13 +119,19 @@ class ConsumedThing:
         key = f"+{event_key(name)}"
         return self._entered("subscribe").listen(key, conflate=False, gaps=gaps, size=size)
 
-    def subscribe_all(self, *, size: int = 64) -> AbstractAsyncContextManager[Feed[Occurrence]]:
-        """Give every event, with its name."""
-        return self._entered("subscribe_all").listen("+!", conflate=False, gaps=False, size=size)
+    def subscribe_all(
+        self, *, gaps: bool = False, size: int = 64
+    ) -> AbstractAsyncContextManager[Feed[Occurrence]]:
+        """Give every event, with its name; with `gaps`, a `Gap` too where some may be missing."""
+        return self._entered("subscribe_all").listen("+!", conflate=False, gaps=gaps, size=size)
 
-    def monitor(self) -> AbstractAsyncContextManager[Feed[Down]]:
-        """Give a `Down` for every incarnation that ends from now on, as far as the agent tells."""
-        return self._ref.monitor()
+    def monitor(self, *, gaps: bool = False) -> AbstractAsyncContextManager[Feed[Down]]:
+        """Give a `Down` for every incarnation that ends from now on, as far as the agent tells.
+
+        With `gaps`, a `Gap` too where the connection was lost, and some may be missing.
+        """
+        self._entered("monitor")
+        return RemoteLink(self._far, PlainTerms(self.description, self.path)).watch(gaps=gaps)
 
     # ---- views
 

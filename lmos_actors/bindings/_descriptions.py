@@ -1,4 +1,4 @@
-"""What a node serves, as descriptions: made of classes, not of agents, so they are there between two lives."""
+"""What a node serves, as descriptions: made of classes, not of agents, so there between two lives."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ While there is no connection requests fail at once (C1).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 import trio
 from trio.lowlevel import checkpoint_if_cancelled, enable_ki_protection
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from lmos_actors.transport import Connection, Ended
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
+Habits: TypeAlias = Literal["auto", "spec", "kotlin-wot"]
 
 DRAINED: Final = 1012
 """The close code of a peer that has answered all it had begun (C2)."""
@@ -61,11 +62,12 @@ class Surroundings(Protocol):
 class Peer(Traffic):
     """One address, and the connection to it."""
 
-    def __init__(self, node: Surroundings, url: str, headers: Headers) -> None:
+    def __init__(self, node: Surroundings, url: str, headers: Headers, habits: Habits = "auto") -> None:
         super().__init__(node.rt, node.session)
         endpoint = endpoint_of(url)
         self.url = url
         self.headers = headers
+        self.habits: Habits = habits
         self.place = endpoint.url.partition("?")[0]
         self.failure: ConnectFailed | None = None
         self.ended = False
@@ -138,6 +140,7 @@ class Peer(Traffic):
         self.session = lmos.ConsumerSession(
             selected=connection.subprotocol == "lmosprotocol",
             new_id=self.rt.entropy.new_id,
+            habits=self.habits,
             options=self._node.session,
             offers=self._offers,
             wake=connection.wake,

@@ -207,6 +207,8 @@ class Listening:
             else:
                 tap.sink.gap(BROKEN, None)
         wake_all(self.far, self._waiting)
+        if not self.taps:
+            self.far.peer.unlisten(self)
 
     def refused(self, error: Exception) -> None:
         """The thing does not let it be, or not now: then it is asked for again."""

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
-from lmos_actors._errors import AgentDied, AgentUnavailable, LocalProtocolError, MailboxFull, OutcomeUnknown
+from lmos_actors._errors import (
+    AgentDied,
+    AgentUnavailable,
+    InvalidInput,
+    LocalProtocolError,
+    MailboxFull,
+    NotFound,
+    OutcomeUnknown,
+)
 from lmos_actors.actors import Carried
 from lmos_actors.protocol import lmos
 
@@ -87,7 +95,8 @@ class Traffic:
     def post(self, want: Want) -> None:
         """Send a request, or let it stand in line for room.
 
-        Raises AgentUnavailable while there is no connection, LocalProtocolError for what cannot be written.
+        Raises AgentUnavailable while there is no connection, InvalidInput for what cannot be written or is
+        too long.
         """
         session = self.session
         if session is None:
@@ -109,6 +118,8 @@ class Traffic:
             pending = said.put(session, want.far.thing_id, is_ours=bool(self._offers))
         except MailboxFull:
             return False
+        except LocalProtocolError as error:  # a value without a form in JSON, or too long
+            raise InvalidInput(str(error)) from None
         want.pending = pending
         if isinstance(want, FarTell):
             self._tells[pending] = want
@@ -184,7 +195,7 @@ class Traffic:
             try:
                 if not self._sent(want, session):
                     return
-            except LocalProtocolError as error:
+            except InvalidInput as error:
                 del self._line[want]
                 want.fail(error)
             else:
@@ -264,8 +275,8 @@ class Traffic:
     def _failed(self, each: lmos.Failed) -> None:
         want = self._open.pop(each.pending, None)
         if want is not None:
-            want.far.unwell = isinstance(each.error, AgentUnavailable | AgentDied)
-            want.fail(at_home(each.error, want.far.thing_id, want.far.path))
+            want.far.unwell = _unwell(each.error)
+            want.fail(at_home(each.error, want.far.thing_id, want.far.path, want.said))
 
     def _lost(self, each: lmos.Lost) -> None:
         want = self._tells.pop(each.pending, None)
@@ -341,3 +352,9 @@ class Traffic:
         line, self._line = self._line, OrderedDict()
         for want in line:
             want.fail(self.unavailable(want.far))
+
+
+def _unwell(error: Exception) -> bool:
+    """Say whether an answer is one of an agent that does not run now."""
+    gone = isinstance(error, NotFound) and error.kind == "agent"
+    return gone or isinstance(error, AgentUnavailable | AgentDied)

@@ -44,6 +44,8 @@ class Said:
     """What to read one by one where a peer does not know how to read everything."""
     trace: TraceMembers = attrs.field(factory=dict[str, str])  # type: ignore[assignment]
     deadline: float | None = None
+    seconds: float | None = None
+    """What the deadline was when it was set, as its error says; the peer knows what was left on arrival."""
     credit: lmos.Credit | None = None
     binary: bool = False
     attempt: Attempt | None = None
@@ -228,8 +230,8 @@ def wake_all(far: Any, tasks: list[trio.lowlevel.Task]) -> None:
 Told: TypeAlias = AgentUnavailable | OutcomeUnknown
 
 
-def at_home(error: Exception, thing_id: str, path: str) -> Exception:
-    """Give an error that a peer told with the name that the agent has here, as a near agent's would have."""
+def at_home(error: Exception, thing_id: str, path: str, said: Said | None = None) -> Exception:
+    """Give an error that a peer told as a near agent's would be: with the name that the agent has here."""
     if isinstance(error, AgentUnavailable):
         return AgentUnavailable(path, error.why, retry_in=error.retry_in)
     if isinstance(error, AgentDied):
@@ -237,7 +239,8 @@ def at_home(error: Exception, thing_id: str, path: str) -> Exception:
     if isinstance(error, MailboxFull):
         return MailboxFull(path, error.size)
     if isinstance(error, DeadlineExceeded):
-        return DeadlineExceeded(path, error.seconds)
+        seconds = said.seconds if said is not None and said.seconds is not None else error.seconds
+        return DeadlineExceeded(path, seconds)
     if isinstance(error, NotFound) and error.kind == "agent" and error.name == thing_id:
         return NotFound("agent", path)
     return error

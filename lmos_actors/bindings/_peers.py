@@ -10,7 +10,7 @@ from trio.lowlevel import enable_ki_protection
 from lmos_actors.protocol import lmos
 from lmos_actors.transport import connect, endpoint_of
 
-from ._peer import Headers, Peer
+from ._peer import Habits, Headers, Peer
 
 if TYPE_CHECKING:
     import ssl
@@ -56,20 +56,20 @@ class Peers:
         self.tls = tls
         self.failed = on_failure
         self._start_soon = start_soon
-        self._peers: dict[tuple[str, Headers], Peer] = {}
+        self._peers: dict[tuple[str, Headers, Habits], Peer] = {}
         self._names: dict[str, bytes] = {}
 
-    def peer(self, url: str, headers: Headers = ()) -> Peer:
+    def peer(self, url: str, headers: Headers = (), habits: Habits = "auto") -> Peer:
         """Give the peer at that address, connected or not. Raises ConfigError for no URL of that kind."""
-        key = (endpoint_of(url).url, headers)
+        key = (endpoint_of(url).url, headers, habits)
         found = self._peers.get(key)
         if found is None:
-            found = self._peers[key] = Peer(self, key[0], headers)
+            found = self._peers[key] = Peer(self, key[0], headers, habits)
             self._start_soon(self._run, key, found, name=f"peer {found.place}")
         return found
 
     @enable_ki_protection
-    async def _run(self, key: tuple[str, Headers], peer: Peer) -> None:
+    async def _run(self, key: tuple[str, Headers, Habits], peer: Peer) -> None:
         try:
             await peer.run()
         finally:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 class FarCrash(LmosActorsError):
     """What ended an agent of another process; its text is what the exit reason says there."""
 
+    tells_class = True  # so that the text of an exit reason is the same near and far
+
 
 def down_of(path: str) -> Callable[[Any], Down]:
     """Give what turns the data of the event `lmosx:exited` into a `Down`."""

@@ -24,7 +24,7 @@ from lmos_actors._errors import (
     NotFound,
     OutcomeUnknown,
 )
-from lmos_actors.actors import CURRENT, MONITORS, OUT_SEATS, outgoing_trace
+from lmos_actors.actors import CURRENT, MONITORS, OUT_SEATS, outgoing_trace, sent_numbers
 
 from ._peer_listening import EXITED, FarFeed, Listening, Tap
 from ._peer_wants import STREAM, FarAsk, FarHeld, FarTell, Said
@@ -99,7 +99,7 @@ class RemoteLink:
         said = Said(op.verb, op.name, payload, names, outgoing_trace(self.rt))
         said.attempt = attempt
         if seconds is not None:
-            said.deadline = trio.current_time() + seconds
+            said.deadline, said.seconds = trio.current_time() + seconds, seconds
         return op, args, said
 
     # ---- asking
@@ -259,6 +259,7 @@ class RemoteLink:
             said.credit, said.binary = STREAM, shape is not None and shape.exact is bytes
         await checkpoint_if_cancelled()
         call = kind(self.far, said, op, self._terms)
+        call.trace = sent_numbers(self.rt, said.trace)
         self.far.peer.post(call)
         try:
             if seconds is not None:
@@ -284,9 +285,9 @@ class RemoteLink:
 
     @asynccontextmanager
     @enable_ki_protection
-    async def watch(self) -> AsyncGenerator[Feed[Any]]:
+    async def watch(self, *, gaps: bool = False) -> AsyncGenerator[Feed[Any]]:
         """Monitor until the block is left. Of agents that tell no ends, the end of the connection is one."""
-        feed = FarFeed(self.rt.timers)
+        feed = FarFeed(self.rt.timers, gaps=gaps)
         async with self._tapped(MONITORS, feed):
             yield feed
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 import msgspec
 from msgspec import UNSET
 
-from lmos_actors._errors import AgentError, NotAllowed, NotFound, RemoteProtocolError
-from lmos_actors.actors import STREAM, TURN, Occurrence, Operation, Parameter, shape_of
+from lmos_actors._errors import AgentError, NotFound, RemoteProtocolError
+from lmos_actors.actors import STREAM, TURN, Occurrence, Operation, Parameter, not_in, shape_of
 from lmos_actors.protocol import lmos
 
 if TYPE_CHECKING:
@@ -90,13 +90,7 @@ class ClassTerms:
         try:
             return self.table[key]
         except KeyError:
-            pass
-        name = key.lstrip("?=!+")
-        for op in self.table.values():
-            if op.name == name:
-                raise NotAllowed(f"{name!r} of {path} is {op.sort}: {op.verb} it")
-        known = [op.name for op in self.table.values() if op.name != "*"]
-        raise NotFound("affordance", name, where=path, known=known)
+            raise not_in(self.table, key, path) from None
 
     def said(self, op: Operation, args: tuple[Any, ...]) -> tuple[Any, tuple[str, ...] | None]:
         """See `Terms`. What has its default is left out: it is the thing's to know."""

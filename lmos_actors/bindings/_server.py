@@ -29,6 +29,9 @@ SUBPROTOCOL: Final = "lmosprotocol"
 PLACES: Final = ("/", "/ws")
 """Where LMOS is spoken also to those who do not offer its subprotocol; and at every agent's address."""
 
+RELAY: Final = "/arc"
+"""Where a relay is served, if one is, whatever subprotocol is offered."""
+
 EXTENSIONS_HEADER: Final = b"LMOS-Extensions"
 EXITED_OFFER: Final = "exited"
 PATIENCE: Final = 60.0
@@ -81,7 +84,7 @@ class LmosServer:
         """Say whether a WebSocket is to be opened here (W4); 404 where something else is served."""
         offered = lmos_offered(upgrade.offered)
         place = upgrade.path in PLACES or self._is_agent(upgrade.path)
-        if not offered and not place:
+        if upgrade.path == RELAY or not (offered or place):
             return Refuse(404, f"nothing is served over WebSocket at {upgrade.path[:200]}")
         if self.draining:
             return Refuse(503, "the node is shutting down")

@@ -7,6 +7,7 @@ handed to the server.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -19,7 +20,7 @@ from lmos_actors._errors import (
     LocalProtocolError,
     NotFound,
 )
-from lmos_actors.actors import Far, LocalLink, incoming_trace
+from lmos_actors.actors import Far, LocalLink, PoolLink, incoming_trace
 from lmos_actors.protocol import lmos
 
 from ._server_answers import give_answer
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from ._server import LmosServer
     from ._server_listening import Listener
-    from ._server_requests import Anybody
+    from ._server_requests import Anybody, Wish
 
 LONGEST: Final = 1e9
 """Seconds: a longer time is as good as no deadline."""
@@ -62,6 +63,7 @@ class Served:
         self._listeners = Listeners(server.rt, self.session, self.look, server.failed)
         self._givers: dict[Far, None] = {}  # runs that wait for room, of the peer or of the connection
         self._over = False
+        self._giving_up = False
 
     def _wake(self) -> None:
         self._rt.timers.woke = True  # the instant is not over: somebody has something to send
@@ -126,23 +128,41 @@ class Served:
             self._broken(asked, error)
 
     def _carry_out(self, asked: lmos.Asked, link: Anybody) -> None:
-        key, args, kwargs = wish_of(asked, link)
+        wish = wish_of(asked, link)
         if asked.listening is not None:
-            self._listen(asked, link, key)
+            self._listen(asked, link, wish[0])
             return
+        remaining: float | None = getattr(asked.message, "remaining", None)
+        if remaining is not None and not remaining > 0:
+            raise DeadlineExceeded(link.path, max(remaining, 0.0))
+        self._send(asked, link, wish, remaining)
+
+    def _send(self, asked: lmos.Asked, link: Anybody, wish: Wish, remaining: float | None) -> None:
+        key, args, kwargs = wish
         slot = link if isinstance(link, LocalLink) else link.choose(key, args, kwargs)
         op = slot.operation(key)
         far = Far(slot, op, slot.bound(op, args, kwargs), self, asked)
-        remaining: float | None = getattr(asked.message, "remaining", None)
-        if remaining is not None and not remaining > 0:
-            raise DeadlineExceeded(slot.path, max(remaining, 0.0))
+        if isinstance(link, PoolLink):
+            far.again = partial(self._send_again, far, link, wish)
         self._post(far)
         if not asked.open:
             return
         if remaining is not None and remaining < LONGEST:
+            far.until = trio.current_time() + remaining
             self._rt.deadlines.add(far, remaining)
         if asked.verb.word == "invoke" and self.server.answers_later(far):
             self._tell(far, self.session.pending)
+
+    def _send_again(self, far: Far, pool: PoolLink, wish: Wish) -> bool:
+        """A member of a pool is gone before it has begun: another may take it, as near. Say whether so."""
+        if not pool.replaces(far.slot):
+            return False
+        left = None if far.until is None else far.until - trio.current_time()
+        try:
+            self._send(far.asked, pool, wish, left)
+        except AgentError:
+            return False
+        return True
 
     def _post(self, far: Far) -> None:
         """Put a request into its agent's mailbox. Raises MailboxFull, AgentUnavailable, NotFound."""
@@ -179,7 +199,8 @@ class Served:
         self.server.open.pop(asked, None)
         if asked.listening is not None:
             far.args[0].leave()
-        self._fail(asked, error)
+        if not isinstance(error, AgentUnavailable) or far.again is None or not far.again():
+            self._fail(asked, error)
         self.look()
 
     def waits(self, far: Far) -> None:
@@ -267,6 +288,9 @@ class Served:
         self.end()
         self.connection.close(code, reason)
 
+    def _give_up(self) -> None:
+        self.close(TOO_SLOW, "too slow: too much waits to be sent")
+
     def end(self) -> None:
         """The connection has ended: its requests are withdrawn, but for those that are to go on (R5)."""
         if self._over:
@@ -283,10 +307,12 @@ class Served:
 
     def look(self) -> None:
         """See whether the peer is too slow, or the connection is to end now that nothing is open."""
-        if self._over:
+        if self._over or self._giving_up:
             return
         if self.session.full:
-            self.close(TOO_SLOW, "too slow: too much waits to be sent")
+            # not at once: a turn of an agent may be running, whose other messages are to be withdrawn
+            self._giving_up = True
+            self._rt.timers.call_at(trio.current_time(), self._give_up)
         elif self.server.draining and not self.session.statistics().open:
             self.connection.close(RESTARTING, "the node is shutting down")
 

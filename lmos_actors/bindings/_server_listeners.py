@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-from lmos_actors._errors import NotFound
-from lmos_actors.actors import MONITORS, LocalLink, PoolLink
+from lmos_actors.actors import MONITORS, LocalLink, PoolLink, emitted_trace
 
 from ._server_listening import Listener, Observer, Subscriber, SubscriberToAll, Watcher
 from ._server_requests import EXITED
@@ -15,7 +14,7 @@ from ._server_values import plain
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from lmos_actors.actors import Gap, Runtime
+    from lmos_actors.actors import Gap, Runtime, TraceMembers
     from lmos_actors.protocol import lmos
 
 CROWDED: Final = 64
@@ -53,9 +52,7 @@ class Listeners:
     # ---- coming and leaving
 
     def make(self, asked: lmos.Asked, link: LocalLink | PoolLink, key: str, generation: str) -> Listener:
-        """Make the listener that a request asks for. Raises NotFound where nobody will ever live."""
-        if link.gone:
-            raise NotFound("agent", link.path)
+        """Make the listener that a request asks for."""
         if key == EXITED:
             return Watcher(self, link.sinks(), MONITORS, link.path, generation)
         return _KINDS[asked.verb.word](self, link.sinks(), key[1:], link.path)
@@ -105,11 +102,17 @@ class Listeners:
         """Send a reading."""
         self._say(listening, lambda: self._session.reading(listening, plain(value), self._rt.entropy.now()))
 
-    def said(self, listening: lmos.Listening, event: str, data: Any) -> None:
+    def said(self, listening: lmos.Listening, event: str, data: Any, trace: TraceMembers) -> None:
         """Send an event."""
-        self._say(
-            listening, lambda: self._session.event(listening, event, plain(data), self._rt.entropy.now())
-        )
+
+        def say() -> None:
+            self._session.event(listening, event, plain(data), self._rt.entropy.now(), **trace)
+
+        self._say(listening, say)
+
+    def trace(self) -> TraceMembers:
+        """Give the trace of what is being done now."""
+        return emitted_trace(self._rt)
 
     def missed(self, listening: lmos.Listening, gap: Gap) -> None:
         """Send word that values are missing."""

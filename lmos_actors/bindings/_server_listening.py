@@ -15,7 +15,7 @@ from lmos_actors.actors import FEED_SIZE, Gap
 from ._server_requests import EXITED
 
 if TYPE_CHECKING:
-    from lmos_actors.actors import Down, Sinks
+    from lmos_actors.actors import Down, Sinks, TraceMembers
     from lmos_actors.protocol import lmos
 
 SLOW: Final = "slow consumer"
@@ -28,8 +28,12 @@ class Speaker(Protocol):
         """Send a reading."""
         ...
 
-    def said(self, listening: lmos.Listening, event: str, data: Any) -> None:
+    def said(self, listening: lmos.Listening, event: str, data: Any, trace: TraceMembers) -> None:
         """Send an event."""
+        ...
+
+    def trace(self) -> TraceMembers:
+        """Give the trace of what is being done now."""
         ...
 
     def missed(self, listening: lmos.Listening, gap: Gap) -> None:
@@ -114,7 +118,7 @@ class Subscriber(Listener):
 
     def __init__(self, speaker: Speaker, sinks: Sinks, key: str, path: str) -> None:
         super().__init__(speaker, sinks, key, path)
-        self._waiting: deque[Any] = deque()
+        self._waiting: deque[tuple[Any, TraceMembers]] = deque()
 
     def push(self, value: Any) -> None:
         self._take(value)
@@ -130,13 +134,13 @@ class Subscriber(Listener):
     def _take(self, value: Any) -> None:
         if self.listening is None:
             return
-        waiting = self._waiting
+        waiting, trace = self._waiting, self._speaker.trace()
         if not waiting and not self._speaker.crowded():
-            self._say(value)
+            self._say(value, trace)
             return
         if len(waiting) >= FEED_SIZE:
             self._drop_oldest()
-        waiting.append(value)
+        waiting.append((value, trace))
         if len(waiting) == 1:
             self._speaker.line_up(self)
 
@@ -144,14 +148,14 @@ class Subscriber(Listener):
         """Let a gap stand for what is dropped; it takes the place of a gap that is there."""
         waiting, missed = self._waiting, 0
         while len(waiting) > FEED_SIZE - 2:
-            oldest = waiting.popleft()
+            oldest, _ = waiting.popleft()
             missed += (oldest.missed or 0) if type(oldest) is Gap else 1
-        waiting.appendleft(Gap(SLOW, missed))
+        waiting.appendleft((Gap(SLOW, missed), {}))
 
     def speak(self) -> bool:
         """Send the oldest of what waits here; say whether more waits."""
         if self._waiting:
-            self._say(self._waiting.popleft())
+            self._say(*self._waiting.popleft())
         return bool(self._waiting)
 
     def leave(self) -> None:
@@ -159,13 +163,13 @@ class Subscriber(Listener):
         self._waiting.clear()
         super().leave()
 
-    def _say(self, value: Any) -> None:
+    def _say(self, value: Any, trace: TraceMembers) -> None:
         if self.listening is None:
             return
         if type(value) is Gap:
             self._speaker.missed(self.listening, value)
         else:
-            self._speaker.said(self.listening, *self._told(value))
+            self._speaker.said(self.listening, *self._told(value), trace)
 
     def _told(self, value: Any) -> tuple[str, Any]:
         return self.listening.name if self.listening is not None else "", value

@@ -48,7 +48,7 @@ def somebody(link: Anybody) -> LocalLink:
 def _operation(link: Anybody, kind: str, key: str, name: str) -> Operation:
     one = somebody(link)
     op = one.table.get(key)
-    if op is None or op.name != name or not name or (kind == "action" and op.internal):
+    if op is None or op.name != name or not name:
         _refuse(one, kind, name)
     return op
 
@@ -61,8 +61,7 @@ def _refuse(one: LocalLink, kind: str, name: str) -> NoReturn:
     for op in every:
         if op.name == name:
             raise NotAllowed(f"{name!r} of {one.path} is {op.sort}: {op.verb} it")
-    verbs = {"action": "invoke", "event": "subscribe", "property": "read"}
-    known = [op.name for op in every if op.verb == verbs[kind]]
+    known = [op.name for op in every if op.sort.endswith(kind)]
     raise NotFound(kind, name, where=one.path, known=known)
 
 

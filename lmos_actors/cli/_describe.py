@@ -54,7 +54,7 @@ class Asked:
     strict: bool = False
     against: str | None = None
     json: bool = False
-    headers: tuple[tuple[bytes, bytes], ...] = ()
+    headers: Mapping[str, str] = attrs.Factory(dict[str, str])
 
 
 def describe_subject(subject: str, asked: Asked) -> int:
@@ -146,8 +146,9 @@ def _describe_url(url: str, asked: Asked) -> int:
     if url.startswith(("ws://", "wss://")):
         raise ConfigError("descriptions are read by http:// or https://", url)
     place = f"{url.rstrip('/')}{WELL_KNOWN}" if endpoint_of(url).target == "/" else url
+    headers = tuple((name.encode(), value.encode()) for name, value in asked.headers.items())
     try:
-        text, _ = trio.run(fetch, TcpNetwork(), place, None, asked.headers)
+        text, _ = trio.run(fetch, TcpNetwork(), place, None, headers)
     except ConnectFailed as error:
         print(visible(f"lmos-actors: {error}"), file=sys.stderr)
         return NOT_REACHED

@@ -117,7 +117,7 @@ class Monitoring(_Listening):
     """`monitor`: each end of an incarnation."""
 
     def feed(self, talk: Talk) -> Any:
-        return talk.thing.monitor()
+        return talk.thing.monitor(gaps=True)
 
     def members(self) -> dict[str, Any]:
         return {}

@@ -24,12 +24,14 @@ from lmos_actors._errors import (
     group_of,
 )
 from lmos_actors._node import open_node
-from lmos_actors.transport import endpoint_of
+from lmos_actors.transport import ConnectionOptions, endpoint_of
 
 from ._answers import Said, error_members, explained
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+
+    from lmos_actors.bindings import ConsumedThing, Habits
 
     from ._answers import Answers
 
@@ -43,8 +45,6 @@ INTERRUPTED: Final = 130
 GRACE: Final = 2.0
 """Seconds that the agent has to say that it has cancelled what was asked for."""
 
-Habits: TypeAlias = Literal["auto", "spec", "kotlin-wot"]
-
 
 @attrs.frozen(kw_only=True)
 class Reach:
@@ -52,7 +52,7 @@ class Reach:
 
     url: str
     thing: str | None = None
-    headers: tuple[tuple[bytes, bytes], ...] = ()
+    headers: Mapping[str, str] = attrs.Factory(dict[str, str])
     habits: Habits = "auto"
     within: float | None = None
 
@@ -61,8 +61,8 @@ class Reach:
 class Talk:
     """What a command does its work with: the agent, where answers go, and how the command is ended."""
 
-    thing: Any
     answers: Answers
+    thing: ConsumedThing = attrs.field(init=False)
     interrupted: bool = False
     failure: Exception | None = None
 
@@ -133,7 +133,7 @@ def _has_interrupt(error: BaseException) -> bool:
 
 
 async def _converse(reach: Reach, answers: Answers, work: Work) -> int:
-    talk = Talk(None, answers)
+    talk = Talk(answers)
     code: int | None = None
     async with trio.open_nursery() as nursery:
         working = trio.CancelScope()
@@ -170,7 +170,8 @@ async def _reached(reach: Reach, talk: Talk, work: Work) -> int:
     try:
         async with open_thing(reach) as thing:
             left = ends - trio.current_time()
-            talk.thing = thing if left == math.inf else thing.within(max(left, 0.001))
+            # the agent is told too, but a moment more: who ends the run is this side, which says so
+            talk.thing = thing if left == math.inf else thing.within(left + GRACE)
             return await _kept(talk, work(talk))
     except LmosActorsError as error:
         return await _kept(talk, talk.fail({}, error))
@@ -186,12 +187,12 @@ async def _kept(talk: Talk, done: Awaitable[int]) -> int:
 
 
 @asynccontextmanager
-async def open_thing(reach: Reach) -> AsyncGenerator[Any]:
+async def open_thing(reach: Reach) -> AsyncGenerator[ConsumedThing]:
     """Be connected with an agent elsewhere. Raises ConfigError, TransportError."""
-    async with open_node() as node:
-        home: Any = node
-        habits = {} if reach.habits == "auto" else {"habits": reach.habits}
-        yield await home.consume_thing(reach.url, thing=reach.thing, headers=reach.headers, **habits)
+    async with open_node(connection=ConnectionOptions(close_seconds=GRACE)) as node:
+        yield await node.consume_thing(
+            reach.url, thing=reach.thing, headers=reach.headers, habits=reach.habits
+        )
 
 
 def code_of(error: LmosActorsError) -> int:

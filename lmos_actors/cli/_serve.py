@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import trio
 
-from lmos_actors._errors import ConfigError, SupervisionError, group_of
+from lmos_actors._errors import ConfigError, SupervisionError, TransportError, group_of
 from lmos_actors._node import Node, open_node
 from lmos_actors.bindings import public_name, url_of
 from lmos_actors.supervision import SupervisorSpec
@@ -23,10 +23,14 @@ from lmos_actors.transport import raise_descriptor_limit
 
 from ._load import complain
 from ._serve_said import Announcer, busy_in
-from ._serve_targets import children_of
+from ._serve_targets import planned_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
+
+    from lmos_actors.actors import Agent, Ref
+
+    from ._serve_targets import Planned
 
 OK: Final = 0
 COULD_NOT_RUN: Final = 3
@@ -82,20 +86,20 @@ def _blamed(order: Order, error: OSError) -> str:
 def serve_targets(order: Order) -> int:
     """Serve until a signal comes. Gives the exit code. Raises ConfigError."""
     tls = order.tls()
-    children = children_of(order.targets, order.arguments)
-    if isinstance(children, int):
-        return children
+    planned = planned_of(order.targets, order.arguments)
+    if isinstance(planned, int):
+        return planned
     raise_descriptor_limit(DESCRIPTORS)
-    tree = SupervisorSpec("root", children)
+    tree = SupervisorSpec("root", [each.spec({}) for each in planned if not each.refs])
     opened = partial(open_node, tree, listen=order.addresses(), public_url=order.public_url, tls=tls)
-    serving = Serving(Announcer(json=order.json), order.public_url)
+    serving = Serving(Announcer(json=order.json), order.public_url, [each for each in planned if each.refs])
     try:
         trio.run(serving.run, opened)
     except ConfigError as error:
         if error.__cause__ is None:
             raise
         return complain(error)
-    except SupervisionError as error:
+    except (SupervisionError, TransportError) as error:
         print(f"lmos-actors: {_why(error)}", file=sys.stderr)
         return COULD_NOT_RUN
     except Exception:
@@ -104,7 +108,7 @@ def serve_targets(order: Order) -> int:
     return INTERRUPTED if serving.signals > 1 else OK
 
 
-def _why(error: SupervisionError) -> str:
+def _why(error: SupervisionError | TransportError) -> str:
     """Say what ended the node, with the exceptions that it came of."""
     cause = error.__cause__
     group = None if cause is None else group_of(cause)
@@ -116,13 +120,15 @@ def _why(error: SupervisionError) -> str:
 class Serving:
     """One run of `serve`: from the start of the agents to the end that signals ask for."""
 
-    def __init__(self, announcer: Announcer, public_url: str | None) -> None:
+    def __init__(self, announcer: Announcer, public_url: str | None, later: Sequence[Planned] = ()) -> None:
         self.signals = 0
+        self._later = later  # those with refs, which come after what these lead to
         self._announcer = announcer
         self._public_url = public_url
         self._asked = trio.Event()
         self._opening = trio.CancelScope()
         self._node: Node | None = None
+        self._ready = False
         self._token: trio.lowlevel.TrioToken | None = None
 
     async def run(self, opened: Any) -> None:
@@ -148,6 +154,10 @@ class Serving:
         with self._opening:
             async with opened() as node:
                 self._node = node
+                for planned in self._later:
+                    refs = {name: await _ref(node, *there) for name, there in planned.refs.items()}
+                    await node.start_child(planned.spec(refs))
+                self._ready = True
                 self._announce(node)
                 await self._asked.wait()
 
@@ -180,12 +190,16 @@ class Serving:
     def _drain(self, name: str) -> None:
         self._announcer.draining(name)
         self._asked.set()
-        if self._node is None:  # its agents are still starting
+        if not self._ready:  # its agents are still starting
             self._opening.cancel("told to stop")
 
     def _hurry(self) -> None:
         if self._node is not None:
             self._node.hurry()
+
+
+async def _ref(node: Node, cls: type[Agent], where: str) -> Ref[Any]:
+    return await node.consume(cls, where) if "://" in where else node.find(cls, where)
 
 
 @contextmanager

@@ -30,6 +30,8 @@ def serve(
 
     lmos-actors serve weather=agents/weather.py:WeatherAgent agents/concierge.py:ConciergeAgent
 
+    lmos-actors serve agents/concierge.py:ConciergeAgent --arg weather=http://10.0.0.7:8080/agents/weather
+
     lmos-actors serve agents/weather.py:WeatherAgent --listen ws://0.0.0.0:9000 --public-url wss://agents.example.org
 
     lmos-actors serve agents/weather.py:WeatherAgent --arg units=kelvin --cert server.pem --key server.key
@@ -37,19 +39,19 @@ def serve(
     Then, elsewhere: curl http://127.0.0.1:8080/agents/weather, or: \
 lmos-actors call http://127.0.0.1:8080/agents/weather forecast city=Bonn
 
-    Ctrl-C or SIGTERM stops in order: no more requests are taken, and those taken are answered. A second one ends \
-it at once.
+    Ctrl-C or SIGTERM stops in order: no more requests are taken, and those taken are answered. \
+A second one ends it at once.
 
-    Exit codes: 0 stopped in order; 2 the usage is wrong; 3 an import failed, an address is taken, or agents crashed \
-too often; 130 ended at once.
+    Exit codes: 0 stopped in order; 2 the usage is wrong; 3 an import failed, an address is taken, \
+or agents crashed too often; 130 ended at once.
 
     Parameters
     ----------
     targets
         Agent classes, as path/file.py:Class or package.module:Class. With NAME= before it, it is called so.
     listen
-        Where to listen: ws, or wss with a certificate; ws://127.0.0.1:8080 unless given. Port 0 finds a free one. \
-May be given several times.
+        Where to listen: ws, or wss with a certificate; ws://127.0.0.1:8080 unless given. \
+Port 0 finds a free one. May be given several times.
     public_url
         The address under which others reach it, where a proxy stands before it: descriptions name that one.
     cert
@@ -57,8 +59,8 @@ May be given several times.
     key
         A file with its key, if that is not in the same file.
     arg
-        What an agent is made with, as JSON or as text; with several targets as AGENT.NAME=VALUE. \
-May be given several times.
+        What an agent is made with, as JSON or as text; a ref by the name of another target, or by a URL. \
+With several targets as AGENT.NAME=VALUE. May be given several times.
     json
         Print JSON lines on a terminal too, as is done where the output is none.
     """

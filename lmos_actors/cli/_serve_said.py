@@ -12,7 +12,7 @@ from ._describe import visible
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import lmos_actors
+    from lmos_actors._node import Node
 
 
 class Announcer:
@@ -58,7 +58,7 @@ class Announcer:
         self._say("ended at once", "ended")
 
 
-def busy_in(node: lmos_actors.Node) -> dict[str, int]:
+def busy_in(node: Node) -> dict[str, int]:
     """Count what waits and runs, by the paths of the agents that have any."""
     found: dict[str, int] = {}
     for ref in node.agents():

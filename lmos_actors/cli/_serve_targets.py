@@ -15,9 +15,9 @@ from lmos_actors.supervision import ChildSpec, name_of
 from ._describe import agent_class
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from lmos_actors.actors import Agent
+    from lmos_actors.actors import Agent, Ref
 
 
 @attrs.frozen
@@ -29,8 +29,23 @@ class Target:
     cls: type[Agent]
 
 
-def children_of(words: Sequence[str], arguments: Sequence[str]) -> list[ChildSpec[Any]] | int:
-    """Import what is named and give it as children; where an import fails, that is said: the exit code.
+@attrs.frozen
+class Planned:
+    """A child to be: what it is made with, and to whom its refs lead, by a target's name or by a URL."""
+
+    name: str
+    cls: type[Agent]
+    given: dict[str, Any]
+    refs: dict[str, tuple[type[Agent], str]]
+
+    def spec(self, refs: Mapping[str, Ref[Any]]) -> ChildSpec[Any]:
+        """Give the spec of the child, with the refs that it needs. Raises ConfigError."""
+        given = {**self.given, **refs}
+        return ChildSpec(self.name, partial(self.cls, **given) if given else self.cls)
+
+
+def planned_of(words: Sequence[str], arguments: Sequence[str]) -> list[Planned] | int:
+    """Import what is named and say how it is made; where an import fails, that is told: the exit code.
 
     Raises ConfigError.
     """
@@ -42,7 +57,7 @@ def children_of(words: Sequence[str], arguments: Sequence[str]) -> list[ChildSpe
         targets.append(target)
     _check_names(targets)
     given = _given(targets, arguments)
-    return [_child(target, given[target.name]) for target in targets]
+    return [_planned(target, given[target.name], targets) for target in targets]
 
 
 def _target(word: str) -> Target | int:
@@ -53,7 +68,11 @@ def _target(word: str) -> Target | int:
         hint = f": the class is missing, as in {place}:Weather" if place.endswith(".py") else ""
         raise ConfigError(f'"{word}" is not path/file.py:Class, nor package.module:Class{hint}')
     cls = agent_class(place)
-    return cls if isinstance(cls, int) else Target(word, name or name_of(cls), cls)
+    if isinstance(cls, int):
+        return cls
+    found = Target(word, name or name_of(cls), cls)
+    ChildSpec(found.name, cls)  # which checks the name
+    return found
 
 
 def _check_names(targets: Sequence[Target]) -> None:
@@ -96,6 +115,8 @@ def _value(cls: type[Agent], name: str, text: str) -> Any:
         near = nearest(name, fields_of_agent(cls))
         hint = f', did you mean "{near}"?' if near else ""
         raise ConfigError(f'{cls.__name__} has no argument "{name}"{hint}', "--arg")
+    if field.points_to is not None:
+        return text
     if field.shape is None:
         raise ConfigError(f'"{name}" of {cls.__name__} is no plain data, and cannot be given here', "--arg")
     try:
@@ -108,10 +129,33 @@ def _value(cls: type[Agent], name: str, text: str) -> Any:
             raise ConfigError(f'"{name}" of {cls.__name__}: {said}', "--arg") from None
 
 
-def _child(target: Target, given: dict[str, Any]) -> ChildSpec[Any]:
-    missing = [n for n, field in fields_of_agent(target.cls).items() if field.required and n not in given]
-    if missing:
-        raise ConfigError(
-            f'"{target.text}" needs {", ".join(missing)}: say --arg {target.name}.{missing[0]}=VALUE'
-        )
-    return ChildSpec(target.name, partial(target.cls, **given) if given else target.cls)
+def _planned(target: Target, given: dict[str, Any], targets: Sequence[Target]) -> Planned:
+    """Check what is given. A ref that is needed, and not given, leads to the only target of its class."""
+    fields = fields_of_agent(target.cls)
+    refs: dict[str, tuple[type[Agent], str]] = {}
+    for name, field in fields.items():
+        cls: type[Agent] | None = field.points_to
+        where: str | None = given.get(name) if cls is not None else None
+        if cls is not None and where is None and field.required:
+            where = _only(cls, target, targets)
+        if cls is not None and where is not None:
+            _check_ref(target, name, where, targets)
+            refs[name] = (cls, where)
+        elif field.required and name not in given:
+            value = "VALUE" if cls is None else "TARGET or =URL"
+            raise ConfigError(f'"{target.text}" needs {name}: say --arg {target.name}.{name}={value}')
+    plain = {name: value for name, value in given.items() if name not in refs}
+    return Planned(target.name, target.cls, plain, refs)
+
+
+def _only(cls: type[Agent], own: Target, targets: Sequence[Target]) -> str | None:
+    found = [target.name for target in targets if target is not own and issubclass(target.cls, cls)]
+    return found[0] if len(found) == 1 else None
+
+
+def _check_ref(target: Target, name: str, where: str, targets: Sequence[Target]) -> None:
+    known = [other.name for other in targets]
+    if "://" not in where and where not in known:
+        near = nearest(where, known)
+        hint = f', did you mean "{near}"?' if near else ""
+        raise ConfigError(f'"{name}" of {target.cls.__name__}: no target is called "{where}"{hint}', "--arg")

@@ -42,11 +42,17 @@ class Cast:
         self._crowds: dict[str, tuple[Ref[Any], ...]] = {}
         self._far: dict[str, Ref[Any]] = {}
         self._things: dict[str, Thing | ConsumedThing] = {}
+        self._others: dict[str, ConsumedThing] = {}
         self._slots: dict[str, tuple[LocalLink, ...]] = {}
-        self.given: Mapping[str, Any] = _Given(self, dict.fromkeys(paths, 1) | self._counts)
+        known = dict.fromkeys((*paths, *cell.remotes), 1)
+        self.given: Mapping[str, Any] = _Given(self, known | self._counts)
         """What `$(agents.NAME)` stands for: a ref, or those of a whole population."""
 
     # ---- refs
+
+    def know(self, name: str, other: ConsumedThing) -> None:
+        """Somebody else's agent has been found."""
+        self._others[name] = self._things[name] = other
 
     @property
     def is_far(self) -> bool:
@@ -59,7 +65,13 @@ class Cast:
             return self.ref(target)
         found = self._far.get(target)
         if found is None:
-            found = self._far[target] = self._door.ref(self._class_of(target), self.path(target))
+            cls = self._class_of(target)
+            other = self._others.get(target)
+            if other is not None:
+                found = self._door.ref_to(cls, other)
+            else:
+                found = self._door.ref(cls, self.path(target))
+            self._far[target] = found
         return found
 
     def given_refs(self, of: str) -> Sequence[Ref[Any]]:

@@ -60,6 +60,10 @@ class Door:
         """Give a ref to the agent at a path, be it there or not."""
         return remote_ref(self._peers, cls, f"{self._base}/ws", self._id(path))
 
+    def ref_to(self, cls: type[Any], other: ConsumedThing) -> Ref[Any]:
+        """Give a ref to somebody else's agent."""
+        return remote_ref(self._peers, cls, other.url, other.id)
+
     def thing(self, path: str) -> ConsumedThing:
         """Give the same by the names that its consumers know."""
         return remote_thing(self._peers, f"{self._base}/ws", self._id(path))

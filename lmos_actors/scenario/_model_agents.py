@@ -136,7 +136,20 @@ class Replay(Supervised, frozen=True, kw_only=True, tag_field="from", tag="repla
     unused: Literal["fails", "allowed"] = "fails"
 
 
-Agent: TypeAlias = Annotated[AgentEntry | Mock | Replay, Later("remote", "process")]
+class Remote(Closed, frozen=True, kw_only=True, tag_field="from", tag="remote"):
+    """Somebody else's agent, which steps turn to; at least one of `url` and `description`.
+
+    `url` is that of its description (http, https) or its own (ws, wss); `description` is a Thing Description
+    beside the file. `thing` says which, where there are several. `use` is the class it is held to be of.
+    """
+
+    url: Name | None = None
+    description: Name | None = None
+    thing: Name | None = None
+    use: Name | None = None
+
+
+Agent: TypeAlias = Annotated[AgentEntry | Mock | Replay | Remote, Later("process")]
 
 # --- trees
 

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors.files import Kind, Mistake, did_you_mean, listed, mapped
 
-from ._model_agents import Population, Root, Supervised, Supervisor, Tree
+from ._model_agents import Population, Remote, Root, Supervised, Supervisor, Tree
+from ._model import WORLDS
 from ._model_base import EVERYBODY, USER
+from ._worlds import is_real
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,6 +30,7 @@ INDEX: Final = "index"
 """The one name of the namespace `population`."""
 
 _LONGEST_INDEX = 7
+_URLS: Final = ("ws://", "wss://", "http://", "https://")
 
 
 class Names:
@@ -43,6 +46,8 @@ class Names:
         self.made = made
         self.mistakes: list[Mistake] = []
         self.agents: dict[str, Supervised] = {}
+        self.remotes: dict[str, Remote] = {}
+        """Those of others, which are not among `agents`."""
         self.populations: dict[str, Population] = {}
         self.places: dict[str, DataPath] = {}
         self.supervisors: list[str] = ["root"]
@@ -96,9 +101,23 @@ class Names:
             elif not NAME.fullmatch(name):
                 self.wrong(path, f'"{name}" is not a name: {NAMED}', key=True)
             entry = self.made.get(path)
-            if entry is not None:
+            if isinstance(entry, Remote):
+                self.remotes[name] = entry
+                self._remote(entry, path)
+            elif entry is not None:
                 self.agents[name] = entry
                 self._significant(entry, path)
+
+    def _remote(self, entry: Remote, path: DataPath) -> None:
+        if entry.url is None and entry.description is None:
+            self.wrong(path, 'somebody else\'s agent has a "url", or a "description" that says where it is',
+                       "shape", key=True)  # fmt: skip
+        elif entry.url is not None and not entry.url.startswith(_URLS):
+            self.wrong((*path, "url"), f'"{entry.url}" begins with none of {", ".join(_URLS)}', "shape")
+        world = self.cell.data.get("world", "memory")
+        if world in WORLDS and not is_real(world):
+            message = f"somebody else's agent is reached in real time, and not in world: {world}"
+            self.wrong((*path, "from"), message)
 
     def _populations(self) -> None:
         for index, raw in enumerate(listed(self.cell.data.get("population"))):
@@ -139,7 +158,7 @@ class Names:
         placed: dict[str, DataPath] = {}
         self._children(tree.root, ("tree", "root"), placed)
         for name in self.names:
-            if name not in placed:
+            if name not in placed and name not in self.remotes:
                 self.wrong(("agents", name), f'agent "{name}" is not in the tree', key=True)
 
     def _children(self, above: Root, path: DataPath, placed: dict[str, DataPath]) -> None:
@@ -171,7 +190,13 @@ class Names:
             self.wrong(path, '"user" is the scenario\'s own consumer, not an agent')
         elif name not in self.places:
             self.wrong(path, f'no agent "{name}"{did_you_mean(name, self.names)}')
+        elif name in self.remotes:
+            self._not_ours(name, path)
         return name in self.places
+
+    def _not_ours(self, name: str, path: DataPath) -> None:
+        message = f'"{name}" is somebody else\'s agent: steps can turn to it, nothing of it is known here'
+        self.wrong(path, message)
 
     def _late(self) -> None:
         """Check the references in args that are filled in when agents are made."""
@@ -191,8 +216,8 @@ class Names:
 
     # --- who is meant
 
-    def agent(self, name: str, path: DataPath, *, user: bool = False) -> bool:
-        """Check the name of one agent: `weather`, `peer/3`."""
+    def agent(self, name: str, path: DataPath, *, user: bool = False, far: bool = False) -> bool:
+        """Check the name of one agent: `weather`, `peer/3`; of somebody else's if it may be `far`."""
         base, slash, index = name.partition("/")
         if base in self.places:
             self.used[base] = None
@@ -202,6 +227,9 @@ class Names:
         if message:
             known = [USER, *self._singles()] if user else self._singles()
             self.wrong(path, message + (did_you_mean(name, known) if message.startswith("no agent") else ""))
+        elif name in self.remotes and not far:
+            self._not_ours(name, path)
+            return False
         return not message
 
     def _not_one(self, name: str, base: str, slash: str, index: str) -> str:
@@ -233,6 +261,9 @@ class Names:
         """Check the name of an agent or of a population; of a supervisor, or `*`, if these may be meant."""
         if (name == EVERYBODY and everybody) or (name in self.supervisors and supervisors):
             return True
+        if name in self.remotes:
+            self._not_ours(name, path)
+            return False
         if name in self.places:
             self.used[name] = None
             return True

@@ -20,7 +20,7 @@ WORDS: Final = (
     "counter",
     "metric", "across", "trend", "tolerance", "field", "expr", "by", "before", "after",
     "single_trace", "through", "equals", "eq", "ne", "contains", "match", "regex", "ge", "gt", "le", "lt",
-    "sequence", "description", "args", "state", "mailbox", "size", "when_full", "service_time", "start",
+    "sequence", "url", "thing", "description", "args", "state", "mailbox", "size", "when_full", "service_time", "start",
     "over", "restart", "shutdown", "significant", "strategy", "max_restarts", "max_seconds",
     "auto_shutdown", "root", "children", "when", "any", "rules", "unmatched", "times", "every", "until",
     "for",

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 
 from lmos_actors._errors import ConfigError
-from lmos_actors.files import Document, FileError, Kind, Mistake, Note, decode, mapped, read
+from lmos_actors.files import Document, FileError, Kind, Mistake, Note, decode, listed, mapped, read
 
 from ._cells import LABEL, CellData, Cells
 from ._mocks import mock_contract
 from ._model import AnyFile, Scenario, SeedRange, Simulation
-from ._model_agents import Mock, Root
+from ._model_agents import Mock, Remote, Root
 from ._names import Names
 from ._reading import check_cell, has_its_parts
 from ._recordings import Recordings, contract_of, replays_among, tape_of
 from ._targets import import_target, project_root
+from ._untyped import untyped_class
 
 if TYPE_CHECKING:
     import os
@@ -61,7 +62,16 @@ class Cell:
     def root(self) -> Root:
         """The root supervisor: the file's, or the one that a file without a tree has; without populations."""
         tree = self.scenario.tree if isinstance(self.scenario, Scenario) else None
-        return tree.root if tree is not None else Root(children=tuple(self.scenario.agents))
+        if tree is not None:
+            return tree.root
+        own = (name for name, entry in self.scenario.agents.items() if not isinstance(entry, Remote))
+        return Root(children=tuple(own))
+
+    @property
+    def remotes(self) -> dict[str, Remote]:
+        """The agents of others, by name."""
+        entries = self.scenario.agents.items()
+        return {name: entry for name, entry in entries if isinstance(entry, Remote)}
 
 
 @attrs.frozen
@@ -166,6 +176,9 @@ class _Targets:
         for name, entry in names.agents.items():
             if isinstance(entry, Mock) and entry.use is None:
                 self._made(name, partial(mock_contract, name, entry), classes, mistakes)
+        for name, remote in names.remotes.items():
+            if remote.use is None:
+                self._made(name, partial(_asked_for, name, names.cell.data), classes, mistakes)
         replays = replays_among(names.agents)
         for name, recording in self.recordings.of(replays, mistakes).items():
             if replays[name].use is None:
@@ -187,6 +200,27 @@ class _Targets:
             except ConfigError as error:
                 self.found[target] = error
         return self.found[target]
+
+
+def _asked_for(name: str, data: dict[str, Any]) -> type:
+    """Make the class of somebody else's agent of which there is none: with what the file turns to."""
+    asked: dict[str, dict[str, None]] = {"action": {}, "stream": {}, "property": {}, "event": {}}
+    for step in _all_steps(data.get("steps"), data.get("timeline")):
+        for kind in ("action", "property", "event"):
+            word = step.get(kind)
+            if step.get("target") == name and isinstance(word, str):
+                asked["stream" if kind == "action" and step.get("do") == "stream" else kind][word] = None
+    values = dict.fromkeys(asked["property"])
+    return untyped_class(
+        name, actions=asked["action"], streams=asked["stream"], properties=values, events=asked["event"]
+    )
+
+
+def _all_steps(*parts: Any) -> Iterator[dict[str, Any]]:
+    for raw in (raw for part in parts for raw in listed(part)):
+        step = mapped(raw)
+        yield step
+        yield from _all_steps(step.get("steps"), *listed(step.get("branches")))
 
 
 def _with_seeds(

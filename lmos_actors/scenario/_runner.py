@@ -92,6 +92,7 @@ def run_cell(
     last_words: Callable[[str, str], None] = lambda why, where: None,
     whole_log: bool = True,
     stop: Stop | None = None,
+    speed: float = 1.0,
 ) -> RunResult:
     """Run a cell once in a world of its own, in the main thread. Raises KeyboardInterrupt, and nothing else.
 
@@ -102,6 +103,7 @@ def run_cell(
     `progress` is told how far the run is, in steps, or microseconds of a simulation; `telling` is given what
     may be looked at while it goes on, once. Without `whole_log` the result has only the last lines.
     `stop` looks at the run at its stop point and ends it there: the result is then that of no whole run.
+    Where the world's time is real, `speed` of its seconds go by in one.
     """
     log = TraceLog(run=head_of(resolved, cell, trial), keep=None if whole_log else TAIL)
     run = Run(cell, resolved.document, Watch(log), Told(_count(cell)), progress)
@@ -114,7 +116,7 @@ def run_cell(
     began = perf_counter()
     try:
         with contextlib.redirect_stdout(sys.stderr), staying(), guard:
-            inhabit(cell.scenario.world, _live, one, seed=cell.seed, log=log)
+            inhabit(cell.scenario.world, _live, one, seed=cell.seed, log=log, speed=speed)
     except BaseException as error:  # noqa: ASYNC103 -- what ended the run is its verdict
         if not _interrupted(error):
             _went_wrong(one, error)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lmos_actors._errors import LmosActorsError, StartFailed
 from lmos_actors._node import open_node
 from lmos_actors.actors import set_service_time
 from lmos_actors.supervision import SupervisorSpec
@@ -20,15 +22,16 @@ from ._model_checks import Restarts, Statistics
 from ._populations import Populations
 from ._stopping import KINDS
 from ._view import RunView
-from ._worlds import DOORS, surround
+from ._worlds import DOORS, begin_time, surround
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from lmos_actors._node import Node
+    from lmos_actors.bindings import ConsumedThing
 
     from ._doubles import Doubles
-    from ._model_agents import Root
+    from ._model_agents import Remote, Root
     from ._resolve import Cell
     from ._run import Run
 
@@ -55,6 +58,9 @@ class Scene:
             self._meet(node)
             if run.door is not None:
                 await run.door.open()
+                for name, entry in cell.remotes.items():
+                    run.cast.know(name, await self._find(name, entry))
+                begin_time()
             for spec in supervisor_spec(cell.root, cell, run.cast.given, self._doubles.classes).children:
                 await _start(node, spec)
             self._occupy()
@@ -62,6 +68,18 @@ class Scene:
                 for index in range(len(populations)):
                     await node.start_supervisor(populations.crowd(index, run.cast))
             yield
+
+    async def _find(self, name: str, entry: Remote) -> ConsumedThing:
+        """Connect to somebody else's agent. Raises StartFailed."""
+        assert self._node is not None
+        path = self._run.document.path
+        source = entry.url
+        if source is None:
+            source = str((path.parent if path is not None else Path()) / str(entry.description))
+        try:
+            return await self._node.consume_thing(source, thing=entry.thing)
+        except LmosActorsError as error:
+            raise StartFailed(name, str(error)) from error
 
     def _meet(self, node: Node) -> None:
         """Have everybody told who is to be, before the first of them is started."""

@@ -148,7 +148,7 @@ class Story:
     def _asking(self, step: Asking, path: DataPath) -> None:
         self.names.agent(step.as_, (*path, "as"), user=True)
         check_error(self.names, step.error, path)
-        if not self.names.agent(step.target, (*path, "target")):
+        if not self.names.agent(step.target, (*path, "target"), far=True):
             return
         if isinstance(step, (Invoke, Tell)):
             check_action(self.fit, step, path, stream=False)

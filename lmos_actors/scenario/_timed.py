@@ -81,7 +81,8 @@ class Timeline:
 
     def _asking(self, entry: TimedAsking, path: DataPath) -> None:
         check_error(self.names, entry.error, path)
-        if not self.names.agent(entry.target, (*path, "target")):
+        far = not isinstance(entry, FaultAt)
+        if not self.names.agent(entry.target, (*path, "target"), far=far):
             return
         check_asking(self.fit, entry, path)
 

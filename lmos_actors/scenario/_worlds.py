@@ -39,12 +39,22 @@ def is_real(world: str) -> bool:
 
 
 def inhabit(
-    world: str, main: Callable[[A], Awaitable[T]], given: A, /, *, seed: int, log: TraceLog | None = None
+    world: str,
+    main: Callable[[A], Awaitable[T]],
+    given: A,
+    /,
+    *,
+    seed: int,
+    log: TraceLog | None = None,
+    speed: float = 1.0,
 ) -> T:
-    """Run `await main(given)` in a world; time begins at 0.0. Raises what `simulate` does."""
+    """Run `await main(given)` in a world; time begins at 0.0. Raises what `simulate` does.
+
+    Where time is real, `speed` seconds of the world go by in one.
+    """
     if not is_real(world):
         return simulate(main, given, seed=seed, log=log)
-    clock = RealClock()
+    clock = RealClock(speed)
     if log is not None:
         log.begin(seed=seed, now=clock.current_time)
     try:
@@ -60,22 +70,26 @@ async def _live(main: Callable[[A], Awaitable[T]], given: A, seed: int, log: Tra
 
 
 class RealClock(trio.abc.Clock):
-    """Real time in seconds since the run began: instants of a file mean what they mean on virtual time."""
+    """Real time in seconds since the run began: instants of a file mean what they mean on virtual time.
 
-    def __init__(self) -> None:
+    With another `speed` than 1 it is that of a film that is played faster, or slower.
+    """
+
+    def __init__(self, speed: float = 1.0) -> None:
         self._begin = perf_counter()
+        self._speed = speed
 
     def start_clock(self) -> None:
-        """Called by trio when the run begins."""
+        """Called by trio when the run begins, and once more when the world is there."""
         self._begin = perf_counter()
 
     def current_time(self) -> float:
         """Give the seconds since the run began."""
-        return perf_counter() - self._begin
+        return (perf_counter() - self._begin) * self._speed
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """Give how long it is until then."""
-        return deadline - self.current_time()
+        """Give how long it is until then, in seconds of this machine."""
+        return (deadline - self.current_time()) / self._speed
 
 
 class RealEntropy(SeededEntropy):
@@ -88,6 +102,13 @@ class RealEntropy(SeededEntropy):
     def time_of(self, stamp: float) -> datetime:
         """Give the time of day of a stamp, in UTC."""
         return datetime.fromtimestamp(stamp, UTC)
+
+
+def begin_time() -> None:
+    """Let time begin now, where it is real: what the world itself has needed is no time of the story."""
+    clock = trio.lowlevel.current_clock()
+    if isinstance(clock, RealClock):
+        clock.start_clock()
 
 
 async def come_to_rest() -> None:

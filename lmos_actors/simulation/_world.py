@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
     from types import FrameType
 
+    from lmos_actors._entropy import Entropy
+
     from ._trace import TraceLog
 
 T = TypeVar("T")
@@ -106,6 +108,7 @@ class _World:
         trio.lowlevel.current_task().name = getattr(main, "__qualname__", repr(main))  # for waiting graphs
         # entered here, as trio makes a pair of sockets when a run begins; left outside, whatever happens
         self._outside.enter_context(_forbidden_calls())
+        self._outside.enter_context(_seeded_bytes(self._ambient.entropy))
         with self._vigil.over_body():
             return await main(*args)
         # not reached: the body returns, or the vigil raises
@@ -243,6 +246,18 @@ def _forbidden_calls() -> Generator[None]:
         for owner, name, title in forbidden:
             if name in vars(owner):
                 stack.enter_context(_replaced(owner, name, _refusal(title, vars(owner)[name])))
+        yield
+
+
+@contextmanager
+def _seeded_bytes(entropy: Entropy) -> Generator[None]:
+    """Let `os.urandom` follow from the seed: masks and keys of WebSockets come from there (X7)."""
+    stream, home, outside = entropy.stream("os.urandom"), threading.get_ident(), os.urandom
+
+    def urandom(size: int, /) -> bytes:
+        return stream.randbytes(size) if threading.get_ident() == home else outside(size)
+
+    with _replaced(os, "urandom", urandom):
         yield
 
 

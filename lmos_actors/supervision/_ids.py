@@ -43,7 +43,9 @@ class Ids:
     def check_name(self, name: str) -> None:
         """Raise ConfigError if a child of the root may not be called so."""
         if name in self.reserved:
-            raise ConfigError(f"an agent cannot be called {name!r}: the node serves something else at /{name}")
+            raise ConfigError(
+                f"an agent cannot be called {name!r}: the node serves something else at /{name}"
+            )
 
     def take(self, slot: LocalLink) -> None:
         """Have the agent be found by its id from now on, if it has one; `check` comes before."""

@@ -14,7 +14,7 @@ import h11
 import trio
 from trio.lowlevel import ParkingLot, checkpoint
 
-from ._head import Head, Refused, malformed
+from ._head import Head, Headers, Refused, malformed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,7 +25,7 @@ App = Callable[
     [Scope, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]
 ]
 
-_AHEAD: Final = 65536  # bytes read before anybody asks for them
+_AHEAD: Final = 65536  # bytes read before anybody asks for them, and bytes written at once
 _EVENTS: Final = 64  # of h11, per message to the application: a chunk may be one byte
 _CLOSE: Final = (b"connection", b"close")
 _CONTINUE: Final = h11.InformationalResponse(status_code=100, headers=[])
@@ -37,11 +37,15 @@ class ClientLeft(OSError):
 
 @attrs.frozen(kw_only=True)
 class HttpLimits:
-    """What one request may take: bytes of its body, seconds of waiting for it and for each write."""
+    """What one request may take: bytes of its body, seconds of waiting for it and for each 64 KiB written.
+
+    `stamp` gives the headers that say when an answer was made.
+    """
 
     max_body_bytes: int
     body_seconds: float
     write_seconds: float
+    stamp: Callable[[], Headers]
 
 
 @attrs.frozen(kw_only=True)
@@ -84,7 +88,11 @@ def _address(peer: str) -> tuple[str, int] | None:
 
 
 class Exchange:
-    """One request, from behind its head to the end of its answer."""
+    """One request, from behind its head to the end of its answer.
+
+    A client that ends its side of the stream before it is answered has left: nobody can tell it from one
+    that is gone.
+    """
 
     def __init__(
         self, stream: trio.abc.Stream, head: Head, rest: bytes, limits: HttpLimits, *, last: bool = False
@@ -233,8 +241,10 @@ class Exchange:
             raise RuntimeError(f"{kind!r} is not what is to be sent now")
 
     def _start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        more = [_CLOSE] if self._last or not self._whole else []
+        more: list[tuple[bytes, bytes]] = [_CLOSE] if self._last or not self._whole else []
         own = [(bytes(name), bytes(value)) for name, value in headers]
+        if not any(name.lower() == b"date" for name, _ in own):
+            more += self._limits.stamp()
         self._response = h11.Response(status_code=status, headers=[*own, *more])
         self._empty_answer = self._empty_answer or status in (204, 304)
 
@@ -284,11 +294,14 @@ async def received(stream: trio.abc.Stream) -> bytes:
 
 
 async def write_within(stream: trio.abc.Stream, data: bytes, seconds: float) -> bool:
-    """Send it; False if the peer is gone, or does not take it within so many seconds."""
-    with trio.move_on_after(seconds):
-        try:
-            await stream.send_all(data)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            return False
-        return True
-    return False
+    """Send it; False if the peer is gone, or does not take a piece of 64 KiB within so many seconds."""
+    view = memoryview(data)
+    try:
+        for start in range(0, len(data), _AHEAD):
+            with trio.move_on_after(seconds) as late:
+                await stream.send_all(view[start : start + _AHEAD])
+            if late.cancelled_caught:
+                return False
+    except (trio.BrokenResourceError, trio.ClosedResourceError):
+        return False
+    return True

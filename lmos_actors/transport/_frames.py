@@ -41,7 +41,6 @@ OPEN: Final = ConnectionState.OPEN
 _LIVE: Final = (ConnectionState.OPEN, ConnectionState.LOCAL_CLOSING)
 _TEXT, _BINARY = 0x81, 0x82
 _HEAD_END: Final = re.compile(rb"\n\r?\n")
-_MAX_HEAD: Final = 65536
 _READ: Final = 65536
 _NO_CHANNEL: Final = nullcontext()
 
@@ -60,9 +59,10 @@ class _LimitedDecoder(FrameDecoder):
         if not super().parse_header():
             return False
         if self.header is not None and not self.header.opcode.iscontrol():
-            before = self._size if self.header.opcode is Opcode.CONTINUATION else 0
-            self._size = before + self.header.payload_len
-            if self._size > self._limit:
+            size = self.header.payload_len
+            size += self._size if self.header.opcode is Opcode.CONTINUATION else 0
+            self._size = 0 if self.header.fin else size
+            if size > self._limit:
                 raise ParseFailed(f"a message has {self._limit} bytes at most", CloseReason.MESSAGE_TOO_BIG)
         return True
 
@@ -149,7 +149,7 @@ class FrameCodec(WSConnection):
     def _after_head(self, data: bytes) -> bytes:
         # wsproto would keep what follows the head in a buffer of its own
         end = _HEAD_END.search(data)
-        if end is None and len(data) < _MAX_HEAD:
+        if end is None and len(data) < _READ:
             return data
         cut = end.end() if end is not None else len(data)
         super().receive_data(data[:cut])
@@ -169,7 +169,9 @@ class FrameCodec(WSConnection):
         connection = self.connection
         if connection is None:
             raise RuntimeError("the handshake is not over")
-        connection._proto._frame_decoder = _LimitedDecoder(self.client, self._limit)  # pyright: ignore[reportPrivateUsage]
+        connection._events = cast("Any", ())  # pyright: ignore[reportPrivateUsage]
+        decoder = _LimitedDecoder(self.client, self._limit)
+        connection._proto._frame_decoder = decoder  # pyright: ignore[reportPrivateUsage]
         self._sink = sink
         self.heard = False
         del self.handshake  # several kB that nobody needs any more
@@ -213,10 +215,7 @@ class FrameCodec(WSConnection):
         return True
 
     def _whole_frames(self, sink: Callable[[str], None]) -> bool:
-        """Hand whole text frames to the sink. True: the next frame is wsproto's; False: no more bytes.
-
-        Long, as it runs for each message that comes.
-        """
+        """Hand whole text frames to the sink. True: the next frame is wsproto's; False: no more bytes."""
         buffer, at = self._buffer, self._at
         end = len(buffer)
         fast = not self._fragments and self.state is OPEN
@@ -356,6 +355,7 @@ class Wire(WebSocketConnection):
         # what the reader needs no more of an idle connection's memory
         self._send_channel = cast("Any", _NO_CHANNEL)
         del self._recv_channel, self._pings, self._connection_proposal, self._stream_lock
+        del self._open_handshake, self._close_handshake, self._for_testing_peer_closed_connection
 
     async def read(self) -> None:
         """Read until the stream ends; to be cancelled by whoever has enough."""

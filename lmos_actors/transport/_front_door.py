@@ -8,6 +8,7 @@ plain text, and the peer is given a moment to read it.
 from __future__ import annotations
 
 import ssl
+from email.utils import format_datetime
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -17,11 +18,12 @@ from lmos_actors._errors import ConnectionLost
 from ._asgi import Exchange, HttpLimits, received, scope_of, too_long, write_within
 from ._guests import DoorOptions, DoorStatistics, Guest, Guests
 from ._handshake import accept
-from ._head import Head, HeadReader, Refused, refused_bytes
-from ._upgrade import Accept, Refuse, Upgrade, asks_for_websocket, upgrade_of
+from ._head import Head, Headers, HeadReader, Refused, refused_bytes
+from ._upgrade import TO_WEBSOCKET, Accept, Refuse, Upgrade, asks_for_websocket, upgrade_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from ._asgi import App
     from ._network import Listener
@@ -42,7 +44,8 @@ class FrontDoor:
     WebSocket is answered 426. `tls`: the context of a server, None for plain TCP.
 
     What `route`, `serve` or `app` raise ends one connection and goes to `on_failure`, once per connection;
-    it must not block or raise. What is no `Exception`, such as KeyboardInterrupt, ends `serve`.
+    it must not block or raise. What is no `Exception`, such as KeyboardInterrupt, ends `serve`. `now` gives
+    the time of day for `Date` headers; without it there are none.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class FrontDoor:
         options: DoorOptions | None = None,
         connection: ConnectionOptions | None = None,
         on_failure: Callable[[BaseException], None],
+        now: Callable[[], datetime] | None = None,
     ) -> None:
         self._listener = listener
         self._route = route
@@ -63,12 +67,14 @@ class FrontDoor:
         self._options = options = options or DoorOptions()
         self._connection = connection
         self._on_failure = on_failure
+        self._now = now
         self._guests = Guests(options)
         self._accepting = trio.CancelScope()
         self._http = HttpLimits(
             max_body_bytes=options.max_body_bytes,
             body_seconds=options.body_seconds,
             write_seconds=options.write_seconds,
+            stamp=self._stamp,
         )
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -115,6 +121,12 @@ class FrontDoor:
                 await trio.aclose_forcefully(stream)
             self._guests.leave(guest)
 
+    def _stamp(self) -> Headers:
+        """Say when: RFC 9110, 6.6.1 asks it of all who have a clock."""
+        if self._now is None:
+            return ()
+        return ((b"Date", format_datetime(self._now(), usegmt=True).encode()),)
+
     def _failed(self, guest: Guest, error: BaseException) -> None:
         guest.end = "failed"
         self._on_failure(error)
@@ -144,7 +156,8 @@ class FrontDoor:
         self, guest: Guest, raw: trio.abc.Stream, tls: ssl.SSLContext
     ) -> trio.abc.Stream | None:
         """Do the TLS handshake; None if that failed, and was dealt with."""
-        stream = trio.SSLStream(raw, tls, server_side=True, https_compatible=True)
+        # not `https_compatible`: such a stream says no goodbye, and its end looks like a cut
+        stream = trio.SSLStream(raw, tls, server_side=True)
         try:
             with trio.move_on_after(self._options.tls_seconds):
                 await stream.do_handshake()
@@ -162,7 +175,8 @@ class FrontDoor:
     async def _turn_away(self, guest: Guest, stream: trio.abc.Stream, refused: Refused) -> None:
         guest.end = guest.end or refused.kind
         self._guests.part(guest)
-        if await write_within(stream, refused_bytes(refused), self._options.linger_seconds):
+        answer = refused_bytes(refused, self._stamp(), bare=guest.bare)
+        if await write_within(stream, answer, self._options.linger_seconds):
             await self._linger(stream)
 
     async def _linger(self, stream: trio.abc.Stream) -> None:
@@ -181,10 +195,12 @@ class FrontDoor:
         """Serve request after request, or one WebSocket. Raises `Refused`."""
         rest: bytes | None = b""
         while rest is not None:
+            guest.bare = False
             found = await self._next_head(guest, stream, rest)
             if found is None:
                 return
             head, rest = found
+            guest.bare = head.method == "HEAD"
             if asks_for_websocket(head):
                 await self._upgrade(guest, stream, head, rest)
                 return
@@ -243,7 +259,7 @@ class FrontDoor:
     async def _exchange(self, guest: Guest, stream: trio.abc.Stream, head: Head, rest: bytes) -> bytes | None:
         """Have a request answered; give what came behind it, None if the connection is to be closed."""
         if self._app is None:
-            raise Refused(426, "only WebSockets are served here", "no app", ((b"Upgrade", b"websocket"),))
+            raise Refused(426, "only WebSockets are served here", "no app", TO_WEBSOCKET)
         self._check_body(head)
         self._guests.serve(guest)
         exchange = Exchange(stream, head, rest, self._http, last=self._accepting.cancel_called)

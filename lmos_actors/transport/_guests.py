@@ -56,7 +56,9 @@ class DoorStatistics:
     Each connection ends in exactly one way: `accepted` is `open + served + left + failed` and the sum of
     `refused`, at any moment. `served`: it was a WebSocket, or its HTTP requests were answered. `left`: the
     peer was gone before its first request, or the door was closed. `failed`: what served it raised.
-    `refused`: by reason, where the door answered itself, or closed the connection for its silence.
+    `refused`: by reason, where the door answered itself ("malformed", "too large", "method", "version",
+    "cut short", "slow head", "slow body", "upgrade", "route 404", "no app", "no place", "TLS on a plain
+    port", "plain on a TLS port"), or just closed the connection ("silent", "half open", "TLS", "slow TLS").
     Of those open, `half_open` have not shown their first request, `idle` are between two.
     """
 
@@ -75,12 +77,13 @@ class DoorStatistics:
 class Guest:
     """One connection while it is here."""
 
-    __slots__ = ("end", "peer", "place", "requests", "scope")
+    __slots__ = ("bare", "end", "peer", "place", "requests", "scope")
 
     def __init__(self, peer: str) -> None:
         self.peer = peer
         self.scope = trio.CancelScope()
         self.requests = 0  # that were handed on
+        self.bare = False  # the answer under way has no body: it is one to HEAD
         self.end = ""  # why it was refused, or "failed"
         self.place: dict[Guest, None] | None = None
 

@@ -80,8 +80,11 @@ class Head:
         return bool(self.values(b"transfer-encoding"))
 
 
-def refused_bytes(refused: Refused) -> bytes:
-    """Give the answer to what is refused, whole: a line of plain text that says why, and the end."""
+def refused_bytes(refused: Refused, more: Headers = (), *, bare: bool = False) -> bytes:
+    """Give the answer to what is refused, whole: a line of plain text that says why, and the end.
+
+    `more` are further headers; `bare` leaves out the text, as an answer to HEAD does.
+    """
     status = refused.status
     phrase = _PHRASES.get(status, "Refused")
     body = f"{status} {phrase}: {refused.why}\n".encode("ascii", "replace")
@@ -90,8 +93,9 @@ def refused_bytes(refused: Refused) -> bytes:
         (b"Content-Length", b"%d" % len(body)),
         (b"Connection", b"close"),
     )
-    lines = [b"%s: %s" % header for header in (*own, *refused.headers)]
-    return b"\r\n".join([b"HTTP/1.1 %d %s" % (status, phrase.encode()), *lines, b"", body])
+    lines = [b"%s: %s" % header for header in (*own, *refused.headers, *more)]
+    first = b"HTTP/1.1 %d %s" % (status, phrase.encode())
+    return b"\r\n".join([first, *lines, b"", b"" if bare else body])
 
 
 def malformed(why: str) -> Refused:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from wsproto.frame_protocol import XorMaskerSimple
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -12,6 +14,7 @@ Masks: TypeAlias = "Callable[[int], bytes]"
 """Gives as many bytes as it is asked for."""
 
 _PAGE: Final = 4096
+_SHORT: Final = 512  # bytes up to which one long number is faster than four passes
 
 
 class RandomMasks:
@@ -20,15 +23,17 @@ class RandomMasks:
     def __init__(self) -> None:
         self._page = b""
         self._used = 0
+        self._source = os.urandom
 
     def __call__(self, size: int) -> bytes:
         """Give `size` random bytes, at most a page."""
         start = self._used
         self._used = start + size
         found = self._page[start : self._used]
-        if len(found) == size:
+        if len(found) == size and os.urandom is self._source:
             return found
-        self._page = os.urandom(_PAGE)
+        self._source = os.urandom  # a simulated world has its own, which is no source for others
+        self._page = self._source(_PAGE)
         self._used = size
         return self._page[:size]
 
@@ -46,6 +51,8 @@ if hasattr(os, "register_at_fork"):
 def masked(data: bytes, key: bytes) -> bytes:
     """Mask or unmask: the two are the same."""
     size = len(data)
+    if size > _SHORT:
+        return bytes(XorMaskerSimple(key).process(bytearray(data)))
     keys = (key * (size // 4 + 1))[:size]
     return (int.from_bytes(data, "little") ^ int.from_bytes(keys, "little")).to_bytes(size, "little")
 

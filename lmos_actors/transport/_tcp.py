@@ -38,15 +38,21 @@ class DirectStream(trio.abc.HalfCloseableStream):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = sock
         self._more = False
+        self._said_last = False
 
     def _check_open(self) -> None:
         # a closed socket's descriptor is -1, and waiting for that would leave an entry in trio's tables
         if self._socket.fileno() < 0:
             raise trio.ClosedResourceError("the stream is closed")
 
+    def _check_sending(self) -> None:
+        self._check_open()
+        if self._said_last:
+            raise trio.ClosedResourceError("this end of the stream has said its last")
+
     def send_now(self, data: bytes | bytearray | memoryview) -> int:
         """Send what the kernel takes, without waiting; give how many bytes that was."""
-        self._check_open()
+        self._check_sending()
         try:
             return self._socket.send(data)
         except _IDLE:
@@ -56,6 +62,7 @@ class DirectStream(trio.abc.HalfCloseableStream):
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """Send; no checkpoint where the kernel takes it all."""
+        self._check_sending()
         sent = self.send_now(data) if data else 0
         if sent == len(data):
             return
@@ -66,7 +73,7 @@ class DirectStream(trio.abc.HalfCloseableStream):
 
     async def wait_send_all_might_not_block(self) -> None:
         """Wait until the kernel takes some bytes."""
-        self._check_open()
+        self._check_sending()
         await wait_writable(self._socket)
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
@@ -92,6 +99,7 @@ class DirectStream(trio.abc.HalfCloseableStream):
     async def send_eof(self) -> None:
         """Say that nothing more is sent; receiving goes on."""
         self._check_open()
+        self._said_last = True
         try:
             self._socket.shutdown(socket.SHUT_WR)
         except OSError as error:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 _KEY = re.compile(r"[A-Za-z0-9+/]{22}==")  # 16 bytes, as base64
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_VERSION = ((b"Sec-WebSocket-Version", b"13"), (b"Upgrade", b"websocket"))
+TO_WEBSOCKET = ((b"Upgrade", b"websocket"), (b"Connection", b"Upgrade"))  # what a 426 has to say
+_VERSION = (*TO_WEBSOCKET, (b"Sec-WebSocket-Version", b"13"))
 
 
 @attrs.frozen

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ._frames import Wire
 
 _ROOM: Final = 65536  # bytes of frames that are taken for one write
+_BATCHES: Final = 16  # small ones, sent at once, between two checkpoints
 _PONGS: Final = 64  # answers to pings that wait; RFC 6455 5.5.3 lets the older ones go
 _NO_HALF: Final = 1.0  # seconds to wait for the end of a stream that cannot be half closed
 _GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
@@ -81,8 +82,8 @@ class Connection:
 
     def statistics(self) -> ConnectionStatistics:
         """Give what has passed so far."""
-        came = self._codec.bytes_in
-        return ConnectionStatistics(self._messages_in, self._messages_out, came, self._bytes_out)
+        codec = self._codec
+        return ConnectionStatistics(self._messages_in, self._messages_out, codec.bytes_in, self._bytes_out)
 
     def wake(self) -> None:
         """Say that the handler has frames. Never blocks; cheap; repeated calls do nothing."""
@@ -208,6 +209,8 @@ class Connection:
             self._ended = attrs.evolve(self._ended, clean=False)  # our answer to its Close was not taken
         self._mute = self._is_last = self._is_over = True
         self._rest = b""
+        if self._sending and self._scope is not None:
+            self._scope.cancel()
         self.wake()
 
     def _fail_with(self, error: Exception) -> None:
@@ -222,8 +225,6 @@ class Connection:
             self._scope.deadline = min(self._scope.deadline, trio.current_time() + self._patience)
         self.wake()
 
-    # ---- the writer
-
     async def _write(self) -> None:
         is_written = False
         while not is_written:
@@ -236,6 +237,7 @@ class Connection:
 
     async def _write_on(self, scope: trio.CancelScope) -> bool:
         """Write until the last batch is out: True; False if the scope's time is up between two waits."""
+        batches = 0
         while True:
             if not self._rest:
                 if self._is_last:
@@ -244,6 +246,7 @@ class Connection:
                 if not self._rest:
                     if not self._is_last:
                         await self._news.park()
+                        batches = 0
                     continue
             try:
                 if not self._sent_at_once():
@@ -253,7 +256,8 @@ class Connection:
             except _GONE as error:
                 self._break(str(error) or "the connection was reset")
             else:
-                if self._is_more:
+                batches += 1
+                if self._is_more or not batches % _BATCHES:
                     await checkpoint()
 
     def _look_at_the_clock(self) -> None:
@@ -298,8 +302,7 @@ class Connection:
         try:
             return self._asides() + self._messages() or self._closing()
         except LocalProtocolError:
-            # of wsproto, which thinks that the connection is closed: then it is
-            self._break("the connection is closed")
+            self._break("the connection is closed")  # says wsproto
             return b""
 
     def _asides(self) -> bytes:

@@ -407,7 +407,7 @@ async def test_an_event_that_will_never_be_there_is_refused(virtual_clock) -> No
             lambda e: e.follow(e.find(Other), Bell.rang, e.hear),
             lambda e: e.follow(node.find(Other), Bell.rang, e.hear),
         ):
-            with pytest.raises(Exception, match="no affordance 'rang'"):
+            with pytest.raises(Exception, match="no event 'rang'"):
                 await node.start_child(ear_of(begin))
             if not [ref for ref in node.agents() if ref.path == "other"]:
                 await node.start(Other)

@@ -336,9 +336,9 @@ async def test_wrong_arguments_are_the_senders_fault_and_reach_nobody(virtual_cl
                 empty.broadcast(Member.hear, 7)  # type: ignore[arg-type]
             with pytest.raises(InvalidInput):
                 empty.broadcast(Member.hear)  # type: ignore[call-arg]
-        with pytest.raises(NotFound, match="no affordance 'hear' on Agent"):
+        with pytest.raises(NotFound, match="no action 'hear' on Agent"):
             node.group("all", Agent).broadcast(Member.hear, "x")
-        with pytest.raises(NotFound, match="no affordance 'hear' on Stranger"):
+        with pytest.raises(NotFound, match="no action 'hear' on Stranger"):
             node.group("all", Stranger).broadcast(Member.hear, "x")  # type: ignore[arg-type]
         assert a.statistics().accepted == 0
         with pytest.raises(AgentDied, match="InvalidInput"):

@@ -79,7 +79,9 @@ class Weather(Agent):
 class Wire:
     """A connection as its client sees it, answered by the test: `sent` is what the client has said."""
 
-    def __init__(self, answer: Callable[[Wire, dict[str, Any]], None] | None, headers: Any, kotlin: bool) -> None:
+    def __init__(
+        self, answer: Callable[[Wire, dict[str, Any]], None] | None, headers: Any, kotlin: bool
+    ) -> None:
         self.headers = headers
         self.subprotocol = None if kotlin else "lmosprotocol"
         self.sent: list[dict[str, Any]] = []
@@ -235,6 +237,11 @@ async def scripted(
     assert peers.statistics()["peers"] == 0
 
 
+def peers_of(node: Node) -> Peers:
+    """Give the peers of a node."""
+    return node._connections.peers
+
+
 async def weather(peers: Peers, *, ready: bool = True) -> Ref[Weather]:
     """Give a ref to the thing that the wires of a test stand for."""
     ref = remote_ref(peers, Weather, URL, THING)
@@ -248,11 +255,14 @@ quiet = wait_all_tasks_blocked
 
 
 @asynccontextmanager
-async def two_nodes(cls: type[Agent] = Weather, **spec: Any) -> AsyncGenerator[tuple[Node, Peers]]:
-    """Give a node that serves one agent, and the peers of another that reaches it."""
+async def two_nodes(cls: type[Agent] = Weather, **spec: Any) -> AsyncGenerator[tuple[Node, Node]]:
+    """Give a node that serves one agent, and another on the same network."""
     network = MemoryNetwork()
-    async with open_node(listen="ws://server", network=network) as server, open_node(network=network) as client:
+    async with (
+        open_node(listen="ws://server", network=network) as server,
+        open_node(network=network) as client,
+    ):
         await server.start_child(ChildSpec("weather", cls, **spec))
-        yield server, client._connections.peers
+        yield server, client
         assert server.connection_failures == ()
         assert client.connection_failures == ()

@@ -8,9 +8,10 @@ import attrs
 import pytest
 import trio
 
-from lmos_actors import Agent, AgentDied, ChildSpec, Down, Gap, InvalidInput, NotAllowed, Ref, action
+from lmos_actors import Agent, AgentDied, Down, Gap, InvalidInput, NotAllowed, Ref, action
+from lmos_actors.bindings import remote_ref
 from lmos_actors.protocol import lmos
-from tests.bindings.clients import OFFERS, Weather, quiet, scripted, two_nodes, weather
+from tests.bindings.clients import OFFERS, Weather, peers_of, quiet, scripted, two_nodes, weather
 from tests.bindings.test_client_listening import confirm
 from tests.bindings.test_client_requests import complete
 
@@ -83,10 +84,12 @@ async def test_far_events_and_ends_are_turns(autojump_clock: Any) -> None:
         await quiet()
         assert sorted(agent().heard) == ["Bonn", "a value of another type", "normal"]
         wire.break_off()
+        await quiet()
         await agent().weather.ready()
         await quiet()
         assert peers.wire.kinds() == ["subscribeEvent", "subscribeEvent"]
-        peers.wire.event(peers.wire.sent[0], "asked", "Rome")
+        again = next(message for message in peers.wire.sent if message["event"] == "asked")
+        peers.wire.event(again, "asked", "Rome")
         await quiet()
         assert agent().heard[-2:] == ["connection lost", "Rome"]
         await ref.invoke(Station.stop_listening)
@@ -211,28 +214,20 @@ async def test_what_is_only_near_is_refused_with_the_reason(autojump_clock: Any)
 
 
 async def test_agents_of_two_nodes_work_together(autojump_clock: Any) -> None:
-    from lmos_actors import open_node
-    from lmos_actors.bindings import remote_ref
-
-    async with two_nodes() as (server, peers), open_node() as other:
-        del other
-        far = remote_ref(peers, Weather, "ws://server/agents/weather")
+    async with two_nodes() as (server, client):
+        far = remote_ref(peers_of(client), Weather, "ws://server/agents/weather")
         await far.ready()
-        node: Any = peers
-        local: Any = node.rt.resolver
-        ref = await local.root.start_child(ChildSpec("station", Station.__class__ and _made(far)))
+        ref, agent = await station(client, far)
         await ref.invoke(Station.listen)
+        await quiet()
         await ref.invoke(Station.report, 3)
         await trio.sleep(1)
-        assert ref._link.agent.heard == ["0", "1", "2"]
+        assert agent().heard == ["0", "1", "2"]
         (near,) = server.agents()
         with pytest.raises(AgentDied):
             await near.invoke(Weather.crash)
         await trio.sleep(1)
-        assert "error" in ref._link.agent.heard
-
-
-def _made(far: Any) -> Any:
-    from functools import partial
-
-    return partial(Station, weather=far)
+        assert "error" in agent().heard
+        await ref.invoke(Station.report, 1)
+        await trio.sleep(1)
+        assert agent().heard[-1] == "0"

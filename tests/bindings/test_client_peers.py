@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
 import trio
 
-from lmos_actors import AgentUnavailable, ConfigError, OutcomeUnknown, open_node
+from lmos_actors import AgentDied, AgentUnavailable, ConfigError, OutcomeUnknown, open_node
 from lmos_actors.bindings import remote_ref, remote_thing
 from lmos_actors.protocol import lmos
-from lmos_actors.simulation import simulate
+from lmos_actors.simulation import TraceLog, simulate
 from lmos_actors.transport import ConnectFailed, MemoryNetwork
-from tests.bindings.clients import THING, URL, Weather, quiet, scripted, two_nodes, weather
+from tests.bindings.clients import THING, URL, Weather, peers_of, quiet, scripted, two_nodes, weather
 from tests.bindings.test_client_requests import Later, complete, failing
 
 
@@ -216,7 +217,7 @@ async def test_the_handshake_tells_what_is_offered_and_who_asks() -> None:
         from lmos_actors.transport import endpoint_of
 
         places = [await network.listen(endpoint_of(url)) for url in ("ws://a", "ws://b")]
-        peers: Any = node._connections.peers
+        peers = peers_of(node)
         for url in ("ws://a/ws", "ws://a/agents/weather", "ws://b/ws"):
             remote_ref(peers, Weather, url, "weather")
         for listener in (places[0], places[0], places[1]):
@@ -238,16 +239,23 @@ async def test_nobody_is_left_waiting_when_the_node_ends(autojump_clock: Any) ->
     async def note(ask: Any) -> None:
         errors.append(await failing(ask))
 
-    async with trio.open_nursery() as nursery:
-        async with scripted(session=lmos.SessionOptions(max_open=1)) as (peers, _):
-            ref = await weather(peers)
-            nursery.start_soon(note, ref.invoke(Weather.turn, "sent"))
-            await quiet()
-            nursery.start_soon(note, ref.invoke(Weather.turn, "in line"))
-            await quiet()
+    one = lmos.SessionOptions(max_open=1)
+    async with trio.open_nursery() as nursery, scripted(session=one) as (peers, _):
+        ref = await weather(peers)
+        nursery.start_soon(note, ref.invoke(Weather.turn, "sent"))
+        await quiet()
+        nursery.start_soon(note, ref.invoke(Weather.turn, "in line"))
+        await quiet()
     assert sorted(type(error).__name__ for error in errors) == ["AgentUnavailable", "OutcomeUnknown"]
     assert await refused(ref.read(Weather.units)) == "the node has ended"
     assert await refused(ref.ready()) == "the node has ended"
+
+
+async def note_outcome(outcomes: list[str], ask: Any) -> None:
+    try:
+        outcomes.append(await ask)
+    except AgentUnavailable:
+        outcomes.append("not begun")
 
 
 async def test_a_server_that_restarts_loses_nothing_it_had_taken(autojump_clock: Any) -> None:
@@ -256,28 +264,25 @@ async def test_a_server_that_restarts_loses_nothing_it_had_taken(autojump_clock:
     async with open_node(network=network) as client:
         ref: Any = None
         for _ in range(3):
-            async with open_node(listen="ws://server", network=network) as server, trio.open_nursery() as nursery:
+            async with (
+                open_node(listen="ws://server", network=network) as server,
+                trio.open_nursery() as nursery,
+            ):
                 await server.start(Weather)
                 if ref is None:
-                    ref = remote_ref(client._connections.peers, Weather, "ws://server/agents/weather")
+                    ref = remote_ref(peers_of(client), Weather, "ws://server/agents/weather")
                 await ref.ready()
 
-                async def ask(city: str) -> None:
-                    try:
-                        outcomes.append(await ref.invoke(Weather.turn, city))
-                    except AgentUnavailable as error:
-                        assert error.started is False
-                        outcomes.append("not begun")
-
                 for number in range(20):
-                    nursery.start_soon(ask, str(number))
+                    nursery.start_soon(note_outcome, outcomes, ref.invoke(Weather.turn, str(number)))
                 await trio.lowlevel.checkpoint()
         assert len(outcomes) == 60  # and no OutcomeUnknown, which would have ended the test
         assert outcomes.count("not begun") < 60
 
 
 async def test_a_connection_that_is_cut_is_mended_behind_the_ref(autojump_clock: Any) -> None:
-    async with two_nodes() as (server, peers):
+    async with two_nodes() as (server, client):
+        peers = peers_of(client)
         ref = remote_ref(peers, Weather, "ws://server/agents/weather")
         await ref.ready()
         network: Any = peers.network
@@ -308,3 +313,52 @@ async def test_consume_tells_what_went_wrong(autojump_clock: Any) -> None:
         peers.up = True
         await held.ready()
         assert await consume(peers, Weather, URL, thing=THING) == held
+
+
+async def test_over_real_sockets_all_is_the_same() -> None:
+    async with open_node(listen="ws://127.0.0.1:0") as server, open_node() as client:
+        await server.start(Weather)
+        (url,) = server.urls
+        ref = await client.consume(Weather, url.replace("ws://", "http://"))
+        assert await ref.invoke(Weather.turn, "Bonn") == "Bonn 1"
+        async with ref.stream(Weather.hours, 100) as hours:
+            assert [hour async for hour in hours] == list(range(100))
+        async with ref.observe(Weather.units) as units, ref.monitor() as downs:
+            assert await units.receive() == "celsius"
+            await ref.write(Weather.units, "kelvin")
+            assert await units.receive() == "kelvin"
+            with pytest.raises(AgentDied):
+                await ref.invoke(Weather.crash)
+            assert (await downs.receive()).reason.kind == "error"
+            await ref.retrying().read(Weather.units)
+    assert client.connection_failures == ()
+
+
+def test_a_simulated_world_repeats_what_it_did_over_the_wire() -> None:
+    async def main(log: TraceLog) -> None:
+        async with (
+            open_node(listen="ws://server") as server,
+            open_node() as client,
+            trio.open_nursery() as nursery,
+        ):
+            await server.start(Weather)
+            ref = await client.consume(Weather, "ws://server/agents/weather")
+            for number in range(5):
+                nursery.start_soon(ref.invoke, Weather.forecast, str(number))
+            network: Any = client._connections.network
+            await trio.sleep(0.95)
+            async with ref.monitor() as downs:
+                with suppress(AgentDied):
+                    await ref.retrying().invoke(Weather.crash)
+                await downs.receive()
+            network.sever("server", 80)
+            await trio.sleep(0.01)
+            await ref.retrying().read(Weather.units)
+
+    digests = []
+    for _ in range(2):
+        log = TraceLog()
+        with suppress(ExceptionGroup):
+            simulate(main, log, seed=7, log=log)
+        digests.append(log.digest())
+    assert digests[0] == digests[1]

@@ -500,14 +500,15 @@ async def test_a_stream_is_read_under_credit(autojump_clock: Any) -> None:
 async def test_items_without_credit_end_the_stream(autojump_clock: Any) -> None:
     async with scripted() as (peers, _):
         ref = await weather(peers)
-        found: list[int] = []
-        with pytest.raises(RemoteProtocolError, match="without credit"):
-            async with ref.stream(Weather.hours, 40) as hours:
-                await quiet()
-                run = peers.wire.last("invokeAction")
-                for number in range(20):
-                    peers.wire.status(run, "in progress", output=number)
-                found += [hour async for hour in hours]  # noqa: PERF
+        async with ref.stream(Weather.hours, 40) as hours:
+            await quiet()
+            run = peers.wire.last("invokeAction")
+            for number in range(20):
+                peers.wire.status(run, "in progress", output=number)
+            for number in range(16):
+                assert await anext(hours) == number
+            with pytest.raises(RemoteProtocolError, match="without credit"):
+                await anext(hours)
         await quiet()
         assert peers.wire.kinds().count("cancelAction") == 1
 
@@ -600,3 +601,23 @@ async def test_properties_of_a_foreign_thing_are_read_one_by_one(autojump_clock:
         ref = await weather(peers)
         assert await ref.read_all() == {"units": "celsius", "station": "celsius"}
         assert peers.wire.kinds() == ["readProperty", "readProperty"]
+
+
+async def test_a_request_that_is_too_long_is_refused_here_and_harms_nobody(autojump_clock: Any) -> None:
+    options = lmos.SessionOptions(max_bytes=2_000, max_open=1)
+    async with scripted(session=options) as (peers, _), trio.open_nursery() as nursery:
+        ref = await weather(peers)
+        with pytest.raises(InvalidInput, match="this invokeAction is longer than 2000 bytes"):
+            await ref.invoke(Weather.turn, "x" * 3_000)
+        first = Later(nursery, ref.invoke(Weather.turn, "Bonn"))
+        await quiet()
+        in_line = Later(nursery, ref.invoke(Weather.turn, "x" * 3_000))
+        behind = Later(nursery, ref.invoke(Weather.turn, "Rome"))
+        await quiet()
+        peers.wire.status(peers.wire.sent[0], "completed", output="Bonn 1")
+        await in_line.done.wait()
+        assert isinstance(in_line.error, InvalidInput)
+        await quiet()
+        peers.wire.status(peers.wire.last("invokeAction"), "completed", output="Rome 1")
+        await behind.done.wait()
+        assert (first.value, behind.value) == ("Bonn 1", "Rome 1")

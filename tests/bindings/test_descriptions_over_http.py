@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
@@ -13,6 +12,9 @@ import trio
 from lmos_actors import Agent, Event, Progress, Property, action, event, prop
 from lmos_actors.bindings import Descriptions, http_app
 from lmos_actors.protocol.td import OFFERS, check, effective_forms, load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class Weather(Agent):

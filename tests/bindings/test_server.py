@@ -395,3 +395,28 @@ async def test_a_pool_is_one_thing(by: Any, virtual_clock: Any) -> None:
         if by == "round_robin":
             assert handled == [1, 2, 1]
         accounts(node)
+
+
+async def test_what_a_member_of_a_pool_has_not_begun_goes_to_another(virtual_clock: Any) -> None:
+    async with open_test_node() as node:
+        pool = await node.start_pool(Pool(Weather, 2, name="pool", shutdown=1.0))
+        async with serving(node) as served:
+            line = await served.line()
+            first = pool.members[0]
+            hold(first)
+            line.put("invokeAction", thingID="pool", action="turn", input={"city": "Bonn"}, remaining=5)
+            await pool.resize(1)
+            assert not line.take()  # it waits for the member that stays
+            release(first)
+            await settle()
+            assert line.take()[0]["output"] == "Bonn 1"
+            await pool.resize(2)
+            hold(pool.members[1])
+            for number in range(3):
+                line.put("invokeAction", thingID="pool", action="turn", input={"city": f"{number}"})
+            await settle()
+            assert [done["output"] for done in line.take()] == ["1 1"]
+            await pool.resize(1)
+            await settle()
+            assert [done["output"] for done in line.take()] == ["0 1", "2 1"]
+        accounts(node)

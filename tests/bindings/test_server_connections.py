@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ import trio
 from lmos_actors import Agent, ChildSpec, Event, Property, SupervisorSpec, action, event, prop
 from lmos_actors.actors import hold, release
 from lmos_actors.bindings import Exposure
+from lmos_actors.bindings._server_memories import Memories
 from lmos_actors.protocol import lmos
 from lmos_actors.testing import open_test_node, settle
 from lmos_actors.transport import Accept, Refuse, Upgrade
@@ -42,6 +44,12 @@ class Weather(Agent):
         await trio.sleep(10)
         self.story.append(f"{name} done")
         return name
+
+    @action(on_disconnect="finish")
+    async def items(self) -> AsyncIterator[int]:
+        for each in range(100):
+            yield each
+        self.story.append("all items")
 
     @action
     def told(self) -> list[str]:
@@ -96,6 +104,21 @@ async def test_an_action_may_finish_all_the_same(virtual_clock: Any) -> None:
         accounts(node)
 
 
+async def test_a_stream_may_finish_though_nobody_takes_its_items(virtual_clock: Any) -> None:
+    async with open_test_node() as node:
+        await node.start_child(ChildSpec("weather", Weather))
+        async with serving(node) as served:
+            line, other = await served.line(), await served.line()
+            line.put("invokeAction", action="items", credit={"items": 2, "bytes": 1000})
+            await settle()
+            line.leave()
+            await settle()
+            told = await other.ask("invokeAction", action="told")
+            assert told["output"] == ["all items"]
+            assert served.server.statistics().open == 0
+        accounts(node)
+
+
 @pytest.mark.parametrize("back", [5, 30, 200])
 async def test_a_request_that_may_come_again_goes_on_and_is_answered_once(
     back: float, virtual_clock: Any
@@ -140,6 +163,71 @@ async def test_nobody_waits_for_a_peer_for_ever(virtual_clock: Any) -> None:
             assert patient.statistics().cancelled == 2
             assert served.server.statistics().open == 0
         accounts(node)
+
+
+async def test_who_comes_back_in_time_is_waited_for(virtual_clock: Any) -> None:
+    class Patient(Agent):
+        @action
+        async def wait(self) -> str:
+            await trio.sleep(100)
+            return "at last"
+
+    async with open_test_node() as node:
+        await node.start_child(ChildSpec("weather", Patient))
+        async with serving(node) as served:
+            line = await served.line(headers=PEER)
+            line.put("invokeAction", action="wait", attempt=1, messageID="mine")
+            await settle()
+            line.leave()
+            await trio.sleep(30)
+            line = await served.line(headers=PEER)
+            line.put("invokeAction", action="wait", attempt=2, messageID="mine")
+            await trio.sleep(100)
+            assert line.take()[0]["output"] == "at last"
+            line.put("invokeAction", action="wait", attempt=1, messageID="other")
+            await settle()
+            line.leave()
+            await trio.sleep(70)
+            line = await served.line(headers=PEER)
+            line.put("invokeAction", action="wait", attempt=2, messageID="other")
+            await settle()
+            (given_up,) = line.take()
+            assert (given_up["status"], given_up["reason"]) == ("failed", "the consumer left")
+        accounts(node)
+
+
+def name_of(number: int) -> tuple[tuple[bytes, bytes], ...]:
+    return ((b"lmos-peer", b"%032d" % number),)
+
+
+def remember(memory: lmos.AnswerMemory, number: int) -> None:
+    session = lmos.ThingSession(offered=True, new_id=lambda: "id", memory=memory)
+    said = f'{{"messageType":"invokeAction","thingID":"t","messageID":"m{number}","action":"a"}}'
+    (asked,) = session.receive(said, trio.current_time())
+    assert isinstance(asked, lmos.Asked)
+    session.complete(asked)
+
+
+async def test_memories_are_few_and_those_in_use_stay(virtual_clock: Any) -> None:
+    memories = Memories(2)
+    with memories.of(name_of(0)) as used:
+        for number in range(1, 10):
+            with memories.of(name_of(number)) as memory:
+                remember(memory, number)
+        assert len(memories) == 3
+        with memories.of(name_of(0)) as again:
+            assert again is used
+        assert len(memories) == 3
+        with memories.of(name_of(9)) as memory:
+            assert len(memory) == 1
+    for number in (8, 9):
+        with memories.of(name_of(number)) as memory:
+            memory.expire(trio.current_time())
+    await trio.sleep(61)
+    for _ in range(3):
+        with memories.of(name_of(20)):
+            pass
+    assert len(memories) <= 1
 
 
 async def test_others_are_not_given_the_answer(virtual_clock: Any) -> None:
@@ -190,6 +278,7 @@ async def test_a_peer_that_never_reads_is_closed(virtual_clock: Any) -> None:
             for _ in range(101):
                 line.put("readProperty", name="units")
                 await settle()
+            await trio.sleep(0.1)
             assert line.closed is not None
             assert line.closed[0] == 1008
             assert weather.statistics().running == 0
@@ -247,6 +336,7 @@ ROUTES: tuple[tuple[str, tuple[str, ...], Any], ...] = (
     ("/agents/nobody", (), 404),
     ("/agents/", (), 404),
     ("/elsewhere", (), 404),
+    ("/arc", ("lmosprotocol",), 404),
     ("/elsewhere", ("lmosprotocol",), "lmosprotocol"),
     ("/ws", ("chat", "lmosprotocol"), "lmosprotocol"),
     ("/ws", ("chat",), None),
@@ -287,6 +377,7 @@ NO_IDS = (
     "http://[",
     "http://x/agents/a/b",
     "urn:uuid:no",
+    "http://127.0.0.1/agents/weather?" + "x" * 3000,
     "x" * 10_000,
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -176,11 +177,32 @@ async def test_a_slow_reader_of_events_misses_the_oldest_and_is_told(virtual_clo
             events = [int(one["data"]) for one in said if one["messageType"] == "event"]
             gaps = [one["missed"] for one in said if one["messageType"] == "gap"]
             assert events[:64] == [*range(64)]
+            assert len(events) < 130
             assert events[-1] == 999
             assert events == sorted(events)
             assert sum(gaps) + len(events) == 1000
             await weather.invoke(Weather.say, "on")
             assert [one["data"] for one in line.take()] == ["on"]
+
+
+async def test_events_that_wait_stay_in_order(virtual_clock: Any) -> None:
+    async with open_test_node() as node:
+        weather = await node.start_child(ChildSpec("weather", Weather, restart="temporary"))
+        async with serving(node) as served:
+            line, other = await served.line(), await served.line()
+            line.put("subscribeEvent", event="asked")
+            other.put("subscribeEvent", event="asked")
+            await settle()
+            await weather.invoke(Weather.flood, 100)
+            first = line.handler.frames(1_000_000)
+            await weather.invoke(Weather.say, "last")
+            frames = [*first, *line.raw()]
+            assert [json.loads(frame)["data"] for frame in frames] == [*map(str, range(100)), "last"]
+            other.put("invokeAction", action="crash")
+            await settle()
+            said = other.take()
+            assert [one["data"] for one in said if "data" in one] == [*map(str, range(100)), "last"]
+            assert said[-1]["title"] == "Thing Not Found"
 
 
 async def test_answers_pass_events_that_wait(virtual_clock: Any) -> None:

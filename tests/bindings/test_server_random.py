@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any, TypeAlias
@@ -209,5 +210,56 @@ def test_every_request_is_answered_once(steps: list[Request], pauses: list[bool]
             for asked in consumer.asked:
                 finals = consumer.finals[asked]
                 assert finals == 1 or (finals > 1 and asked in consumer.disturbed), asked
+
+    trio.run(main, clock=VirtualClock())
+
+
+SAID = ASKED.map(
+    lambda request: json.dumps(
+        {"messageType": request[0], "thingID": "weather", "messageID": "m1", **request[1]}
+    )
+)
+JUNK: st.SearchStrategy[Any] = st.sampled_from(
+    (None, True, -1, 1e308, "", "weather", [], {}, {"items": -1, "bytes": "x"}, "\ud800")
+)
+MEMBERS = st.sampled_from(
+    ("messageType", "thingID", "messageID", "correlationID", "action", "input", "remaining", "credit", "name")
+)
+
+
+@st.composite
+def spoilt(draw: st.DrawFn) -> str | bytes:
+    """A frame as it should be, cut off, with a member of another type, or none at all."""
+    how = draw(st.sampled_from(("right", "cut", "changed", "junk", "binary")))
+    text: str = draw(SAID)
+    if how == "cut":
+        return text[: draw(st.integers(0, len(text)))]
+    if how == "changed":
+        return json.dumps({**json.loads(text), draw(MEMBERS): draw(JUNK)})
+    if how == "junk":
+        return draw(st.text(max_size=30))
+    return draw(st.binary(min_size=12, max_size=20)) if how == "binary" else text
+
+
+@settings(max_examples=100)
+@given(frames=st.lists(spoilt(), max_size=20))
+def test_nothing_that_a_peer_sends_ends_more_than_its_connection(frames: list[str | bytes]) -> None:
+    async def main() -> None:
+        tree = SupervisorSpec("root", [ChildSpec("weather", Busy)], max_restarts=1000)
+        async with open_test_node(tree) as node, serving(node) as served:
+            line, other = await served.line(), await served.line()
+            for frame in frames:
+                if isinstance(frame, bytes):
+                    line.handler.binary(frame)
+                else:
+                    line.handler.text(frame)
+                await trio.sleep(0.1)
+                line.raw()
+            read = await other.ask("readAllProperties")
+            assert read["messageType"] == "propertyReadings"
+            line.leave()
+            await trio.sleep(100)
+            assert served.server.statistics().open == 0
+            accounts(node)
 
     trio.run(main, clock=VirtualClock())

@@ -210,8 +210,10 @@ async def test_a_stream_goes_under_credit(virtual_clock: Any) -> None:
             assert [item["output"] for item in line.take()] == [0, 1]
             story = await line.ask("invokeAction", action="story")
             assert story["output"] == ["made 0", "made 1", "made 2"]
+            await settle()
             line.put("streamCredit", correlationID="m1", items=1, bytes=1000)
             await settle()
+            assert line.session_there.waiting == 1
             assert [item["output"] for item in line.take()] == [2]
             line.put("streamCredit", correlationID="m1", items=10, bytes=1000)
             await settle()

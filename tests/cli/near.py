@@ -16,6 +16,7 @@ from lmos_actors import (
     Progress,
     Property,
     action,
+    current_request,
     event,
     open_node,
     prop,
@@ -39,6 +40,7 @@ class Weather(Agent):
     units: Property[str] = prop(default="celsius")
     level: Property[int] = prop(default=3)
     place: Property[Place] = prop(default=Place(50.7, 7.1), read_only=True)
+    secret: Property[str] = prop(default="", write_only=True)
     asked: Event[str] = event()
     warned: Event[dict[str, int]] = event()
     pace: float = 1.0
@@ -63,6 +65,22 @@ class Weather(Agent):
         for hour in range(count):
             await trio.sleep(self.pace)
             yield {"hour": hour}
+
+    @action
+    async def stubborn(self) -> None:
+        with trio.CancelScope(shield=True):
+            await trio.sleep(100)
+
+    @action
+    def left(self) -> float | None:
+        request = current_request()
+        ends = request.deadline if request is not None else None
+        return None if ends is None else round(ends - trio.current_time())
+
+    @action
+    def warn(self, times: int) -> None:
+        for n in range(times):
+            self.warned.emit({"level": n})
 
     @action
     def refuse(self) -> None:
@@ -94,7 +112,7 @@ async def open_far(reach: Reach, opened: Any, background: Any = None) -> AsyncIt
         weather = await node.start(Weather)
         place = node.urls[0].partition("://")[2]
         if background is not None:
-            nursery.start_soon(background, weather)
+            nursery.start_soon(background, weather, node)
         async with opened(attrs.evolve(reach, url=reach.url.replace("127.0.0.1:8080", place))) as thing:
             yield thing
         nursery.cancel_scope.cancel()

@@ -45,15 +45,16 @@ def place() -> Iterator[str]:
 
 
 def test_the_examples(place: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
     examples = [block for block in BLOCKS if "tests/cli/test_guide.py" in block.marker]
     for block in examples:
         wanted = re.search(r"it ends with (\d)", block.marker)
         for command in commands(block):
             words = [word.replace(SHOWN, place) for word in command.arguments]
-            with monkeypatch.context() as shown, pytest.raises(SystemExit) as ended:
-                shown.setattr("sys.stdout.isatty", lambda: True, raising=False)
+            monkeypatch.setenv("NO_COLOR", "1")
+            monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+            with pytest.raises(SystemExit) as ended:
                 main(words)
+            monkeypatch.undo()
             ran = capfd.readouterr()
             output = ran.out + re.sub(r"^forecast: .*\n", "", ran.err, flags=re.MULTILINE)
             assert ended.value.code == (int(wanted[1]) if wanted else 0), (words, output)

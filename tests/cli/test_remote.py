@@ -12,8 +12,21 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from lmos_actors import (
+    ActionFailed,
+    AgentDied,
+    AgentUnavailable,
+    ConnectFailed,
+    DeadlineExceeded,
+    LmosActorsError,
+    MailboxFull,
+    OutcomeUnknown,
+)
+from lmos_actors._connections import default_network
 from lmos_actors.cli import main
-from lmos_actors.cli._remote import open_thing as OPENED
+from lmos_actors.cli._answers import Answers
+from lmos_actors.cli._asking import Calling
+from lmos_actors.cli._remote import GRACE, Talk, code_of, open_thing as OPENED
 from tests.cli import near
 from tests.cli.near import Weather, open_far
 
@@ -116,8 +129,13 @@ def test_a_time_limit_cancels_the_action(call: Call) -> None:
     assert near.SAID == ["asked for Bonn", "cancelled"]
 
 
+def test_the_agent_is_told_how_long_it_has(call: Call) -> None:
+    assert call("call", "left", "--raw").out == "null\n"
+    assert float(call("call", "left", "--within", "30s", "--raw").out) == 30 + GRACE
+
+
 def interrupting(*seconds: float) -> Any:
-    async def interrupt(weather: Any) -> None:
+    async def interrupt(weather: Any, node: Any) -> None:
         for each in seconds:
             await trio.sleep(each)
             signal.raise_signal(signal.SIGINT)
@@ -133,6 +151,45 @@ def test_an_interrupt_cancels_the_action(call: Call) -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_an_agent_that_takes_long_to_stop_is_not_waited_for(call: Call) -> None:
+    ran = call("call", "stubborn", background=interrupting(2.5))
+    assert (ran.code, ran.out, ran.err) == (130, "", "interrupted: stubborn: cancelled\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ActionFailed(), 1),
+        (AgentDied("KeyError", started=True), 1),
+        (MailboxFull("weather", 8), 1),
+        (AgentUnavailable("weather"), 3),
+        (OutcomeUnknown("weather"), 3),
+        (ConnectFailed("ws://x", "refused"), 3),
+        (DeadlineExceeded("weather", 1.0), 124),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_every_error_has_a_code(error: LmosActorsError, code: int) -> None:
+    assert code_of(error) == code
+
+
+class Deaf:
+    """A call whose agent does not answer a cancel."""
+
+    async def cancel(self, reason: str) -> None:
+        await trio.sleep_forever()
+
+
+async def test_who_does_not_answer_a_cancel_is_not_waited_for_long(
+    autojump_clock: MockClock, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with trio.CancelScope() as ended:
+        ended.cancel()
+        await Calling("ask", None)._cancel(Talk(Answers(), interrupted=True), Deaf())
+    assert trio.current_time() == pytest.approx(2.0)
+    assert capfd.readouterr().err == "interrupted: ask: nothing is known of it\n"
+
+
 def test_a_stream_is_interrupted(call: Call) -> None:
     ran = call("call", "hours", "count=30", background=interrupting(2.5))
     assert (ran.code, len(ran.lines)) == (130, 2)
@@ -145,6 +202,13 @@ def test_reading(call: Call) -> None:
     both = call("read", "place", "level")
     assert both.lines == [{"property": "place", "value": place}, {"property": "level", "value": 3}]
     assert [line["property"] for line in call("read").lines] == ["units", "level", "place"]
+
+
+@pytest.mark.parametrize("names", [["units", "secret"], ["secret", "units"]], ids=" ".join)
+def test_one_of_several_that_cannot_be_read(call: Call, names: list[str]) -> None:
+    ran = call("read", *names)
+    assert (ran.code, [line["property"] for line in ran.lines]) == (1, names)
+    assert [line["error"]["type"] for line in ran.lines if "error" in line] == ["NotAllowed"]
 
 
 def test_writing(call: Call) -> None:
@@ -163,7 +227,7 @@ def test_writing(call: Call) -> None:
     [
         (["call", "forcast"], "no action 'forcast' on Weather, did you mean 'forecast'?"),
         (["read", "unit"], "no property 'unit' on Weather, did you mean 'units'?"),
-        (["read", "units", "x"], "no property 'x' on Weather; there is units, level, place"),
+        (["read", "units", "x"], "no property 'x' on Weather; there is units, level, place, secret"),
         (["write", "unit", "x"], "no property 'unit' on Weather, did you mean 'units'?"),
         (["observe", "levels"], "no property 'levels' on Weather, did you mean 'level'?"),
         (["listen", "aksed"], "no event 'aksed' on Weather, did you mean 'asked'?"),
@@ -172,6 +236,7 @@ def test_writing(call: Call) -> None:
         (["listen", "--count", "0"], "--count: must be at least 1"),
         (["read", "--header", "a b: c"], '--header: "a b: c" is not NAME:VALUE'),
         (["read", "--header", "a: c\r\nd: e"], "--header: the value of a is to be printable ASCII"),
+        (["read", "--header", "a:b", "--header", "A: c"], "--header: A is given twice"),
         (["read", "--raw", "--json"], "--raw: give --json or --raw, not both"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -196,7 +261,7 @@ def test_no_url(call: Call, url: str, said: str) -> None:
     assert said in ran.err
 
 
-async def changing(weather: Any) -> None:
+async def changing(weather: Any, node: Any) -> None:
     await trio.sleep(1)
     await weather.write(Weather.units, "kelvin")
     await trio.sleep(1)
@@ -216,7 +281,80 @@ def test_observing_goes_on_over_a_crash(call: Call) -> None:
     assert ran.err == "gap: KeyError: 'a bug', some may be missing\n"
 
 
-async def telling(weather: Any) -> None:
+async def warning(weather: Any, node: Any) -> None:
+    await trio.sleep(1)
+    await weather.tell(Weather.warn, 5)
+
+
+def test_of_several_that_come_at_once_no_more_are_printed_than_were_asked_for(call: Call) -> None:
+    ran = call("listen", "warned", "--count", "3", background=warning)
+    assert (ran.code, [line["data"]["level"] for line in ran.lines]) == (0, [0, 1, 2])
+
+
+async def breaking(weather: Any, node: Any) -> None:
+    await trio.sleep(1)
+    host, _, port = node.urls[0].partition("://")[2].partition(":")
+    network: Any = default_network()
+    network.sever(host, int(port))
+    await weather.write(Weather.units, "kelvin")
+    await trio.sleep(60)
+    await weather.tell(Weather.forecast, "Bonn")
+
+
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        (
+            ["observe", "units", "--count", "2"],
+            [
+                {"property": "units", "value": "celsius"},
+                {"property": "units", "gap": "connection lost", "missed": None},
+                {"property": "units", "value": "kelvin"},
+            ],
+        ),
+        (
+            ["listen", "asked", "--count", "1"],
+            [
+                {"event": "asked", "gap": "connection lost", "missed": None},
+                {"event": "asked", "data": "Bonn"},
+            ],
+        ),
+        (
+            ["listen", "--count", "1"],
+            [{"event": None, "gap": "connection lost", "missed": None}, {"event": "asked", "data": "Bonn"}],
+        ),
+    ],
+    ids=lambda value: " ".join(value[:2]) if isinstance(value[0], str) else "",
+)
+def test_listening_goes_on_over_a_break_of_the_connection(
+    call: Call, words: list[str], lines: list[dict[str, Any]]
+) -> None:
+    ran = call(*words, background=breaking)
+    assert (ran.code, ran.lines) == (0, lines)
+    assert ran.err == "gap: connection lost, some may be missing\n"
+
+
+async def breaking_then_crashing(weather: Any, node: Any) -> None:
+    await breaking(weather, node)
+    with pytest.raises(AgentDied):
+        await weather.invoke(Weather.crash)
+
+
+def test_monitoring_goes_on_over_a_break_of_the_connection(call: Call) -> None:
+    ran = call("monitor", "--count", "1", background=breaking_then_crashing)
+    assert (ran.code, ran.err) == (0, "gap: connection lost, some may be missing\n")
+    gap, down = ran.lines
+    assert gap == {"gap": "connection lost", "missed": None}
+    assert (down["agent"], down["reason"]["text"]) == ("weather", "KeyError: 'a bug'")
+
+
+def test_a_call_whose_connection_breaks(call: Call) -> None:
+    ran = call("call", "forecast", "city=Bonn", "-q", background=breaking)
+    assert (ran.code, ran.lines[0]["error"]["type"]) == (3, "OutcomeUnknown")
+    assert ran.err.endswith("look before asking again\n")
+
+
+async def telling(weather: Any, node: Any) -> None:
     await trio.sleep(1)
     await weather.tell(Weather.forecast, "Bonn")
     await trio.sleep(1)

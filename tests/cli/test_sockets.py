@@ -111,7 +111,7 @@ def test_nobody_is_there(call: Callable[..., Ran]) -> None:
         for scheme in ("http", "ws"):
             ran = call("read", f"{scheme}://{url}", "units")
             assert (ran.code, ran.lines[0]["error"]["type"]) == (3, "ConnectFailed")
-            assert ran.err.startswith("lmos-actors: cannot connect to ")
+            assert ran.err.startswith(f"lmos-actors: cannot connect to {scheme}://{url}: ")
             assert "Connection refused" in ran.err
             assert ran.err.endswith("; is the agent served there?\n")
 
@@ -137,7 +137,7 @@ def test_a_description_that_is_served(call: Callable[..., Ran], place: str, url:
     ran = call("describe", there, "--strict", "--against", weather)
     assert (ran.code, ran.err) == (0, "")
     assert ran.out == (
-        f"{there}: Weather, 3 properties, 7 actions, 2 events: ok; against {weather}: nothing differs\n"
+        f"{there}: Weather, 4 properties, 10 actions, 2 events: ok; against {weather}: nothing differs\n"
     )
 
 
@@ -191,8 +191,11 @@ class Oracle:
     """A server that speaks the messages of the specification, and nothing of ours."""
 
     def __init__(self) -> None:
+        self.silent = False
+        self.running = threading.Event()
         self.cancelled = threading.Event()
         self.headers: list[Headers] = []
+        self.asked: list[dict[str, Any]] = []
 
     def http(self, connection: ServerConnection, request: Any) -> Response | None:
         self.headers.append(request.headers)
@@ -209,34 +212,39 @@ class Oracle:
                 connection.send(json.dumps(answer))
 
     def answers(self, asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        base = {"thingID": asked["thingID"], "messageID": str(uuid4()), "correlationID": asked["messageID"]}
+        self.asked.append(asked)
+        message = asked.get("messageID") or asked["messageId"]
+        base = {"thingID": THING, "messageID": str(uuid4()), "correlationID": message}
         match asked["messageType"]:
             case "readProperty":
                 yield {**base, "messageType": "propertyReading", "name": "mood", "value": "calm"}
             case "observeProperty":
                 yield {**base, "messageType": "propertyReading", "name": "mood", "value": "moved"}
             case "invokeAction" if asked["input"]["question"] == "when?":
-                yield {**base, "messageType": "actionStatus", "action": "ask", "status": "in progress"}
+                self.running.set()
             case "invokeAction":
                 status = {**base, "messageType": "actionStatus", "action": "ask"}
                 yield {**status, "status": "pending"}
                 yield {**status, "status": "completed", "output": f"no, {asked['input']['question']}"}
             case "cancelAction":
                 self.cancelled.set()
+                if self.silent:
+                    return
                 yield {**base, "messageType": "actionStatus", "action": "ask", "status": "cancelled"}
             case _:
                 yield {**base, "messageType": "error", "type": "about:blank", "title": "Odd", "status": 400}
 
 
-@pytest.fixture
-def oracle() -> Iterator[tuple[Oracle, str]]:
+@pytest.fixture(params=["lmosprotocol"])
+def oracle(request: pytest.FixtureRequest) -> Iterator[tuple[Oracle, str]]:
     made = Oracle()
+    offered: Any = [request.param] if request.param else None
 
     def run(server: Server) -> None:
         with server:
             server.serve_forever()
 
-    server = serve(made.talk, "127.0.0.1", 0, subprotocols=["lmosprotocol"], process_request=made.http)  # type: ignore[arg-type]
+    server = serve(made.talk, "127.0.0.1", 0, subprotocols=offered, process_request=made.http)  # type: ignore[arg-type]
     thread = threading.Thread(target=run, args=(server,))
     thread.start()
     yield made, f"127.0.0.1:{server.socket.getsockname()[1]}"
@@ -262,6 +270,17 @@ def test_somebody_elses_action_is_cancelled(call: Callable[..., Ran], oracle: tu
     assert made.cancelled.is_set()
 
 
+@pytest.mark.parametrize("oracle", [None], indirect=True, ids=["no subprotocol"])
+@pytest.mark.parametrize(("habits", "id_"), [("auto", "messageId"), ("spec", "messageID")])
+def test_habits_can_be_said(
+    call: Callable[..., Ran], oracle: tuple[Oracle, str], habits: str, id_: str
+) -> None:
+    made, there = oracle
+    ran = call("read", f"ws://{there}/socket", "mood", "--thing", THING, "--raw", "--habits", habits)
+    assert ran == Ran(0, "calm\n", "")
+    assert [id_ in asked for asked in made.asked] == [True]
+
+
 # --- processes
 
 
@@ -282,6 +301,18 @@ def test_an_interrupted_process_has_cancelled_its_action(place: str) -> None:
         out, err = ran.communicate(timeout=PATIENCE)
     assert (ran.returncode, err) == (130, b"")
     assert all(json.loads(line)["action"] == "hours" for line in out.splitlines())
+
+
+def test_a_second_interrupt_waits_for_nobody(oracle: tuple[Oracle, str]) -> None:
+    made, there = oracle
+    made.silent = True
+    with process("call", f"http://{there}/oracle", "ask", "question=when?") as ran:
+        assert made.running.wait(PATIENCE)
+        ran.send_signal(signal.SIGINT)
+        assert made.cancelled.wait(PATIENCE)
+        ran.send_signal(signal.SIGINT)
+        out, err = ran.communicate(timeout=PATIENCE)
+    assert (ran.returncode, out, err) == (130, b"", b"interrupted\n")
 
 
 def test_nobody_reads_any_more(place: str) -> None:

@@ -502,8 +502,8 @@ def test_a_broken_step_is_not_a_missing_one(project: Project) -> None:
 
 LATER = [
     ("lmos: scenario/v1", "lmos: deployment/v1"),
-    ("world: memory", "world: websocket"),
-    ("world: memory", "world: wire"),
+    ("world: memory", "world: message"),
+    ("world: memory", "world: process"),
     ("from: agent\n    use: people.weather:WeatherAgent", "from: remote"),
     ("from: agent\n    use: people.weather:WeatherAgent", "from: process"),
     ("    state: {units", "    listen: ws\n    state: {units"),
@@ -560,7 +560,7 @@ def test_settings_from_outside(project: Project) -> None:
     [
         ({"cty": "x"}, '--set: no variable or matrix key "cty", did you mean "city"?'),
         ({"budget": "5"}, "has no unit"),
-        ({"world": "websocket"}, "not available yet"),
+        ({"world": "message"}, "not available yet"),
         ({"world": "wrld"}, 'unknown word "wrld"'),
         ({"size": "0"}, "expected at least 1"),
     ],

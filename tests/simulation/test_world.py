@@ -22,6 +22,7 @@ from trio._core import _run as trio_run
 from lmos_actors._ambient import Ambient, current_ambient
 from lmos_actors._errors import Deadlocked
 from lmos_actors.simulation import ForbiddenCall, TraceLog, VirtualClock, simulate
+from lmos_actors.transport._masks import random_masks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -418,6 +419,7 @@ def test_garbage_is_collected_by_events_only(monkeypatch: pytest.MonkeyPatch) ->
 
     async def main() -> None:
         clock = ambient().timers
+        assert clock is not None
         assert not gc.isenabled()
         for n in range(5000):
             clock.call_at(n, lambda: None)
@@ -431,3 +433,25 @@ def test_garbage_is_collected_by_events_only(monkeypatch: pytest.MonkeyPatch) ->
     simulate(main)
     assert collections == first
     assert first[:8] == [1] * 7 + [2]
+
+
+def test_bytes_of_the_operating_system_follow_from_the_seed() -> None:
+    async def main() -> tuple[bytes, bytes]:
+        return os.urandom(4), os.urandom(16)
+
+    first, again, other = (simulate(main, seed=seed) for seed in (1, 1, 2))
+    assert first == again
+    assert list(map(len, first)) == [4, 16]
+    assert first != other
+    assert os.urandom(16) != os.urandom(16)
+
+
+def test_masks_follow_from_the_seed_and_are_not_left_behind() -> None:
+    async def main() -> list[bytes]:
+        return [random_masks(4) for _ in range(3)]
+
+    random_masks(4)
+    first = simulate(main, seed=1)
+    assert simulate(main, seed=1) == first
+    assert random_masks(4) not in first
+    assert os.urandom is random_masks._source

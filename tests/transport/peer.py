@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 import trio.testing
+from wsproto.utilities import generate_accept_token
 
 from lmos_actors.transport import (
     ConnectionOptions,
     MemoryNetwork,
     accept,
     connect,
+    endpoint_of,
     memory_pair,
 )
 
@@ -34,13 +36,19 @@ def xor(data: bytes, key: bytes = KEY) -> bytes:
     return bytes(byte ^ key[n % 4] for n, byte in enumerate(data))
 
 
-def frame(opcode: int, payload: bytes = b"", *, fin: bool = True, rsv: int = 0, size: int | None = None) -> bytes:
+def frame(
+    opcode: int, payload: bytes = b"", *, fin: bool = True, rsv: int = 0, size: int | None = None
+) -> bytes:
     """A frame without a mask; `size` says how many bytes write its length: 0, 2 or 8."""
     length = len(payload)
     if size is None:
         size = 0 if length < 126 else 2 if length < 65536 else 8
     word = {0: length, 2: 126, 8: 127}[size]
-    return bytes([fin << 7 | rsv << 4 | opcode, word]) + (length.to_bytes(size, "big") if size else b"") + payload
+    return (
+        bytes([fin << 7 | rsv << 4 | opcode, word])
+        + (length.to_bytes(size, "big") if size else b"")
+        + payload
+    )
 
 
 def closing(code: int | None = 1000, reason: str = "") -> bytes:
@@ -116,7 +124,9 @@ class Recorder:
 class Echo(Recorder):
     def __init__(self) -> None:
         super().__init__()
-        self.on_message = lambda message: self.send(message.encode() if isinstance(message, str) else Bin(message))
+        self.on_message = lambda message: self.send(
+            message.encode() if isinstance(message, str) else Bin(message)
+        )
 
 
 class Bin(bytes):
@@ -134,6 +144,7 @@ class Peer:
     sent: bytearray = attrs.Factory(bytearray)
     ended: Ended | None = None
     raised: BaseException | None = None
+    over: trio.Event = attrs.Factory(trio.Event)
 
     async def send(self, plain: bytes) -> None:
         """Send frames as the other end writes them."""
@@ -191,16 +202,12 @@ async def client_end(options: ConnectionOptions, buffer: int = 65536, more: byte
 
 
 def answer_to(request: bytes, more: bytes = b"Sec-WebSocket-Protocol: lmosprotocol\r\n") -> bytes:
-    from wsproto.utilities import generate_accept_token
-
     key = request.partition(b"Sec-WebSocket-Key: ")[2].partition(b"\r\n")[0]
     return (
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         b"Sec-WebSocket-Accept: " + generate_accept_token(key) + b"\r\n" + more + b"\r\n"
     )
 
-
-from lmos_actors.transport import endpoint_of  # noqa: E402
 
 ENDPOINT = endpoint_of("ws://here/")
 ENDS = {"server": server_end, "client": client_end}
@@ -224,6 +231,8 @@ def play(
             peer.ended = await peer.connection.run(handler)
         except Exception as error:
             peer.raised = error
+        finally:
+            peer.over.set()
 
     async def main() -> Peer:
         peer = await ENDS[end](options, buffer, more if end == "client" else mask(more))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -185,6 +186,80 @@ async def test_an_answer_of_unknown_length_is_sent_as_it_comes(autojump_clock: A
         assert (await old.all()).endswith(b"\r\n\r\n012")
 
 
+async def test_a_long_answer_is_given_its_time_piece_by_piece(autojump_clock: Any):
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send(OK)
+        await send({**END, "body": bytes(300_000)})
+
+    async with open_door(MemoryNetwork(50_000), app=app, write_seconds=5) as door:
+        client = await door.knock()
+        await client.send(GET)
+        size = 0
+        while size < 300_000:
+            await trio.sleep(1)
+            size += len(await client.stream.receive_some(30_000))
+        assert trio.current_time() - door.started > 9
+        assert (await door.until(lambda now: now.idle == 1)).requests == 1
+
+
+async def test_a_long_answer_lets_others_have_their_turn(autojump_clock: Any):
+    turns: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send(OK)
+        for _ in range(10):
+            turns.append("answer")
+            await send({**END, "body": b"1", "more_body": True})
+        await send(END)
+
+    async def other() -> None:
+        while turns.count("answer") < 10:
+            turns.append("other")
+            await trio.lowlevel.checkpoint()
+
+    async with open_door(MemoryNetwork(), app=app) as door, trio.open_nursery() as nursery:
+        client = await door.knock()
+        await client.send(GET)
+        nursery.start_soon(other)
+        assert (await client.answer())[2] == b"1" * 10
+        first = turns.index("answer")
+        assert turns[first:].count("other") >= 8
+
+
+async def test_tasks_of_an_application_may_send_at_once(autojump_clock: Any):
+    async def part(send: Any, body: bytes) -> None:
+        for _ in range(10):
+            await send({**END, "body": body, "more_body": True})
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send(OK)
+        async with trio.open_nursery() as nursery:
+            for letter in (b"a", b"b"):
+                nursery.start_soon(part, send, letter * 1000)
+        await send(END)
+
+    async with open_door(MemoryNetwork(1500), app=app) as door:
+        client = await door.knock()
+        await client.send(GET)
+        _, _, body = await client.answer()
+        parts = [body[start : start + 1000] for start in range(0, 20_000, 1000)]
+        assert sorted(parts) == [b"a" * 1000] * 10 + [b"b" * 1000] * 10
+
+
+async def test_answers_say_when_they_were_made():
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        own = [(b"Date", b"then")] if scope["path"] == "/own" else []
+        await send({**OK, "headers": own})
+        await send(END)
+
+    when = datetime(2030, 1, 1, 12, 30, tzinfo=UTC)
+    async with open_door(app=app, now=lambda: when) as door:
+        client = await door.knock()
+        for path, date in (("/", "Tue, 01 Jan 2030 12:30:00 GMT"), ("/own", "then"), ("*", None)):
+            await client.send(GET.replace(b"/ ", path.encode() + b" "))
+            assert (await client.answer())[1]["date"] == (date or "Tue, 01 Jan 2030 12:30:00 GMT")
+
+
 async def test_a_client_that_does_not_read_stops_the_application(autojump_clock: Any):
     sent = 0
 
@@ -293,6 +368,16 @@ async def test_an_answer_reaches_a_client_whose_body_nobody_read():
             assert (await client.answer())[2] == b"no"
         await client.stream.aclose()
         assert (await door.comes_to_rest()).served == 1
+
+
+async def test_who_goes_on_sending_after_its_answer_takes_nobodys_place(autojump_clock: Any):
+    async with open_door(
+        MemoryNetwork(), app=answering_at_once, max_connections=1, linger_seconds=100
+    ) as door:
+        for _ in range(2):
+            client = await door.knock()
+            await client.send(post(b"hello")[:-1])
+            assert (await client.answer())[0] == 403
 
 
 async def test_a_body_that_nobody_reads_waits_with_its_sender(autojump_clock: Any):

@@ -186,3 +186,41 @@ async def test_an_application_that_wants_to_end_the_program_does():
     assert caught.group_contains(KeyboardInterrupt)
     assert not caught.group_contains(ValueError)
     assert len(reported) <= 1
+
+
+async def sending_on(scope: Any, receive: Any, send: Any) -> None:
+    await send(OK)
+    while True:
+        await send({**END, "body": bytes(1000), "more_body": True})
+
+
+async def sending_on_shielded(scope: Any, receive: Any, send: Any) -> None:
+    with trio.CancelScope(shield=True):
+        await sending_on(scope, receive, send)
+
+
+async def sending_on_from_tasks(scope: Any, receive: Any, send: Any) -> None:
+    with trio.CancelScope(shield=True):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(sending_on, scope, receive, send)
+            nursery.start_soon(trio.sleep_forever)
+
+
+async def minding_errors(scope: Any, receive: Any, send: Any) -> None:
+    try:
+        await sending_on(scope, receive, send)
+    except OSError as error:
+        raise ValueError("the client's leaving was made a failure") from error
+
+
+@pytest.mark.parametrize("app", [sending_on, sending_on_shielded, sending_on_from_tasks, minding_errors])
+@pytest.mark.parametrize("leaves", [True, False])
+async def test_that_a_client_leaves_is_no_failure(app: Any, leaves: bool, autojump_clock: Any):
+    async with open_door(MemoryNetwork(5000), app=app, write_seconds=2) as door:
+        client = await door.knock()
+        await client.send(GET)
+        await trio.sleep(1)
+        if leaves:
+            await client.stream.aclose()
+        await door.until(lambda now: now.accepted == 1 and not now.open)
+        assert (await door.comes_to_rest()).served == 1

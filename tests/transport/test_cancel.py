@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -151,10 +152,8 @@ def test_a_handshake_cancelled_anywhere() -> None:
                     if not data:
                         break
                     request += data
-                try:
+                with suppress(trio.BrokenResourceError):
                     await stream.send_all(answer_to(request))
-                except trio.BrokenResourceError:
-                    pass
                 while await stream.receive_some():
                     pass
                 await stream.aclose()

@@ -35,6 +35,7 @@ from tests.transport.peer import (
     closing,
     frame,
     frames_of,
+    mask,
     play,
     server_end,
 )
@@ -120,8 +121,7 @@ def test_a_peer_that_never_reads_is_left(end: str) -> None:
         start = trio.current_time()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(chat, peer)
-            while peer.ended is None:
-                await trio.sleep(1)
+            await peer.over.wait()
             nursery.cancel_scope.cancel()
         assert trio.current_time() - start == pytest.approx(30, abs=2)
 
@@ -144,7 +144,9 @@ def test_a_peer_that_reads_slowly_gets_it_all(end: str) -> None:
             await trio.sleep(8)
         await peer.stream.aclose()
 
-    _, peer = play(end, body, handler=Recorder(b"x" * 1_000_000), options=ConnectionOptions(heartbeat_seconds=1000))
+    _, peer = play(
+        end, body, handler=Recorder(b"x" * 1_000_000), options=ConnectionOptions(heartbeat_seconds=1000)
+    )
     assert peer.came() == [(TEXT, b"x" * 1_000_000)]
 
 
@@ -154,9 +156,6 @@ def test_a_peer_that_sends_a_byte_a_second_is_served(end: str) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(peer.read_to_the_end)
             data = frame(TEXT, b"a" * 200) + closing()
-            data = b"".join(bytes([byte]) for byte in data)
-            from tests.transport.peer import mask
-
             for byte in mask(data) if end == "server" else data:
                 await peer.stream.send_all(bytes([byte]))
                 await trio.sleep(1)
@@ -200,6 +199,46 @@ def test_a_connection_that_is_reset_while_we_send(end: str) -> None:
     _, peer = play(end, body, handler=Recorder(b"x" * 1_000_000))
     assert peer.ended is not None
     assert peer.ended.by == "broken"
+
+
+@both
+def test_a_peer_that_leaves_with_more_to_read(end: str) -> None:
+    async def body(peer: Peer) -> None:
+        await trio.sleep(1)
+        await peer.stream.send_eof()
+        start = trio.current_time()
+        await peer.over.wait()
+        assert trio.current_time() == start
+        await peer.stream.aclose()
+
+    _, peer = play(end, body, handler=Recorder(b"x" * 1_000_000))
+    assert peer.ended == broken("the connection ended, without a Close frame")
+
+
+@both
+def test_a_peer_that_closes_with_more_to_read_gets_our_answer_if_it_reads(end: str) -> None:
+    async def body(peer: Peer) -> None:
+        await trio.sleep(1)
+        await peer.send(closing(1001))
+        await trio.sleep(4)
+        await peer.receive(2)
+        await peer.stream.aclose()
+
+    _, peer = play(end, body, handler=Recorder(b"x" * 100_000))
+    assert [opcode for opcode, _ in peer.came()] == [TEXT, CLOSE]
+    assert peer.ended == Ended(1001, "", "peer", clean=True)
+
+
+@both
+def test_a_peer_that_closes_and_never_reads(end: str) -> None:
+    async def body(peer: Peer) -> None:
+        await trio.sleep(1)
+        await peer.send(closing(1001))
+        await peer.over.wait()
+        assert trio.current_time() == pytest.approx(6)
+
+    _, peer = play(end, body, handler=Recorder(b"x" * 100_000))
+    assert peer.ended == Ended(1001, "", "peer", clean=False)
 
 
 # ---- closing
@@ -266,6 +305,22 @@ def test_a_peer_that_pings_while_we_close(end: str) -> None:
 
 
 @both
+@pytest.mark.parametrize("more", [frame(TEXT, b"late"), frame(PING), closing(1002), b"\xff" * 50])
+@pytest.mark.parametrize("fast", [True, False])
+def test_what_follows_the_answer_to_our_close_is_nothing(end: str, more: bytes, fast: bool) -> None:
+    async def body(peer: Peer) -> None:
+        peer.connection.close()
+        await peer.receive(1)
+        await peer.send(closing() + more)
+        await peer.stream.send_eof()
+        await peer.read_to_the_end()
+
+    handler, peer = play(end, body, options=ConnectionOptions(fast_frames=fast))
+    assert (handler.got, peer.raised) == ([], None)
+    assert peer.ended == Ended(1000, "", "us", clean=True)
+
+
+@both
 def test_both_close_at_once(end: str) -> None:
     async def body(peer: Peer) -> None:
         await peer.send(closing(1001))
@@ -314,18 +369,39 @@ def test_a_handler_that_never_runs_dry_is_closed_all_the_same(end: str) -> None:
         peer.connection.close()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(drain, peer.stream)
-            while peer.ended is None:
-                await trio.sleep(1)
+            await peer.over.wait()
             nursery.cancel_scope.cancel()
 
     async def drain(stream: trio.abc.Stream) -> None:
-        while await stream.receive_some():
+        data = b"x"
+        while data:
+            data = await stream.receive_some()
             await trio.sleep(0.01)
         await stream.aclose()
 
     _, peer = play(end, body, handler=Endless())
     assert peer.ended is not None
     assert (peer.ended.code, peer.ended.by) == (1000, "us")
+
+
+@pytest.mark.parametrize("size", [1, 65_536])
+async def test_a_handler_that_always_has_more_lets_others_run(size: int) -> None:
+    class Endless(Recorder):
+        pulled = 0
+
+        def frames(self, room: int) -> list[bytes]:
+            self.pulled += 1
+            return [b"x" * size]
+
+    ours, theirs = memory_pair(100_000_000)
+    handler = Endless()
+    connection = await accept(ours, HEAD)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(connection.run, handler)
+        for _ in range(10):
+            await trio.lowlevel.checkpoint()
+        assert 0 < handler.pulled < 200
+        theirs.break_now()
 
 
 @pytest.mark.parametrize("code", [0, 999, 1004, 1005, 1006, 1015, 5000, 70000])
@@ -413,6 +489,66 @@ def test_after_an_error_the_peer_may_go_on_in_vain(end: str) -> None:
     assert (peer.ended.code, peer.ended.by) == (1002, "us")
 
 
+@both
+def test_after_an_error_the_peer_sees_our_end_at_once(end: str) -> None:
+    async def body(peer: Peer) -> None:
+        start = trio.current_time()
+        await peer.stream.send_all(b"\xff" * 20)
+        assert [opcode for opcode, _ in await peer.read_to_the_end()] == [CLOSE]
+        assert trio.current_time() == start
+        assert not peer.over.is_set()
+        await peer.stream.aclose()
+        await peer.over.wait()
+        assert trio.current_time() == start
+
+    play(end, body)
+
+
+class Whole(trio.abc.Stream):
+    """A stream that cannot be half closed, nor sent to without waiting, as those of TLS."""
+
+    def __init__(self, inner: trio.abc.Stream) -> None:
+        self.inner = inner
+
+    async def send_all(self, data: bytes) -> None:
+        await trio.lowlevel.checkpoint()
+        await self.inner.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self.inner.wait_send_all_might_not_block()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        return await self.inner.receive_some(max_bytes)
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
+
+
+@pytest.mark.parametrize(("data", "seconds"), [(b"\xff" * 20, 1), (b"", 40)])
+def test_a_stream_that_cannot_be_half_closed(data: bytes, seconds: float) -> None:
+    async def main() -> None:
+        ours, theirs = memory_pair()
+        connection = await accept(Whole(ours), HEAD)
+        handler = Recorder(b"a" * 300_000)
+        await theirs.send_all(data)
+        found = bytearray()
+
+        async def read() -> None:
+            while part := await theirs.receive_some():
+                found.extend(part)
+            assert trio.current_time() == pytest.approx(seconds)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(read)
+            await connection.run(handler)
+        sent = bytes(found).partition(b"\r\n\r\n")[2]
+        opcodes = [opcode for opcode, _ in frames_of(sent, masked=False)]
+        assert opcodes == ([TEXT, CLOSE] if data else [TEXT, PING])
+        assert connection.statistics().bytes_out == len(sent)
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
+
+
 @pytest.mark.parametrize("name", [f.name for f in attrs.fields(ConnectionOptions) if f.name != "fast_frames"])
 def test_limits_are_above_0(name: str) -> None:
     with pytest.raises(ConfigError, match=name):
@@ -483,7 +619,11 @@ def test_two_ends_of_ours(fast: bool) -> None:
             while b"\r\n\r\n" not in request:
                 request += await stream.receive_some()
             connection = await accept(
-                stream, request, subprotocol="lmosprotocol", headers=((b"LMOS-Extensions", b"acks"),), peer=peer
+                stream,
+                request,
+                subprotocol="lmosprotocol",
+                headers=((b"LMOS-Extensions", b"acks"),),
+                peer=peer,
             )
             assert connection.target == "/ws?x=1"
             assert (b"lmos-peer", b"12") in connection.headers
@@ -494,7 +634,9 @@ def test_two_ends_of_ours(fast: bool) -> None:
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(serve)
-            connection = await connect(network, "ws://here/ws?x=1", headers=((b"LMOS-Peer", b"12"),), options=options)
+            connection = await connect(
+                network, "ws://here/ws?x=1", headers=((b"LMOS-Peer", b"12"),), options=options
+            )
             assert (connection.subprotocol, connection.target) == ("lmosprotocol", "/ws?x=1")
             assert connection.headers == ((b"lmos-extensions", b"acks"),)
             handler = Recorder(*messages)
@@ -673,7 +815,12 @@ def test_masks_come_from_where_the_caller_says() -> None:
         return sent[0]
 
     sent = trio.run(run, clock=MockClock(autojump_threshold=0))
-    assert sorted(payload for _, payload in frames_of(sent, masked=True)) == [b"\x03\xe8", b"binary", b"p", b"text"]
+    assert sorted(payload for _, payload in frames_of(sent, masked=True)) == [
+        b"\x03\xe8",
+        b"binary",
+        b"p",
+        b"text",
+    ]
     assert sent.count(b"\1\1\1\1") == 4
 
 

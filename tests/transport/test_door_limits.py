@@ -69,6 +69,15 @@ async def test_between_two_requests_there_is_another_time(autojump_clock: Any):
         assert (seen.served, seen.refused) == (1, {"slow head": 1})
 
 
+async def test_a_head_that_has_begun_behind_another_has_the_time_of_a_head(autojump_clock: Any):
+    async with open_door(MemoryNetwork(), head_seconds=3, keep_alive_seconds=20) as door:
+        client = await door.knock()
+        await client.send(GET + GET[:5])
+        assert (await client.answer())[0] == 200
+        assert (await client.answer())[0] == 408
+        assert since(door) == 3
+
+
 async def test_a_peer_that_reads_no_refusal_is_not_waited_for(autojump_clock: Any):
     async with open_door(MemoryNetwork(10), linger_seconds=2) as door:
         client = await door.knock()
@@ -144,6 +153,7 @@ async def test_who_is_silent_gives_its_place_to_who_comes(autojump_clock: Any):
             await client.until(b"\r\n\r\n")
             await gone.ended()
         assert (await (await door.knock()).answer())[0] == 503
+        assert since(door) < 1
         await busy.send(HELLO)
         assert await busy.take(7) == b"\x81\x05hello"
         seen = await door.until(lambda now: now.open == 3)

@@ -147,6 +147,28 @@ async def test_no_place_is_said_through_tls(autojump_clock: Any):
         assert await busy.take(7) == b"\x81\x05hello"
 
 
+async def test_those_who_find_no_place_cannot_hold_on_to_a_handshake(autojump_clock: Any):
+    async with secure_door(MemoryNetwork(), max_connections=1, max_half_open=2) as door:
+        busy = await door.knock()
+        await busy.send(upgrade())
+        await busy.until(b"\r\n\r\n")
+        for _ in range(10):
+            await door.knock_plainly()
+        seen = await door.until(lambda now: now.open == 3)
+        assert (seen.left, seen.refused) == (0, {"no place": 8})
+
+
+@pytest.mark.parametrize("data", [GET.replace(b"door", b"door\r\nConnection: close"), b"nonsense\r\n"])
+async def test_the_end_of_an_answer_is_told_from_a_cut(data: bytes):
+    async with secure_door(linger_seconds=0.1) as door:
+        plain = await door.knock_plainly()
+        strict = trio.SSLStream(plain.stream, contexts()[1], server_hostname="door", https_compatible=False)
+        client = door.take(strict)
+        await client.send(data)
+        assert (await client.answer())[0] in (200, 400)
+        assert await client.all() == b""  # and no error, as without a goodbye there would be
+
+
 async def test_a_client_that_leaves_without_a_goodbye_is_gone():
     async with secure_door() as door:
         for data in (b"", GET[:5], GET, upgrade(), upgrade() + HELLO):

@@ -8,6 +8,7 @@ import struct
 import pytest
 import trio
 
+from lmos_actors.transport import ConnectFailed
 from tests.transport.doors import CLOSE, GET, HELLO, KEY, Client, open_door, upgrade
 
 LINE = "GET / HTTP/1.1\r\n"
@@ -52,6 +53,7 @@ REFUSED: dict[str, tuple[bytes, int, str]] = {
     "bare line feeds": (b"GET / HTTP/1.1\nHost: door\n\n", 400, "line feed"),
     "one bare line feed": (b"GET / HTTP/1.1\r\nHost: door\nX: 1\r\n\r\n", 400, "line feed"),
     "a bare carriage return": (head("X: a\rY: b"), 400, "carriage return"),
+    "a carriage return and a line feed apart": (head("X: a\rb\nY: 1"), 400, "line feed"),
     "a line feed at the very end": (b"GET / HTTP/1.1\r\nHost: door\r\n\n", 400, "line feed"),
     "a folded header": (head("X: a", " b"), 400, "folded"),
     "a folded header, by a tab": (head("X: a", "\tb"), 400, "folded"),
@@ -136,13 +138,29 @@ async def test_what_is_refused_is_answered_and_ends_its_own_connection(case: str
         assert body.decode().startswith(f"{status} ")
         assert word in body.decode()
         assert body.endswith(b"\n")
-        assert headers["connection"] == "close"
+        assert "close" in headers["connection"].split(", ")
         assert headers["content-type"] == "text/plain; charset=utf-8"
         await client.ended()
         await client.stream.aclose()
         await door.serves_the_next()
         seen = await door.comes_to_rest()
         assert (seen.accepted, seen.served, sum(seen.refused.values())) == (3, 2, 1)
+
+
+async def test_a_refusal_of_head_has_no_body():
+    async with open_door(app=None) as door:
+        client = await door.knock()
+        await client.send(GET.replace(b"GET", b"HEAD"))
+        assert (await client.until(b"\r\n\r\n")).startswith(b"HTTP/1.1 426 ")
+        await client.ended()
+
+
+async def test_a_refusal_after_a_head_has_a_body():
+    async with open_door() as door:
+        client = await door.knock()
+        await client.send(GET.replace(b"GET", b"HEAD") + b"nonsense\r\n")
+        assert (await client.until(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+        assert (await client.answer())[2].startswith(b"400 ")
 
 
 async def test_a_refusal_says_what_would_do():
@@ -261,6 +279,36 @@ async def test_a_connection_that_spoke_http_can_become_a_websocket():
         assert await client.take(7) == b"\x81\x05hello"
         await client.stream.aclose()
         await door.serves_the_next()
+
+
+@pytest.mark.parametrize(
+    ("data", "seconds", "status", "kind"),
+    [
+        (b"", 0.05, None, "silent"),
+        (GET[:5], 0.5, 408, "slow head"),
+        (b"PUT / HTTP/1.1\r\nHost: door\r\nContent-Length: 9\r\n\r\n1", 5.0, 408, "slow body"),
+    ],
+)
+async def test_who_lets_us_wait_is_not_waited_for_long(
+    data: bytes, seconds: float, status: int | None, kind: str
+):
+    async with open_door(head_seconds=seconds, body_seconds=0.05) as door:
+        client = await door.knock()
+        if status is None:
+            await client.ended()
+        else:
+            await client.send(data)
+            assert (await client.answer())[0] == status
+            await client.ended()
+        await client.stream.aclose()
+        await door.until(lambda now: now.refused == {kind: 1})
+
+
+async def test_at_its_end_nobody_listens_any_more():
+    async with open_door() as door:
+        await door.serves_the_next()
+    with pytest.raises(ConnectFailed):
+        await door.knock()
 
 
 async def test_thousands_of_silent_peers_lock_nobody_out():

@@ -13,6 +13,7 @@ from hypothesis import given, strategies as st
 from lmos_actors.transport._head import Head, HeadReader, Refused, refused_bytes
 from lmos_actors.transport._upgrade import Upgrade, asks_for_websocket, same_origin, upgrade_of
 from tests.transport.doors import upgrade
+from tests.transport.test_front_door import REFUSED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,9 +68,11 @@ def pieces(data: bytes, seed: int) -> Iterator[bytes]:
     yield from (data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True))
 
 
-def read(parts: Iterator[bytes]) -> tuple[Head | tuple[int, str] | None, bytes]:
+def read(
+    parts: Iterator[bytes], max_bytes: int = 300, max_headers: int = 10
+) -> tuple[Head | tuple[int, str] | None, bytes]:
     """What a reader makes of it: a head, a refusal, or nothing yet; and what is left."""
-    reader = HeadReader(max_bytes=300, max_headers=10)
+    reader = HeadReader(max_bytes=max_bytes, max_headers=max_headers)
     found: Head | tuple[int, str] | None = None
     for part in parts:
         reader.feed(part)
@@ -113,6 +116,20 @@ def agrees(head: Head) -> None:
             asked = upgrade_of(head, "peer", secure=False)
             assert head.values(b"sec-websocket-version") == ["13"]
             assert not asked.query or asked.target.endswith(f"?{asked.query}")
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_refused_is_refused_byte_by_byte_too(case: str):
+    data = REFUSED[case][0]
+    limits = {"max_bytes": 16384, "max_headers": 100}
+    assert read(iter([data]), **limits) == read((bytes([byte]) for byte in data), **limits)
+
+
+def test_each_head_is_checked_anew():
+    reader = HeadReader(GOOD[0] + GOOD[3].replace(b"1.0", b"2.0"), max_bytes=300, max_headers=10)
+    assert reader.take()
+    with pytest.raises(Refused, match="505"):
+        reader.take()
 
 
 @given(st.lists(st.sampled_from(GOOD), min_size=1, max_size=4))

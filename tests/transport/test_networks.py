@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
+import operator
 import os
 import socket
 import ssl
@@ -43,7 +43,11 @@ LOCAL = endpoint_of("ws://127.0.0.1:0/")
     [
         ("ws://here", Endpoint(False, "here", 80, "/"), "ws://here/"),
         ("wss://here", Endpoint(True, "here", 443, "/"), "wss://here/"),
-        ("http://Here:8080/a/b?c=d&e", Endpoint(False, "here", 8080, "/a/b?c=d&e"), "ws://here:8080/a/b?c=d&e"),
+        (
+            "http://Here:8080/a/b?c=d&e",
+            Endpoint(False, "here", 8080, "/a/b?c=d&e"),
+            "ws://here:8080/a/b?c=d&e",
+        ),
         ("https://here:80/x", Endpoint(True, "here", 80, "/x"), "wss://here:80/x"),
         ("ws://[::1]:9/x#y", Endpoint(False, "::1", 9, "/x"), "ws://[::1]:9/x"),
         ("ws://[::1]/", Endpoint(False, "::1", 80, "/"), "ws://[::1]/"),
@@ -100,7 +104,7 @@ class Checkpointing(trio.abc.HalfCloseableStream):
         await self.inner.wait_send_all_might_not_block()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        if max_bytes is not None and max_bytes < 1:
+        if max_bytes is not None and operator.index(max_bytes) < 1:
             raise ValueError("at least one")
         return await self.inner.receive_some(max_bytes)
 
@@ -116,7 +120,13 @@ async def test_a_memory_stream_keeps_the_promises_of_streams() -> None:
         left, right = memory_pair(buffer)
         return Checkpointing(left), Checkpointing(right)
 
-    await trio.testing.check_half_closeable_stream(pair, lambda: pair(10))
+    async def clogged() -> tuple[Checkpointing, Checkpointing]:
+        left, right = await pair(10)
+        await left.send_all(b"x" * 10)
+        await right.send_all(b"x" * 10)
+        return left, right
+
+    await trio.testing.check_half_closeable_stream(pair, clogged)
 
 
 async def tcp_pair() -> tuple[DirectStream, DirectStream]:
@@ -141,7 +151,8 @@ async def test_a_tcp_stream_keeps_the_promises_of_streams() -> None:
 
 async def test_a_tcp_stream_sends_without_delay_and_without_a_checkpoint() -> None:
     client, server = await tcp_pair()
-    assert client._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    for stream in (client, server):
+        assert stream._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
     with trio.testing.assert_no_checkpoints():
         await client.send_all(b"short")
     assert await server.receive_some() == b"short"
@@ -184,7 +195,7 @@ async def test_a_busy_tcp_stream_lets_others_run() -> None:
         nursery.start_soon(others)
         for _ in range(20):
             await server.receive_some(1000)
-        assert turns >= 20
+        assert turns >= 15
         nursery.cancel_scope.cancel()
     await client.aclose()
     await server.aclose()
@@ -209,8 +220,7 @@ async def test_a_tcp_stream_that_is_reset() -> None:
     with pytest.raises(trio.BrokenResourceError, match="receiving failed"):
         await client.receive_some()
     with pytest.raises(trio.BrokenResourceError, match="sending failed"):
-        for _ in range(3):
-            await client.send_all(b"x")
+        await client.send_all(b"x")
     await client.aclose()
 
 
@@ -221,7 +231,7 @@ async def test_a_port_that_is_taken() -> None:
     for network in (TcpNetwork(), MemoryNetwork()):
         listener = await network.listen(LOCAL)
         taken = attrs.evolve(LOCAL, port=listener.addresses[0][1])
-        with pytest.raises(ConfigError, match="cannot listen at 127.0.0.1:"):
+        with pytest.raises(ConfigError, match=r"cannot listen at 127\.0\.0\.1:"):
             await network.listen(taken)
         await listener.aclose()
         again = await network.listen(taken)
@@ -354,7 +364,7 @@ async def test_connections_can_be_severed() -> None:
 
 
 async def test_a_severed_stream_wakes_who_waits() -> None:
-    left, right = memory_pair(1)
+    (left, right), (sender, other) = memory_pair(), memory_pair(1)
 
     async def expect(use: object) -> None:
         with pytest.raises(trio.BrokenResourceError):
@@ -362,10 +372,10 @@ async def test_a_severed_stream_wakes_who_waits() -> None:
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(expect, right.receive_some)
-        nursery.start_soon(expect, lambda: left.send_all(b"xxxxxx"))
+        nursery.start_soon(expect, lambda: sender.send_all(b"xxxxxx"))
         await trio.testing.wait_all_tasks_blocked()
         left.break_now()
-        right.break_now()
+        other.break_now()
 
 
 async def test_connections_that_nobody_accepts_end_with_the_listener() -> None:
@@ -412,14 +422,16 @@ async def echo_once(listener: Listener, ended: list[Ended], *, secure: bool) -> 
     stream, peer = await listener.accept()
     if secure:
         stream = trio.SSLStream(stream, server_context(), server_side=True, https_compatible=True)
-    request = b""
-    with contextlib.suppress(trio.BrokenResourceError):
+    try:
+        request = b""
         while b"\r\n\r\n" not in request:
             request += await stream.receive_some()
         connection = await accept(stream, request, subprotocol="lmosprotocol", peer=peer)
         handler = Echo()
         handler.connection = connection
         ended.append(await connection.run(handler))
+    except trio.BrokenResourceError:
+        await trio.aclose_forcefully(stream)
 
 
 @pytest.mark.parametrize("secure", [False, True], ids=["tcp", "tls"])
@@ -451,7 +463,7 @@ async def test_a_certificate_that_nobody_trusts(make: type[Network]) -> None:
     listener = await network.listen(LOCAL)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(lambda: echo_once(listener, [], secure=True))
-        with pytest.raises(ConnectFailed, match="TLS handshake failed.*certificate verify failed"):
+        with pytest.raises(ConnectFailed, match=r"TLS handshake failed.*certificate verify failed"):
             await connect(network, f"wss://127.0.0.1:{listener.addresses[0][1]}/")
     await listener.aclose()
 
@@ -472,7 +484,9 @@ async def test_a_tls_peer_that_leaves_without_a_word() -> None:
     ended: list[Ended] = []
     async with trio.open_nursery() as nursery:
         nursery.start_soon(lambda: echo_once(listener, ended, secure=True))
-        connection = await connect(network, f"wss://127.0.0.1:{listener.addresses[0][1]}/", tls=client_context())
+        connection = await connect(
+            network, f"wss://127.0.0.1:{listener.addresses[0][1]}/", tls=client_context()
+        )
         await trio.aclose_forcefully(connection._stream)
     assert ended[0].by == "broken"
     await listener.aclose()

@@ -1,4 +1,4 @@
-"""The short cut for whole text frames gives the same verdicts as wsproto, whatever comes and however it is cut."""
+"""The short cut for whole text frames gives the verdicts of wsproto, whatever comes, however it is cut."""
 
 from __future__ import annotations
 
@@ -12,7 +12,21 @@ from hypothesis import example, given, settings, strategies as st
 from wsproto.frame_protocol import FrameDecoder, FrameProtocol
 
 from lmos_actors.transport import ConnectionOptions
-from tests.transport.peer import BINARY, CLOSE, PING, PONG, TEXT, Peer, chunks, closing, frame, mask, play
+from lmos_actors.transport._masks import RandomMasks, masked
+from tests.transport.peer import (
+    BINARY,
+    CLOSE,
+    PING,
+    PONG,
+    TEXT,
+    Peer,
+    chunks,
+    closing,
+    frame,
+    mask,
+    play,
+    xor,
+)
 
 LIMIT = 300
 OPTIONS = ConnectionOptions(max_message_bytes=LIMIT)
@@ -69,6 +83,7 @@ def outcome(end: str, data: bytes, sizes: list[int], fast: bool) -> object:
 @settings(max_examples=300)
 @example("server", [frame(TEXT, b"a"), frame(PING, b"p"), frame(TEXT, b"b")], [2, 3])
 @example("client", [frame(TEXT, b"\xe2\x82", fin=False), frame(0, b"\xac")], [1])
+@example("server", [frame(TEXT, b"x" * 200), frame(0, b"x" * 200)], [])
 @example("client", [frame(TEXT, b"x" * 200, fin=False), frame(0, b"x" * 101)], [])
 def test_both_ways_of_reading_agree(end: str, frames: list[bytes], sizes: list[int]) -> None:
     data = b"".join(frames) + END
@@ -83,11 +98,28 @@ def test_both_ways_of_reading_agree_about_noise(end: str, noise: bytes, sizes: l
     assert outcome(end, data, sizes, fast=True) == outcome(end, data, sizes, fast=False)
 
 
-@given(st.sampled_from(["server", "client"]), st.lists(whole_texts | messages_in_fragments(), max_size=6), cuts)
+@given(
+    st.sampled_from(["server", "client"]), st.lists(whole_texts | messages_in_fragments(), max_size=6), cuts
+)
 @settings(max_examples=150)
 def test_how_the_bytes_are_cut_changes_nothing(end: str, frames: list[bytes], sizes: list[int]) -> None:
     data = b"".join(mask(each) if end == "server" else each for each in (*frames, END))
     assert outcome(end, data, sizes, fast=True) == outcome(end, data, [], fast=True)
+
+
+@given(st.binary(max_size=3000), st.binary(min_size=4, max_size=4))
+def test_masks_are_put_on_and_taken_off(data: bytes, key: bytes) -> None:
+    assert masked(data, key) == xor(data, key)
+    assert masked(masked(data, key), key) == data
+
+
+def test_masks_are_not_to_be_guessed() -> None:
+    masks = RandomMasks()
+    found = [masks(4) for _ in range(5000)]
+    assert {len(mask) for mask in found} == {4}
+    assert len(set(found)) > 4990
+    masks.clear()
+    assert masks(4) not in found[:1000]
 
 
 def test_the_versions_are_those_whose_private_names_are_known() -> None:

@@ -284,7 +284,7 @@ class Helper(Agent):
         await self.stage.until(name, word, times)
 
     @action(concurrency=64)
-    async def standing(self, name: str, wanted: dict[str, int]) -> None:
+    async def standing(self, name: str, wanted: dict[str, Any]) -> None:
         """Wait until an agent's accounts are such."""
         ref = self.refs[name]
         found: dict[str, Any] = {}

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import trio
-
-from lmos_actors import ActionFailed
 from tests.wire_conformance.agents import Newer, Oldest, Reading, Serial, Slow, Small, Subject, Waiting
 from tests.wire_conformance.bench import Bench, behaviour
 
@@ -39,12 +36,25 @@ async def _(b: Bench) -> Any:
     return [await b.said(it.read(Newer.pressure))]
 
 
-@behaviour("read", "crashed while it was queued")
+@behaviour("read", "with another class's handle")
+async def _(b: Bench) -> Any:
+    it: Any = await b.subject()
+    return [
+        await b.said(it.read(Newer.pressure)),
+        await b.said(it.write(Newer.pressure, 1.0)),
+        await b.said(it.invoke(Newer.fresh)),
+        await b.said(it.tell(Newer.fresh)),
+        await b.accounts(),
+    ]
+
+
+@behaviour("read", "crashed before it started", kind=Serial)
 async def _(b: Bench) -> Any:
     it = await b.subject()
-    async with b.asking(it.invoke(Subject.line, "a")) as asked:
-        await b.until("begun line")
+    async with b.asking(it.invoke(Subject.line, "a"), it.read(Subject.units)) as asked:
+        await b.standing(waiting=1, running=1)
         await b.crash()
+    await b.restarted()
     return [*asked.answers, await b.said(it.read(Subject.units))]
 
 
@@ -85,7 +95,11 @@ async def _(b: Bench) -> Any:
 @behaviour("write", "read-only")
 async def _(b: Bench) -> Any:
     it = await b.subject()
-    return [await b.said(it.write(Subject.serial, "s-2")), await b.said(it.read(Subject.serial)), await b.accounts()]
+    return [
+        await b.said(it.write(Subject.serial, "s-2")),
+        await b.said(it.read(Subject.serial)),
+        await b.accounts(),
+    ]
 
 
 @behaviour("write", "unknown property")

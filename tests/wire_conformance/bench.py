@@ -23,8 +23,22 @@ if TYPE_CHECKING:
 LIMIT = 20.0
 """Seconds that a behaviour may take, where time is real."""
 
-TOLD: Final = ("path", "output", "reason", "started", "kind", "name", "nearest", "size", "seconds", "retry_in")
+TOLD: Final = (
+    "path",
+    "output",
+    "reason",
+    "started",
+    "kind",
+    "name",
+    "nearest",
+    "size",
+    "seconds",
+    "retry_in",
+)
 """The attributes of errors that cross a connection."""
+
+
+ACCOUNTS: Final = ("accepted", "handled", "cancelled", "dropped", "dead_lettered", "refused", "restarts")
 
 
 class Bench:
@@ -50,7 +64,7 @@ class Bench:
         """Wait until something has happened to the agent so often."""
         await self.helper.invoke(Helper.until, self.name, word, times)
 
-    async def standing(self, **wanted: int) -> None:
+    async def standing(self, **wanted: Any) -> None:
         """Wait until the agent's accounts are such."""
         await self.helper.invoke(Helper.standing, self.name, wanted)
 
@@ -78,7 +92,7 @@ class Bench:
     async def accounts(self) -> str:
         """Give the agent's accounts, once nothing waits or runs."""
         found = await self.helper.invoke(Helper.accounts, self.name)
-        return " ".join(f"{word}={number}" for word, number in found.items() if word != "incarnation")
+        return " ".join(f"{word}={found[word]}" for word in ACCOUNTS if word in found)
 
     # ---- words
 
@@ -124,6 +138,13 @@ class Bench:
                 taken.append(self.plain(await feed.receive()))
         except trio.EndOfChannel:
             taken.append("END")
+        return taken
+
+    async def through(self, feed: Feed[Any], value: Any) -> list[Any]:
+        """Take what comes until it is this value, with it."""
+        taken: list[Any] = []
+        while taken[-1:] != [value]:
+            taken += await self.some(feed, 1)
         return taken
 
     def waiting(self, feed: Feed[Any]) -> list[Any]:

@@ -10,13 +10,15 @@ import msgspec
 
 from lmos_actors import ActionFailed, Agent, ChildSpec, Event, Progress, Property, action, event, prop
 from tests.source import ROOT
-from tests.wire_conformance.agents import Stage  # noqa: TC001 -- read when the class is made
+from tests.wire_conformance.agents import Stage
 
 ASSISTANT: Final = "urn:uuid:3f1d3a7a-4f97-2e6b-c45f-f3c2e1c84c77"
 FORECASTER: Final = "urn:uuid:6f1d3a7a-1f97-4e6b-b45f-f3c2e1c84c77"
 
 _PAGE: Final = (ROOT / "tests/wire/lmos/spec-examples.md").read_text(encoding="utf-8")
-TEXTS: Final[dict[str, str]] = dict(re.findall(r"^## (\S+)\n\n```json\n(.*?)\n```", _PAGE, re.DOTALL | re.MULTILINE))
+TEXTS: Final[dict[str, str]] = dict(
+    re.findall(r"^## (\S+)\n\n```json\n(.*?)\n```", _PAGE, re.DOTALL | re.MULTILINE)
+)
 """The examples as they stand there, by the name of their section."""
 
 EXAMPLES: Final[dict[str, dict[str, Any]]] = {name: json.loads(text) for name, text in TEXTS.items()}
@@ -72,7 +74,10 @@ class Forecaster(Agent, rename="camel"):
 
 def agents() -> list[ChildSpec[Any]]:
     """Give the specs of both agents, with the ids of the examples."""
-    return [ChildSpec("assistant", Assistant, id=ASSISTANT), ChildSpec("forecaster", Forecaster, id=FORECASTER)]
+    return [
+        ChildSpec("assistant", Assistant, id=ASSISTANT),
+        ChildSpec("forecaster", Forecaster, id=FORECASTER),
+    ]
 
 
 def said(kind: str, thing: str = ASSISTANT, number: int = 1, **members: Any) -> str:
@@ -84,8 +89,14 @@ def said(kind: str, thing: str = ASSISTANT, number: int = 1, **members: Any) -> 
 WATCHED: Final = "00000000-0000-4000-8000-000000000011"
 
 TURNS: Final[list[tuple[str, int]]] = [
-    *((TEXTS[name], 1) for name in ("readProperty", "writeProperty", "writeMultipleProperties", "observeProperty")),
-    (said("writeProperty", number=1, name="modelConfiguration", data=EXAMPLES["propertyReading"]["value"]), 2),
+    *(
+        (TEXTS[name], 1)
+        for name in ("readProperty", "writeProperty", "writeMultipleProperties", "observeProperty")
+    ),
+    (
+        said("writeProperty", number=1, name="modelConfiguration", data=EXAMPLES["propertyReading"]["value"]),
+        2,
+    ),
     (TEXTS["unobserveProperty"], 0),
     (TEXTS["invokeAction"], 1),
     (TEXTS["queryAction"], 1),
@@ -105,7 +116,19 @@ TURNS: Final[list[tuple[str, int]]] = [
 """What a foreign client says, and how many answers come before it goes on."""
 
 
-SHOWN: Final = ("name", "value", "data", "action", "status", "output", "progress", "event", "title", "cancelled", "reason")
+SHOWN: Final = (
+    "name",
+    "value",
+    "data",
+    "action",
+    "status",
+    "output",
+    "progress",
+    "event",
+    "title",
+    "cancelled",
+    "reason",
+)
 
 
 def short(message: dict[str, Any]) -> str:

@@ -29,7 +29,7 @@ class Hand:
         self.socket = socket
         self.thing = thing
         self.frames: list[dict[str, Any] | bytes] = []
-        self.closed: int | None | str = "open"
+        self.closed: int | str | None = "open"
 
     async def listen(self) -> None:
         """Take what comes, until the connection ends."""
@@ -97,7 +97,9 @@ def play(story: Callable[[Scene], Awaitable[None]], kind: type[Subject] = Subjec
     simulate(_play, story, kind, node)
 
 
-async def _play(story: Callable[[Scene], Awaitable[None]], kind: type[Subject], options: dict[str, Any]) -> None:
+async def _play(
+    story: Callable[[Scene], Awaitable[None]], kind: type[Subject], options: dict[str, Any]
+) -> None:
     network = options.setdefault("network", MemoryNetwork())
     tasks = trio.lowlevel.current_statistics().tasks_living
     async with open_node(tree(), listen="ws://here:0", **options) as node:
@@ -130,7 +132,7 @@ async def _bystander(node: Node, network: MemoryNetwork) -> AsyncGenerator[None]
         assert await hand.heard() != []
         yield
         await hand.say("invokeAction", "after", action="noted", input={"name": "x"})
-        assert await hand.heard() == ["actionStatus mafter action=\"noted\" status=\"completed\" output={}"]
+        assert await hand.heard() == ['actionStatus mafter action="noted" status="completed" output={}']
         assert hand.closed == "open"
         nursery.cancel_scope.cancel()
     await trio.aclose_forcefully(socket.stream)

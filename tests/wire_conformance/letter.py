@@ -56,7 +56,9 @@ def _fault(kind: str, name: str, value: Any) -> str | None:
         "correlationID": lambda: isinstance(value, str) and UUID4.match(value),
         "timestamp": lambda: isinstance(value, str) and value.endswith("Z") and datetime.fromisoformat(value),
         "status": lambda: value.isdigit() if kind == "error" else value in STATUSES,
-        "data": lambda: isinstance(value, dict) or kind not in ("propertyReadings", "writeMultipleProperties"),
+        "data": lambda: (
+            isinstance(value, dict) or kind not in ("propertyReadings", "writeMultipleProperties")
+        ),
     }
     texts = ("name", "action", "event", "type", "title", "detail", "instance", "reason")
     if name in texts:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import trio
+
 from tests.wire_conformance.agents import Helper, Newer, Reading, Slow, Subject
 from tests.wire_conformance.bench import Bench, behaviour
 
@@ -65,7 +67,7 @@ async def _(b: Bench) -> Any:
         seen += [await b.some(readings, 1), await b.some(plain, 1)]
         await b.crash()
         await b.restarted()
-        seen += [await b.some(readings, 2), await b.some(plain, 1)]
+        seen += [await b.through(readings, "celsius"), await b.some(plain, 1)]
         await it.write(Subject.units, "x")
         return [*seen, await b.some(readings, 1), await b.some(plain, 1)]
 
@@ -106,7 +108,11 @@ async def _(b: Bench) -> Any:
     it = await b.subject()
     await b.crash()
     await b.until("starting again")
-    return [await b.said(entered(b, it.observe(Subject.units)))]
+    async with b.asking(entered(b, it.observe(Subject.units))) as asked:
+        await b.until("starting again")
+        await trio.sleep(0.01)
+        await b.open("again")
+    return asked.answers
 
 
 # ---- subscribe
@@ -167,7 +173,7 @@ async def _(b: Bench) -> Any:
         await b.crash()
         await b.restarted()
         await it.invoke(Subject.tell_all, ["b"])
-        return [*seen, await b.some(words, 2), await b.some(plain, 1)]
+        return [*seen, await b.through(words, "b"), await b.some(plain, 1)]
 
 
 @behaviour("subscribe", "stopped and started again")
@@ -177,7 +183,7 @@ async def _(b: Bench) -> Any:
         await b.helper.invoke(Helper.halt, b.name)
         await b.helper.invoke(Helper.again, b.name)
         await it.invoke(Subject.tell_all, ["a"])
-        return await b.some(words, 2)
+        return await b.through(words, "a")
 
 
 @behaviour("subscribe", "removed for good")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import trio
-
-from tests.wire_conformance.agents import Newer, Reading, Serial, Small, Subject, Waiting
+from tests.wire_conformance.agents import Newer, Small, Subject, Waiting
 from tests.wire_conformance.bench import Bench, behaviour
 
 # ---- invoke: a run
@@ -118,6 +116,7 @@ async def _(b: Bench) -> Any:
     async with b.asking(it.invoke(Subject.hold, "a")) as asked:
         await b.until("begun hold")
         async with b.asking(b.helper.invoke(Helper.halt, b.name)):
+            await b.standing(state="stopping")
             refused = await b.said(it.invoke(Subject.echo, "late"))
             await b.open("a")
     return [*asked.answers, refused, await b.accounts()]
@@ -272,7 +271,11 @@ async def _(b: Bench) -> Any:
         await b.until("begun hold", 3)
         cancelled = await b.said(second.cancel("the middle one"))
         await b.open("c", "a")
-        return [cancelled, *[await b.said(call.result()) for call in (first, second, third)], await b.accounts()]
+        return [
+            cancelled,
+            *[await b.said(call.result()) for call in (first, second, third)],
+            await b.accounts(),
+        ]
 
 
 @behaviour("begin", "crashed while it runs")
@@ -394,7 +397,10 @@ async def _(b: Bench) -> Any:
                 pass
         return number
 
-    return [await b.said(take()), await b.noted("left count"), await b.accounts()]
+    died = await b.said(take())
+    await b.until("left count")
+    await b.restarted()
+    return [died, await b.accounts()]
 
 
 @behaviour("stream", "of an action without items")

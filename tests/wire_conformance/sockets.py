@@ -103,7 +103,11 @@ class Socket:
 
 
 async def connect(
-    network: Network, url: str, *, subprotocols: tuple[str, ...] = (), headers: tuple[tuple[bytes, bytes], ...] = ()
+    network: Network,
+    url: str,
+    *,
+    subprotocols: tuple[str, ...] = (),
+    headers: tuple[tuple[bytes, bytes], ...] = (),
 ) -> Socket:
     """Connect as a client. Raises Closed with the status where the server refuses."""
     endpoint = endpoint_of(url)

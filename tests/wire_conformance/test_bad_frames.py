@@ -35,9 +35,18 @@ WRONG: dict[str, tuple[object, list[str]]] = {
     "text behind the message": (json.dumps(READ) + "x", [f'error - {INVALID} path="$"']),
     "half a message": (json.dumps(READ)[:-9], [f'error - {INVALID} path="$"']),
     "no type": ({"thingID": "IT", "messageID": "m1"}, [f'error m1 {INVALID} path="$.messageType"']),
-    "an unknown type": (message("frobnicate"), ['error m1 type="unsupported-message-type" status="400" path="$.messageType"']),
-    "no thing": ({"messageType": "readProperty", "messageID": "m1", "name": "units"}, [f'error m1 {INVALID} path="$.thingID"']),
-    "no id": ({"messageType": "readProperty", "thingID": "IT", "name": "units"}, [f'error - {INVALID} path="$.messageID"']),
+    "an unknown type": (
+        message("frobnicate"),
+        ['error m1 type="unsupported-message-type" status="400" path="$.messageType"'],
+    ),
+    "no thing": (
+        {"messageType": "readProperty", "messageID": "m1", "name": "units"},
+        [f'error m1 {INVALID} path="$.thingID"'],
+    ),
+    "no id": (
+        {"messageType": "readProperty", "thingID": "IT", "name": "units"},
+        [f'error - {INVALID} path="$.messageID"'],
+    ),
     "an id that is no text": (READ | {"messageID": 7}, [f'error - {INVALID} path="$.messageID"']),
     "a name that is no text": (READ | {"name": ["units"]}, [f'error m1 {INVALID} path="$.name"']),
     "no name": (message(), [f'error m1 {INVALID} path="$.name"']),
@@ -46,37 +55,79 @@ WRONG: dict[str, tuple[object, list[str]]] = {
     "a very long thing": (READ | {"thingID": "x" * 100_000}, [f"error m1 {NOT_FOUND}"]),
     "an unknown property": (READ | {"name": "colour"}, [f"error m1 {NOT_FOUND}"]),
     "an unknown action": (message("invokeAction", action="fresh"), [f"error m1 {NOT_FOUND}"]),
-    "an action's name as a property": (READ | {"name": "echo"}, ['error m1 type="operation-not-allowed" status="405"']),
-    "an internal name": (message("invokeAction", action="?units"), [f'error m1 {NOT_FOUND}']),
+    "an action's name as a property": (
+        READ | {"name": "echo"},
+        ['error m1 type="operation-not-allowed" status="405"'],
+    ),
+    "an internal name": (message("invokeAction", action="?units"), [f"error m1 {NOT_FOUND}"]),
     "an unknown event": (message("subscribeEvent", event="moved", ack=True), [f"error m1 {NOT_FOUND}"]),
-    "an input of the wrong type": (message("invokeAction", action="echo", input=[1]), [f'error m1 {INVALID} path="$"']),
+    "an input of the wrong type": (
+        message("invokeAction", action="echo", input=[1]),
+        [f'error m1 {INVALID} path="$"'],
+    ),
     "an input with a wrong member": (
         message("invokeAction", action="echo", input={"text": 3}),
         [f'error m1 {INVALID} path="$.text"'],
     ),
-    "a value of the wrong type": (message("writeProperty", name="limit", data="3"), [f'error m1 {INVALID} path="$"']),
+    "a value of the wrong type": (
+        message("writeProperty", name="limit", data="3"),
+        [f'error m1 {INVALID} path="$"'],
+    ),
     "no value": (message("writeProperty", name="limit"), [f'error m1 {INVALID} path="$.data"']),
-    "deep nesting": (message("writeProperty", name="last", data=json.loads("[" * 200 + "]" * 200)), [f'error m1 {INVALID} path="$"']),
-    "an answer": (message("propertyReading", name="units", value=1), ['error m1 type="unsupported-message-type" status="400" path="$.messageType"']),
-    "a status": (message("actionStatus", action="echo", status="completed"), ['error m1 type="unsupported-message-type" status="400" path="$.messageType"']),
+    "deep nesting": (
+        message("writeProperty", name="last", data=json.loads("[" * 200 + "]" * 200)),
+        [f'error m1 {INVALID} path="$"'],
+    ),
+    "an answer": (
+        message("propertyReading", name="units", value=1),
+        ['error m1 type="unsupported-message-type" status="400" path="$.messageType"'],
+    ),
+    "a status": (
+        message("actionStatus", action="echo", status="completed"),
+        ['error m1 type="unsupported-message-type" status="400" path="$.messageType"'],
+    ),
     "an error": (
         message("error", type="about:blank", title="t", status="500", detail="d", instance="urn:i"),
         [],
     ),
     "an acknowledgement": (message("acknowledgement", message="subscribeEvent"), []),
     "credit for nothing": (message("streamCredit", items=1, bytes=1, correlationID="m0"), []),
-    "the end of no subscription": (message("unsubscribeEvent", event="asked", ack=True), ['acknowledgement m1 message="unsubscribeEvent"']),
-    "the end of no observation": (message("unobserveProperty", name="units", ack=True), ['acknowledgement m1 message="unobserveProperty"']),
-    "the end of no subscriptions": (message("unsubscribeAllEvents", ack=True), ['acknowledgement m1 message="unsubscribeAllEvents"']),
-    "a cancel of nothing": (message("cancelAction", action="hold", correlationID="m0"), [f'error m0 {NOT_FOUND} inReplyTo="m1"']),
-    "a query of nothing": (message("queryAction", action="hold", correlationID="m0"), [f'error m0 {NOT_FOUND} inReplyTo="m1"']),
-    "a cancel of nothing, without a correlation": (message("cancelAction", action="hold"), [f'error m1 {NOT_FOUND} inReplyTo="m1"']),
+    "the end of no subscription": (
+        message("unsubscribeEvent", event="asked", ack=True),
+        ['acknowledgement m1 message="unsubscribeEvent"'],
+    ),
+    "the end of no observation": (
+        message("unobserveProperty", name="units", ack=True),
+        ['acknowledgement m1 message="unobserveProperty"'],
+    ),
+    "the end of no subscriptions": (
+        message("unsubscribeAllEvents", ack=True),
+        ['acknowledgement m1 message="unsubscribeAllEvents"'],
+    ),
+    "a cancel of nothing": (
+        message("cancelAction", action="hold", correlationID="m0"),
+        [f'error m0 {NOT_FOUND} inReplyTo="m1"'],
+    ),
+    "a query of nothing": (
+        message("queryAction", action="hold", correlationID="m0"),
+        [f'error m0 {NOT_FOUND} inReplyTo="m1"'],
+    ),
+    "a cancel of nothing, without a correlation": (
+        message("cancelAction", action="hold"),
+        [f'error m1 {NOT_FOUND} inReplyTo="m1"'],
+    ),
     "streams for an action that takes none": (
         message("invokeAction", action="echo", input={"text": "a"}, streams={"text": {"stream": 1}}),
         [f'error m1 {INVALID} path="$.streams"'],
     ),
-    "no time left": (message("invokeAction", action="echo", input={"text": "a"}, remaining=0), ['error m1 type="deadline-exceeded" status="503"']),
-    "less than no time left": (message("invokeAction", action="echo", input={"text": "a"}, remaining=-1), ['error m1 type="deadline-exceeded" status="503"']),
+    "no time left": (
+        message("invokeAction", action="echo", input={"text": "a"}, remaining=0),
+        ['error m1 type="deadline-exceeded" status="503"'],
+    ),
+    "less than no time left": (
+        message("invokeAction", action="echo", input={"text": "a"}, remaining=-1),
+        ['error m1 type="deadline-exceeded" status="503"'],
+    ),
 }
 
 
@@ -188,7 +239,9 @@ def test_a_cancel_without_a_correlation_is_for_the_newest_run() -> None:
         for number in (3, 4, 5):
             await hand.say("cancelAction", number, action="hold")
         heard = [line.split(" output")[0] for line in await hand.heard()]
-        assert heard == [f'actionStatus m{n} action="hold" status="failed"' for n in (2, 1, 1)]  # then the last that has ended
+        assert heard == [
+            f'actionStatus m{n} action="hold" status="failed"' for n in (2, 1, 1)
+        ]  # then the last that has ended
         assert await scene.bench.noted("cancelled hold") == {"cancelled hold": 2}
 
     play(story)
@@ -206,7 +259,9 @@ def test_a_run_is_not_cancelled_by_somebody_elses_connection() -> None:
             f"error m3 {NOT_FOUND}",
         ]
         await scene.bench.open("g")
-        assert (await one.heard())[-1] == 'actionStatus m1 action="hold" status="completed" output="through g"'
+        assert (await one.heard())[
+            -1
+        ] == 'actionStatus m1 action="hold" status="completed" output="through g"'
 
     play(story)
 
@@ -258,20 +313,18 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=5,
 )
-WORDS = st.sampled_from(["IT", "m1", "m2", "units", "limit", "echo", "hold", "line", "count", "asked", "g", ""])
+WORDS = st.sampled_from(
+    ["IT", "m1", "m2", "units", "limit", "echo", "hold", "line", "count", "asked", "g", ""]
+)
 MEMBERS = st.dictionaries(
     st.sampled_from(
-        "name property action event input data value ack gaps correlationID correlationId thingId messageId remaining "
-        "attempt credit streams binary reason stream sequence items bytes status output timestamp traceparent".split()
+        ["name", "property", "action", "event", "input", "data", "value", "ack", "gaps", "correlationID", "correlationId", "thingId", "messageId", "remaining", "attempt", "credit", "streams", "binary", "reason", "stream", "sequence", "items", "bytes", "status", "output", "timestamp", "traceparent"]
     ),
     WORDS | VALUES,
     max_size=4,
 )
 KINDS = st.sampled_from(
-    "readProperty readAllProperties readMultipleProperties writeProperty writeMultipleProperties observeProperty "
-    "unobserveProperty invokeAction queryAction cancelAction subscribeEvent subscribeevent unsubscribeEvent "
-    "subscribeAllEvents unsubscribeAllEvents propertyReading actionStatus event error acknowledgement gap streamOpen "
-    "streamItem streamEnd streamCredit nothing".split()
+    ["readProperty", "readAllProperties", "readMultipleProperties", "writeProperty", "writeMultipleProperties", "observeProperty", "unobserveProperty", "invokeAction", "queryAction", "cancelAction", "subscribeEvent", "subscribeevent", "unsubscribeEvent", "subscribeAllEvents", "unsubscribeAllEvents", "propertyReading", "actionStatus", "event", "error", "acknowledgement", "gap", "streamOpen", "streamItem", "streamEnd", "streamCredit", "nothing"]
 )
 GOOD = st.sampled_from(
     [

@@ -96,7 +96,9 @@ def test_a_byte_a_second() -> None:
         hand = await scene.hand()
         from wsproto.events import TextMessage
 
-        text = json.dumps({"messageType": "readProperty", "thingID": scene.name, "messageID": "m1", "name": "units"})
+        text = json.dumps(
+            {"messageType": "readProperty", "thingID": scene.name, "messageID": "m1", "name": "units"}
+        )
         data = hand.socket.ws.send(TextMessage(data=text))
         for index in range(len(data)):
             await hand.socket.stream.send_all(data[index : index + 1])
@@ -134,7 +136,9 @@ def test_a_peer_that_leaves_in_mid_frame(left: int, how: str) -> None:
         await scene.bench.until("begun hold")
         from wsproto.events import TextMessage
 
-        text = json.dumps({"messageType": "readProperty", "thingID": scene.name, "messageID": "m3", "name": "units"})
+        text = json.dumps(
+            {"messageType": "readProperty", "thingID": scene.name, "messageID": "m3", "name": "units"}
+        )
         stream: Any = hand.socket.stream
         await stream.send_all(hand.socket.ws.send(TextMessage(data=text))[:left])
         await trio.sleep(1)

@@ -99,7 +99,9 @@ HEARD = (Path(__file__).parent / "examples.txt").read_text(encoding="utf-8").spl
 async def test_websockets_of_python() -> None:
     told = await conversation(by_websockets, ["lmosprotocol"])
     check(told, "lmosprotocol")
-    respelt = [{key.replace("Id", "ID"): value for key, value in message.items()} for message in told["heard"]]
+    respelt = [
+        {key.replace("Id", "ID"): value for key, value in message.items()} for message in told["heard"]
+    ]
     faults = [letter.faults(message, letter.ANSWERS) for message in respelt]
     assert [fault for found in faults for fault in found if "correlationID is '" not in fault] == []
 

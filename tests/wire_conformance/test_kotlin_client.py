@@ -90,7 +90,10 @@ async def _(k: KotlinClient, b: Bench) -> Any:
     ]
 
 
-@row("an action that cannot be invoked", ["error 404 not-found: Action Not Found", INVALID, INVALID, NOT_ALLOWED])
+@row(
+    "an action that cannot be invoked",
+    ["error 404 not-found: Action Not Found", INVALID, INVALID, NOT_ALLOWED],
+)
 async def _(k: KotlinClient, b: Bench) -> Any:
     return [
         await k.invoke("fresh"),
@@ -103,7 +106,10 @@ async def _(k: KotlinClient, b: Bench) -> Any:
 @row("a failure is an error", [FAILED, FAILED])
 async def _(k: KotlinClient, b: Bench) -> Any:
     await b.open("a")
-    return [await k.invoke("fail", {"why": "no luck"}), await k.invoke("fall", {"gate": "a", "how": "failure"})]
+    return [
+        await k.invoke("fail", {"why": "no luck"}),
+        await k.invoke("fall", {"gate": "a", "how": "failure"}),
+    ]
 
 
 @row("a crash is an error", [DIED, "again"])
@@ -260,7 +266,10 @@ def test_it_understands_us(title: str) -> None:
 SAID: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "readAllProperties": (
         {},
-        {"messageType": "propertyReadings", "data": {"units": "celsius", "limit": 3, "serial": "s-1", "last": None}},
+        {
+            "messageType": "propertyReadings",
+            "data": {"units": "celsius", "limit": 3, "serial": "s-1", "last": None},
+        },
     ),
     "readMultipleProperties": (
         {"properties": ["units", "limit"]},

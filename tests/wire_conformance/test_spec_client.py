@@ -47,7 +47,9 @@ class Strict:
         assert frame["thingID"] == self.thing
         of = int(frame["correlationID"][-12:])
         known = ("name", "value", "data", "action", "status", "output", "event", "title")
-        return " ".join([f"{of} {frame['messageType']}", *(repr(frame[word]) for word in known if word in frame)])
+        return " ".join(
+            [f"{of} {frame['messageType']}", *(repr(frame[word]) for word in known if word in frame)]
+        )
 
     async def ask(self, kind: str, **members: Any) -> list[Any]:
         """Send a message and take what comes."""
@@ -105,7 +107,10 @@ async def _(s: Strict) -> list[Any]:
 
 @row("invoke", ["1 actionStatus 'echo' 'completed' 'a'", "2 actionStatus 'unlock' 'completed'"])
 async def _(s: Strict) -> list[Any]:
-    return [*await s.ask("invokeAction", action="echo", input={"text": "a"}), *await s.ask("invokeAction", action="unlock")]
+    return [
+        *await s.ask("invokeAction", action="echo", input={"text": "a"}),
+        *await s.ask("invokeAction", action="unlock"),
+    ]
 
 
 @row("an action that fails", ["1 actionStatus 'fail' 'failed' {'why': 'no'}", "2 error '500' 'Agent Died'"])
@@ -116,7 +121,11 @@ async def _(s: Strict) -> list[Any]:
 
 @row(
     "a run with progress",
-    ["1 actionStatus 'work' 'in progress'", "1 actionStatus 'work' 'in progress'", "1 actionStatus 'work' 'completed' 'worked'"],
+    [
+        "1 actionStatus 'work' 'in progress'",
+        "1 actionStatus 'work' 'in progress'",
+        "1 actionStatus 'work' 'completed' 'worked'",
+    ],
 )
 async def _(s: Strict) -> list[Any]:
     await s.say("invokeAction", action="work", input={"steps": 2})
@@ -129,7 +138,11 @@ async def _(s: Strict) -> list[Any]:
 
 @row(
     "a run that waits",
-    ["2 actionStatus 'line' 'pending'", "1 actionStatus 'line' 'completed' 'through a'", "2 actionStatus 'line' 'in progress'"],
+    [
+        "2 actionStatus 'line' 'pending'",
+        "1 actionStatus 'line' 'completed' 'through a'",
+        "2 actionStatus 'line' 'in progress'",
+    ],
 )
 async def _(s: Strict) -> list[Any]:
     for gate in "ab":
@@ -154,10 +167,17 @@ async def _(s: Strict) -> list[Any]:
     run = await s.say("invokeAction", action="hold", input={"gate": "a"})
     seen = await s.ask("queryAction", action="hold", of=run)
     seen += await s.ask("cancelAction", action="hold", of=run, reason="enough")
-    return seen + await s.ask("cancelAction", action="hold", of=run) + await s.ask("queryAction", action="hold", of=run)
+    return (
+        seen
+        + await s.ask("cancelAction", action="hold", of=run)
+        + await s.ask("queryAction", action="hold", of=run)
+    )
 
 
-@row("items", [f"1 actionStatus 'count' 'in progress' {n}" for n in (1, 2, 3)] + ["1 actionStatus 'count' 'completed'"])
+@row(
+    "items",
+    [f"1 actionStatus 'count' 'in progress' {n}" for n in (1, 2, 3)] + ["1 actionStatus 'count' 'completed'"],
+)
 async def _(s: Strict) -> list[Any]:
     return await s.ask("invokeAction", action="count", input={"up_to": 3})
 
@@ -173,7 +193,12 @@ async def _(s: Strict) -> list[Any]:
 
 @row(
     "an observation",
-    ["1 propertyReading 'units' 'celsius'", "1 propertyReading 'units' 'a'", "2 propertyReading 'units' 'a'", "4 propertyReading 'units' 'b'"],
+    [
+        "1 propertyReading 'units' 'celsius'",
+        "1 propertyReading 'units' 'a'",
+        "2 propertyReading 'units' 'a'",
+        "4 propertyReading 'units' 'b'",
+    ],
 )
 async def _(s: Strict) -> list[Any]:
     seen = await s.ask("observeProperty", name="units")
@@ -202,7 +227,10 @@ async def _(s: Strict) -> list[Any]:
     return seen + await s.ask("invokeAction", action="tell_all", input={"words": ["b"]})
 
 
-@row("a subscription with a correlation of its own", ["77 event 'a' 'asked'", "2 actionStatus 'tell_all' 'completed'"])
+@row(
+    "a subscription with a correlation of its own",
+    ["77 event 'a' 'asked'", "2 actionStatus 'tell_all' 'completed'"],
+)
 async def _(s: Strict) -> list[Any]:
     await s.say("subscribeEvent", event="asked", of="00000000-0000-4000-8000-000000000077")
     return await s.ask("invokeAction", action="tell_all", input={"words": ["a"]})
@@ -210,7 +238,12 @@ async def _(s: Strict) -> list[Any]:
 
 @row(
     "all events beside one",
-    ["1 event 'a' 'asked'", "2 event 'a' 'asked'", "3 actionStatus 'tell_all' 'completed'", "5 actionStatus 'tell_all' 'completed'"],
+    [
+        "1 event 'a' 'asked'",
+        "2 event 'a' 'asked'",
+        "3 actionStatus 'tell_all' 'completed'",
+        "5 actionStatus 'tell_all' 'completed'",
+    ],
 )
 async def _(s: Strict) -> list[Any]:
     await s.say("subscribeEvent", event="asked")

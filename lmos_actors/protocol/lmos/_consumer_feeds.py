@@ -121,7 +121,7 @@ class Feeds:
             return
         request = self._opposite(feed)
         self._take_out(feed)
-        if self._wire.outbox.drop(feed):
+        if self._wire.outbox.drop(feed) and not feed.sent:  # what was sent may have been renewed since
             feed.ended = True
             return
         self._wire.outbox.put(request)
@@ -250,6 +250,10 @@ class Feeds:
             return ()
         feed.established = True
         return (Established(feed),)
+
+    def awaits(self, thing: str) -> bool:
+        """Whether something that was asked for there is not confirmed yet."""
+        return any(feed.thing_id == thing and not feed.established for feed in self._by_id.values())
 
     def take_error(self, message: Error) -> Happenings:
         """Take an error that answers no request: it ends a feed, and confirms a stop."""

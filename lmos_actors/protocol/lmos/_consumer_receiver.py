@@ -99,6 +99,9 @@ class Receiver:
             return self._runs.take_aside_error(aside, message)
         correlation = message.in_reply_to or message.correlation_id
         pending = requests.find(correlation)
+        if correlation is None and not self._feeds.awaits(message.thing_id):
+            # the table of the text has no correlation for errors
+            pending = requests.guess(lambda each: each.thing_id == message.thing_id)
         if isinstance(pending, Call):
             return self._runs.take_error(pending, message)
         if isinstance(pending, Aside):

@@ -8,6 +8,7 @@ from lmos_actors._errors import LocalProtocolError, MailboxFull
 
 from ._consumer_asked import Feed, Pending
 from ._consumer_said import Stray
+from ._dialects import message_type
 from ._finite import finite_only
 from ._outbox import Outbox
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from ._codec import Codec, Unreadable
     from ._consumer_said import Happenings
-    from ._messages import Base
+    from ._messages import Base, Message
     from ._peer import SessionOptions
 
 
@@ -54,7 +55,7 @@ class Wire:
         self.kotlin = codec.dialect.habits == "kotlin-wot"
         self.ours = bool(offers) and not self.kotlin
         self.known = tuple(word for word in options.offers if word in offers and self.ours)
-        self.encode = finite_only(codec.encode)
+        self.encode = self._within(finite_only(codec.encode))
         self.outbox = Outbox(
             self.encode,
             taken=_mark,
@@ -65,6 +66,18 @@ class Wire:
         self.closed = False
         self.strays = 0
         self.late = 0
+
+    def _within(self, encode: Callable[[Message], bytes]) -> Callable[[Message], bytes]:
+        """Refuse what is longer than what is taken here: at such a frame a peer ends the whole connection."""
+        most = self.options.max_bytes
+
+        def write(message: Message) -> bytes:
+            frame = encode(message)
+            if len(frame) > most:
+                raise LocalProtocolError(f"this {message_type(message)} is longer than {most} bytes")
+            return frame
+
+        return write
 
     def admit(self, thing: str, held: int, limit: int, more: int = 1) -> None:
         """Refuse what there is no room for; `held` of at most `limit` are there already.

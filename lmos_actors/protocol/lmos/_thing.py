@@ -188,8 +188,19 @@ class ThingSession:
         )
         desk.outbox.put_latest(listening.slot, message)
 
-    def event(self, listening: Listening, name: str, data: Any, at: datetime) -> None:
-        """Deliver an event. Raises LocalProtocolError for one that is longer than a message may be."""
+    def event(
+        self,
+        listening: Listening,
+        name: str,
+        data: Any,
+        at: datetime,
+        traceparent: str | None = None,
+        tracestate: str | None = None,
+    ) -> None:
+        """Deliver an event, with the trace in which it was emitted if there is one.
+
+        Raises LocalProtocolError for one that is longer than a message may be.
+        """
         if listening.kind == PROPERTY:
             raise LocalProtocolError("events are for subscriptions")
         if listening.kind == EVENT and name != listening.name:
@@ -203,6 +214,8 @@ class ThingSession:
             event=name,
             data=data,
             timestamp=_instant(at),
+            traceparent=traceparent,
+            tracestate=tracestate,
         )
         desk = self._desk
         desk.outbox.put_frame(within(desk.encode(message), desk.options.max_bytes))

@@ -277,6 +277,21 @@ def test_an_error_without_correlation_is_nobodys() -> None:
     assert hand.session.statistics().open == 1
 
 
+def test_an_error_without_correlation_is_that_of_the_only_request() -> None:
+    hand = Hand()
+    hand.session.read(THING, "unit")
+    assert hand.error(None, "404") == [("Failed", "NotFound")]
+    assert hand.adds_up()
+
+
+def test_an_error_without_correlation_is_nobodys_where_two_could_be_meant() -> None:
+    hand = Hand()
+    hand.session.read(THING, "unit")
+    hand.session.read(THING, "limit")
+    assert hand.error(None) == [("Stray",)]
+    assert Hand(offers=OURS).error(None) == [("Stray",)]
+
+
 # ---- several at once
 
 

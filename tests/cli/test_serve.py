@@ -1,0 +1,326 @@
+"""`serve`: what it is told, what it says, and how it ends, as a process of its own where that matters."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+import trustme
+from trio.testing import MockClock
+
+from lmos_actors import Agent, AgentDied, ChildSpec, ConfigError, SupervisorSpec, action, open_node
+from lmos_actors.cli import main
+from lmos_actors.cli._serve import Serving
+from lmos_actors.cli._serve_said import Announcer
+from lmos_actors.cli._serve_targets import planned_of
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+AGENTS = '''
+import trio
+from lmos_actors import Agent, Property, Ref, action, prop
+
+
+class Slow(Agent):
+    """Takes its time."""
+
+    units: Property[str] = prop(default="celsius")
+    limit: int = 3
+
+    @action(concurrency=100)
+    async def work(self, seconds: float) -> str:
+        await trio.sleep(seconds)
+        return f"{self.units} {self.limit}"
+
+    @action
+    def hang(self) -> None:
+        while True:
+            pass
+
+    @action
+    def crash(self) -> None:
+        raise KeyError("the key that is not there")
+
+
+class Needy(Agent):
+    city: str
+
+
+class Guide(Agent):
+    slow: Ref[Slow]
+
+    @action
+    async def work(self) -> str:
+        return "guided: " + await self.slow.invoke(Slow.work, 0.0)
+
+
+class Broken(Agent):
+    def started(self) -> None:
+        raise RuntimeError("no licence")
+'''
+
+
+class Slow(Agent):
+    """The same, as it is known here."""
+
+    @action(concurrency=100)
+    async def work(self, seconds: float) -> str:
+        return ""
+
+    @action
+    def hang(self) -> None: ...
+
+    @action
+    def crash(self) -> None: ...
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "pyproject.toml").write_text("", encoding="utf-8")
+    (tmp_path / "served.py").write_text(AGENTS, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "served", raising=False)
+    return tmp_path
+
+
+# ---- what it is told
+
+
+def test_targets_are_named_and_given_arguments(project: Path) -> None:
+    planned = planned_of(["served.py:Slow", "warm=served:Slow"], ["slow.limit=7", "warm.units=kelvin"])
+    assert not isinstance(planned, int)
+    assert [each.name for each in planned] == ["slow", "warm"]
+    slow, warm = (each.spec({}).factory() for each in planned)
+    assert (slow.limit, slow.units, warm.limit, warm.units) == (7, "celsius", 3, "kelvin")
+
+
+def test_a_text_that_looks_like_json_stays_a_text_where_one_is_wanted(project: Path) -> None:
+    for text in ("5", "true", '"5"', "null"):
+        planned = planned_of(["served.py:Slow"], [f"units={text}"])
+        assert not isinstance(planned, int)
+        assert planned[0].spec({}).factory().units == text.strip('"')
+
+
+WRONG: list[tuple[list[str], list[str], str]] = [
+    (["served.py"], [], "the class is missing, as in served.py:"),
+    (["=served.py:Slow"], [], "no name before"),
+    (["served.py:Slow", "served:Slow"], [], "both called slow"),
+    (["served.py:Slow"], ["limit"], "not NAME=VALUE"),
+    (["served.py:Slow"], ["limits=3"], 'did you mean "limit"'),
+    (["served.py:Slow"], ["limit=many"], "no JSON"),
+    (["served.py:Slow"], ["limit=1.5"], "limit"),
+    (["served.py:Slow"], ["slo.limit=3"], 'did you mean "slow"'),
+    (["served.py:Slow", "two=served.py:Slow"], ["limit=3"], "as in slow.limit"),
+    (["served.py:Needy"], [], "needs city: say --arg needy.city=VALUE"),
+    (["served.py:Guide"], [], "needs slow: say --arg guide.slow=TARGET or =URL"),
+    (["served.py:Guide", "a=served.py:Slow", "b=served.py:Slow"], [], "needs slow"),
+    (["served.py:Guide", "a=served.py:Slow"], ["guide.slow=aa"], 'did you mean "a"'),
+    (["a/b=served.py:Slow"], [], "without '/'"),
+]
+
+
+@pytest.mark.parametrize(("targets", "arguments", "words"), WRONG, ids=[each[2] for each in WRONG])
+def test_what_is_wrong_is_said(project: Path, targets: list[str], arguments: list[str], words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        planned_of(targets, arguments)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["served.py:Slwo"], 2, 'did you mean "Slow"'),
+        (["nowhere.py:Slow"], 2, 'no file "nowhere.py"'),
+        (["ws=served.py:Slow"], 2, "serves something else at /ws"),
+        (["served.py:Slow", "--listen", "wss://127.0.0.1:0"], 2, "needs a certificate"),
+        (["served.py:Slow", "--listen", "ws://127.0.0.1:0", "--cert", "none.pem"], 2, "none.pem: "),
+        (["served.py:Slow", "--key", "key.pem"], 2, "goes with --cert"),
+        (["served.py:Broken", "--listen", "ws://127.0.0.1:0"], 3, "broken could not start: no licence"),
+        (
+            ["served.py:Guide", "--listen", "ws://127.0.0.1:0", "--arg", "slow=ws://127.0.0.1:1/agents/slow"],
+            3,
+            "cannot connect to ws://127.0.0.1:1/agents/slow",
+        ),
+    ],
+)
+def test_what_cannot_be_served_has_an_exit_code(
+    project: Path, capsys: pytest.CaptureFixture[str], words: list[str], code: int, said: str
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["serve", *words])
+    printed = capsys.readouterr()
+    assert (caught.value.code, printed.out) == (code, "")
+    assert said in printed.err
+
+
+def test_it_says_what_its_end_waits_for(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = planned_of(["served.py:Slow"], [])
+    assert not isinstance(planned, int)
+    [child] = [each.spec({}) for each in planned]
+    tree = SupervisorSpec("root", [ChildSpec("slow", child.factory, shutdown="infinity")])
+    opened = partial(open_node, tree, listen="ws://here:80")
+
+    async def main() -> None:
+        async with open_node() as node, trio.open_nursery() as nursery:
+            nursery.start_soon(Serving(Announcer(json=True), None).run, opened)
+            await trio.sleep(1.0)
+            far = await node.consume(Slow, "ws://here/agents/slow")
+            async with far.begin(Slow.work, 6.0) as call:
+                await trio.sleep(1.0)
+                signal.raise_signal(signal.SIGTERM)
+                assert await call.result() == "celsius 3"
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
+    said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [each["event"] for each in said[3:]] == ["draining", "waiting", "waiting", "stopped"]
+    assert said[4] == {"event": "waiting", "agents": {"slow": 1}, "connections": 1}
+
+
+# ---- as a process
+
+
+class Served:
+    """A process that serves, and the lines that it has said."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.said: list[dict[str, Any]] = []
+
+    def until(self, event: str) -> dict[str, Any]:
+        """Read lines up to one of that kind."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.said.append(json.loads(line))
+            if self.said[-1]["event"] == event:
+                return self.said[-1]
+        raise AssertionError(f"no {event!r} in {self.said}")
+
+    @property
+    def url(self) -> str:
+        return str(next(each["url"] for each in self.said if each["event"] == "agent"))
+
+    def end(self) -> tuple[int, list[str]]:
+        """Give the exit code, and the events that were told since."""
+        out, self.errors = self.process.communicate()
+        return self.process.returncode, [json.loads(line)["event"] for line in out.splitlines()]
+
+
+@contextmanager
+def serving(*words: str, listen: str = "ws://127.0.0.1:0") -> Generator[Served]:
+    call = [sys.executable, "-m", "lmos_actors", "serve", *words, "--listen", listen]
+    with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        served = Served(process)
+        try:
+            served.until("ready")
+            yield served
+        finally:
+            process.kill()
+
+
+def test_all_requests_are_answered_that_were_taken_before_it_was_told_to_stop(project: Path) -> None:
+    answers: list[str] = []
+
+    async def ask(far: Any) -> None:
+        answers.append(await far.invoke(Slow.work, 0.5))
+
+    async def client(served: Served) -> None:
+        async with open_node() as node:
+            far = await node.consume(Slow, served.url)
+            async with trio.open_nursery() as nursery:
+                for _ in range(50):
+                    nursery.start_soon(ask, far)
+                await far.invoke(
+                    Slow.work, 0.0
+                )  # so those before it have come, as one connection keeps order
+                served.process.send_signal(signal.SIGTERM)
+
+    with serving("served.py:Slow", "--arg", "limit=9") as served:
+        trio.run(client, served)
+        assert served.end() == (0, ["draining", "stopped"]), served.errors
+    assert answers == ["celsius 9"] * 50
+
+
+@pytest.mark.parametrize("way", ["work", "hang"])
+def test_a_second_signal_ends_it_at_once(project: Path, way: str) -> None:
+    async def client(served: Served) -> None:
+        async with open_node() as node:
+            far = await node.consume(Slow, served.url)
+            async with far.begin(Slow.work, 600.0):
+                await far.invoke(Slow.work, 0.0)
+                if way == "hang":
+                    await far.tell(Slow.hang)
+                    with trio.move_on_after(0.3):
+                        await far.invoke(Slow.work, 0.0)
+                served.process.send_signal(signal.SIGINT)
+                if way == "work":
+                    await trio.to_thread.run_sync(served.until, "draining")
+                else:
+                    await trio.sleep(0.1)
+                served.process.send_signal(signal.SIGINT)
+                assert await trio.to_thread.run_sync(served.end) == (130, ["ended"] if way == "work" else [])
+
+    with serving("served.py:Slow") as served:
+        trio.run(client, served)
+
+
+def test_agents_that_crash_too_often_end_it(project: Path) -> None:
+    async def client(served: Served) -> None:
+        async with open_node() as node:
+            far = await node.consume(Slow, served.url)
+            for _ in range(4):
+                with pytest.raises(AgentDied):
+                    await far.invoke(Slow.crash)
+
+    with serving("served.py:Slow") as served:
+        trio.run(client, served)
+        code, _ = served.end()
+    assert code == 3
+    assert "more than 3 restarts in 5 s" in served.errors
+    assert "KeyError: 'the key that is not there'" in served.errors
+
+
+def test_an_address_that_is_taken_is_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with serving("served.py:Slow") as served:
+        address = served.url.split("/")[2]
+        with pytest.raises(SystemExit) as caught:
+            main(["serve", "served.py:Slow", "--listen", f"ws://{address}"])
+        assert caught.value.code == 3
+        assert f"cannot listen at {address}: " in capsys.readouterr().err
+        served.process.kill()
+        assert served.end() == (-signal.SIGKILL, [])
+
+
+def test_agents_are_given_refs_to_each_other_and_to_those_of_others(project: Path) -> None:
+    async def ask(url: str) -> str:
+        async with open_node() as node:
+            thing = await node.consume_thing(url)
+            return str(await thing.invoke("work"))
+
+    with serving("served.py:Guide", "served.py:Slow", "--arg", "slow.limit=5") as near:
+        assert [each["name"] for each in near.said if each["event"] == "agent"] == ["slow", "guide"]
+        urls = [each["url"] for each in near.said if each["event"] == "agent"]
+        assert trio.run(ask, urls[1]) == "guided: celsius 5"
+        with serving("served.py:Guide", "--arg", f"slow={urls[0]}") as far:
+            assert trio.run(ask, far.url) == "guided: celsius 5"
+
+
+def test_it_serves_over_tls(project: Path) -> None:
+    authority = trustme.CA()
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path("both.pem")
+    public = ("--public-url", "wss://agents.example.org")
+    with serving("served.py:Slow", "--cert", "both.pem", *public, listen="wss://127.0.0.1:0") as served:
+        assert served.url == "https://agents.example.org/agents/slow"
+        served.process.send_signal(signal.SIGTERM)
+        assert served.end() == (0, ["draining", "stopped"])
