@@ -404,6 +404,20 @@ def test_a_peer_that_says_nothing_more_is_not_waited_for_long() -> None:
     run(main)
 
 
+def test_a_peer_that_does_not_read_is_not_waited_for_long() -> None:
+    async def main() -> None:
+        network = MemoryNetwork(buffer=256)
+        async with open_node(listen="ws://here:80", network=network) as node:
+            await node.start(Slow)
+            stream = await network.connect(endpoint_of("ws://here"), None)
+            await stream.send_all(b"GET /agents/slow HTTP/1.1\r\nHost: here\r\n\r\n")
+            await trio.sleep(1.0)
+            begun = trio.current_time()
+        assert trio.current_time() - begun == pytest.approx(GOODBYE)
+
+    run(main)
+
+
 def test_whoever_hurries_waits_for_nobody() -> None:
     async def main() -> None:
         async with open_node() as client:

@@ -100,6 +100,7 @@ from ._standin import (
 from ._thing import Thing as Thing, acting_as as acting_as
 from ._topics import Topic as Topic, TopicStatistics as TopicStatistics, topic_of as topic_of
 from ._trace_context import (
+    TRACES as TRACES,
     Carried as Carried,
     TraceMembers as TraceMembers,
     emitted_trace as emitted_trace,

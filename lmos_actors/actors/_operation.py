@@ -116,8 +116,7 @@ class Operation:
         self.verb = verb
         self.name = name
         self.label = f"{owner}.{name}"
-        self.kind = kind
-        self.fn = fn
+        self.kind, self.fn = kind, fn
         self.params, self.names = params, tuple(p.wire_name for p in params)
         # the short cuts of the hot path: the check of a lone argument, and of the result
         lone = len(params) == 1 and not params[0].keyword_only
@@ -127,8 +126,7 @@ class Operation:
         self.result_shape = result
         self.progress = progress
         self.concurrency = concurrency
-        self.whole = whole
-        self.internal = internal
+        self.whole, self.internal = whole, internal
         self.on_disconnect = on_disconnect
         self.when, self.postpone = when, postpone
         self.repeatable = verb != "invoke" if repeatable is None else repeatable
@@ -250,7 +248,7 @@ _SORTS: Final = {"?": "property", "=": "property", "!": "event"}
 
 
 def not_in(table: Mapping[str, Operation], key: str, path: str) -> AgentError:
-    """Make the error for a key that a table of operations has not: the name is of another sort, or of none."""
+    """Make the error for a key that is not in a table: its name is of another sort, or of none."""
     name = key.lstrip("?=!+")
     for op in table.values():
         if op.name == name:

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from ._mailbox import Envelope, Mark
     from ._runtime import Runtime
 
+TRACES: Final = "trace context"
+"""What the names of the streams of chance begin with that ids of traces are drawn from."""
+
 MEMBER: Final = "lmosactors"
 LONGEST_STATE: Final = 512
 """Characters of a `tracestate` that are handed on; the standard asks for as many."""
@@ -64,7 +67,7 @@ class TraceContext:
         count = _CONTEXTS.get()
         _CONTEXTS.set(count + 1)
         self._rt = rt
-        self._random = rt.entropy.stream(f"trace context {count}")
+        self._random = rt.entropy.stream(f"{TRACES} {count}")
         self._key = self._random.getrandbits(64) | _HALF
         self._traces = self._random.getrandbits(64)
         self._spans = self._random.getrandbits(64) | _HALF  # numbers are below it, so that no id is zero

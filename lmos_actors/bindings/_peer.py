@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 import trio
 from trio.lowlevel import checkpoint_if_cancelled, enable_ki_protection
 
-from lmos_actors._errors import AgentUnavailable, ConnectFailed
+from lmos_actors._errors import AgentUnavailable, ConfigError, ConnectFailed
 from lmos_actors.actors import park_among
 from lmos_actors.protocol import lmos
 from lmos_actors.transport import endpoint_of
@@ -121,6 +121,13 @@ class Peer(Traffic):
             connection = await self._node.connect(self.url, self.headers)
         except ConnectFailed as error:
             self.failure = error
+            return
+        except ConfigError as error:  # a header that is none
+            self.failure = ConnectFailed(self.place, str(error))
+            return
+        except Exception as error:
+            self._node.failed(error)
+            self.failure = ConnectFailed(self.place, f"{type(error).__name__} here")
             return
         self.failure = None
         self._began(connection)

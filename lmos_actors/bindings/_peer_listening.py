@@ -30,7 +30,7 @@ EXITED: Final = "lmosx:exited"
 """The event by which monitors travel."""
 
 LOST: Final[Any] = object()
-"""In place of that event's data, from peers that have none: the connection is lost."""
+"""In place of that event's data: the connection is lost, and nobody here knows how the agent is."""
 
 BROKEN: Final = "connection lost"
 
@@ -196,7 +196,7 @@ class Listening:
 
     def broke(self, error: Callable[[], Exception]) -> None:
         """The connection is gone: those who listen wait for the next one, those who enter are told."""
-        lost = self.heard and self.name == EXITED and self.feed is None
+        lost = self.heard and self.name == EXITED
         self.feed, self.heard, self.last = None, False, UNSET
         self.rest()
         for tap in tuple(self.taps):

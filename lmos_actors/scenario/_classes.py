@@ -12,7 +12,7 @@ from lmos_actors.supervision import ChildSpec, SupervisorSpec
 
 from ._cells import fill_late
 from ._fields import FieldOf, by_state_name, fields_of_agent
-from ._model_agents import AgentEntry, Replay, Supervised, Supervisor
+from ._model_agents import AgentEntry, Remote, Replay, Supervised, Supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -95,6 +95,7 @@ def _child(
     if isinstance(child, Supervisor):
         return supervisor_spec(child, cell, refs, doubles)
     entry = cell.scenario.agents[child]
+    assert not isinstance(entry, Remote)  # whom nobody here supervises
     if child in doubles:
         return spec_of(child, entry, doubles[child])
     assert isinstance(entry, (AgentEntry, Replay))

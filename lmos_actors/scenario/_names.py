@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors.files import Kind, Mistake, did_you_mean, listed, mapped
 
-from ._model_agents import Population, Remote, Root, Supervised, Supervisor, Tree
 from ._model import WORLDS
+from ._model_agents import Population, Remote, Root, Supervised, Supervisor, Tree
 from ._model_base import EVERYBODY, USER
 from ._worlds import is_real
 

@@ -81,8 +81,7 @@ class Timeline:
 
     def _asking(self, entry: TimedAsking, path: DataPath) -> None:
         check_error(self.names, entry.error, path)
-        far = not isinstance(entry, FaultAt)
-        if not self.names.agent(entry.target, (*path, "target"), far=far):
+        if not self.names.agent(entry.target, (*path, "target"), far=True):
             return
         check_asking(self.fit, entry, path)
 

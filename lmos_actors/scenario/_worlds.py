@@ -15,7 +15,8 @@ import attrs
 import trio
 
 from lmos_actors._ambient import Ambient, current_ambient, set_ambient
-from lmos_actors._entropy import SeededEntropy
+from lmos_actors._entropy import Entropy, RandomStream, SeededEntropy
+from lmos_actors.actors import TRACES
 from lmos_actors.simulation import VirtualClock, settle, simulate
 
 if TYPE_CHECKING:
@@ -93,7 +94,17 @@ class RealClock(trio.abc.Clock):
 
 
 class RealEntropy(SeededEntropy):
-    """Chance from the seed, as in a simulated world; the date is today's."""
+    """Chance from the seed, as in a simulated world; the date is today's, and ids are unlike any others.
+
+    Others meet ids and traces of more than one run: requests of two runs must not be taken for repeats.
+    """
+
+    def stream(self, name: str) -> RandomStream:
+        """Make the stream of that name; that of traces is new each time."""
+        return Entropy.stream(self, name) if name.startswith(TRACES) else super().stream(name)
+
+    def _id_bytes(self, size: int) -> bytes:
+        return Entropy._id_bytes(self, size)
 
     def stamp(self) -> float:
         """Give the time of day as a number."""

@@ -241,10 +241,11 @@ async def test_monitors_travel_as_an_event(autojump_clock: Any) -> None:
             assert isinstance(found[3].reason.error, FarCrash)
             assert str(found[3].reason.error) == "KeyError: 'boom'"
             assert (found[4].incarnation, found[4].reason.kind) == (0, "error")
-            peers.wire.break_off()  # which is no end: it may live on
+            peers.wire.break_off()  # it may live on, but nobody here would hear of its end
             await ref.ready()
             await quiet()
             assert peers.wire.kinds() == ["subscribeEvent"]
+            assert downs.receive_nowait() == Down("weather", 0, ExitReason("shutdown", "connection lost"))
             with pytest.raises(trio.WouldBlock):
                 downs.receive_nowait()
 

@@ -362,3 +362,23 @@ def test_a_simulated_world_repeats_what_it_did_over_the_wire() -> None:
             simulate(main, log, seed=7, log=log)
         digests.append(log.digest())
     assert digests[0] == digests[1]
+
+
+async def test_what_goes_wrong_in_connecting_ends_no_more_than_the_try(autojump_clock: Any) -> None:
+    async with two_nodes() as (_, client):
+        bad = ((b"X", b"one\r\ntwo"),)
+        ref = remote_ref(peers_of(client), Weather, "ws://server/agents/weather", headers=bad)
+        await trio.sleep(1)
+        assert "no connection to ws://server/agents/weather: " in await refused(ref.read(Weather.units))
+    async with scripted(complete, failures=True) as (peers, _):
+        boom, original = OSError("boom"), peers.connect
+
+        async def connect(url: str, headers: Any) -> Any:
+            if not peers.failures:
+                raise boom
+            return await original(url, headers)
+
+        peers.connect = connect  # type: ignore[method-assign]
+        ref = await weather(peers)
+        assert await ref.read(Weather.units) == "celsius"
+        assert peers.failures == [boom]

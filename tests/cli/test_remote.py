@@ -341,10 +341,10 @@ async def breaking_then_crashing(weather: Any, node: Any) -> None:
 
 
 def test_monitoring_goes_on_over_a_break_of_the_connection(call: Call) -> None:
-    ran = call("monitor", "--count", "1", background=breaking_then_crashing)
-    assert (ran.code, ran.err) == (0, "gap: connection lost, some may be missing\n")
-    gap, down = ran.lines
-    assert gap == {"gap": "connection lost", "missed": None}
+    ran = call("monitor", "--count", "2", background=breaking_then_crashing)
+    assert (ran.code, ran.err) == (0, "")
+    lost, down = ran.lines
+    assert (lost["agent"], lost["reason"]["text"]) == ("weather", "shutdown: connection lost")
     assert (down["agent"], down["reason"]["text"]) == ("weather", "KeyError: 'a bug'")
 
 

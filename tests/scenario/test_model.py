@@ -504,7 +504,6 @@ LATER = [
     ("lmos: scenario/v1", "lmos: deployment/v1"),
     ("world: memory", "world: message"),
     ("world: memory", "world: process"),
-    ("from: agent\n    use: people.weather:WeatherAgent", "from: remote"),
     ("from: agent\n    use: people.weather:WeatherAgent", "from: process"),
     ("    state: {units", "    listen: ws\n    state: {units"),
     ("    state: {units", "    backoff: {}\n    state: {units"),

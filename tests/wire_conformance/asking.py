@@ -345,7 +345,7 @@ async def _(b: Bench) -> Any:
     told = await b.said(it.tell(Subject.bug))
     await b.until("started", 2)
     await b.restarted()
-    return [told, await b.said(it.invoke(Subject.echo, "again")), await b.accounts()]
+    return [told, await b.said(it.invoke(Subject.echo, "again")), await b.lost(), await b.accounts()]
 
 
 @behaviour("tell", "a run")
@@ -362,6 +362,72 @@ async def _(b: Bench) -> Any:
     it = await b.subject()
     it.tell_nowait(Subject.echo, "a")
     return [await b.said(it.invoke(Subject.counted)), await b.accounts()]
+
+
+@behaviour("tell", "full, refused", kind=Small)
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    async with b.asking(it.invoke(Subject.line, "a"), it.invoke(Subject.line, "a")) as asked:
+        await b.standing(waiting=1, running=1)
+        told = [await b.said(it.tell(Subject.echo, "b")), await b.lost()]
+        await b.open("a")
+    return [*asked.answers, *told, await b.accounts()]
+
+
+@behaviour("tell", "removed for good")
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    await it.ready()
+    await b.remove()
+    return [await b.said(it.tell(Subject.echo, "a")), await b.lost()]
+
+
+@behaviour("tell_nowait", "full, would wait", kind=Waiting)
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+
+    async def tell() -> None:
+        it.tell_nowait(Subject.echo, "b")
+
+    async with b.asking(it.invoke(Subject.line, "a"), it.invoke(Subject.line, "a")) as asked:
+        await b.standing(waiting=1, running=1)
+        told = [await b.said(tell()), await b.lost()]
+        await b.until("begun line")
+        await b.open("a")
+    return [*asked.answers, *told, await b.accounts()]
+
+
+@behaviour("retrying", "between two lives", kind=Slow)
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    await b.crash()
+    await b.until("starting again")
+    async with b.asking(it.retrying().invoke(Subject.counted), it.retrying().read(Subject.units)) as asked:
+        await b.standing(refused=2)
+        await b.open("again")
+    return asked.answers
+
+
+@behaviour("retrying", "what is not safe", kind=Slow)
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    await b.crash()
+    await b.until("starting again")
+    refused = await b.said(it.retrying().invoke(Subject.echo, "a"))
+    await b.open("again")
+    await b.restarted()
+    return [refused, await b.accounts()]
+
+
+@behaviour("retrying", "success, failure, invalid input", kind=Subject)
+async def _(b: Bench) -> Any:
+    it: Any = (await b.subject()).retrying()
+    return [
+        await b.said(it.invoke(Subject.counted)),
+        await b.said(it.invoke(Subject.fail, "no luck")),
+        await b.said(it.write(Subject.limit, 101)),
+        await b.said(it.invoke(Newer.fresh)),
+    ]
 
 
 @behaviour("ready", "runs")

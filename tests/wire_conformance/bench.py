@@ -18,7 +18,7 @@ from tests.wire_conformance.agents import Helper, Subject
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 
-    from lmos_actors import Feed, Ref
+    from lmos_actors import Feed, Node, Ref
 
 LIMIT = 20.0
 """Seconds that a behaviour may take, where time is real."""
@@ -88,6 +88,12 @@ class Bench:
     async def dead(self) -> list[str]:
         """Give the reasons of its dead letters."""
         return await self.helper.invoke(Helper.dead, self.name)
+
+    async def lost(self) -> list[str]:
+        """Give the reasons of the dead letters here; those of far agents come, sooner or later (M5)."""
+        while self.world.far and not self.world.node.dead_letters:  # noqa: ASYNC110 -- near there is none
+            await trio.sleep(0.001)
+        return [self.anonymous(letter.reason) for letter in self.world.node.dead_letters]
 
     async def accounts(self) -> str:
         """Give the agent's accounts, once nothing waits or runs."""
@@ -190,8 +196,8 @@ class Asked:
 class World:
     """Where the agents are: here, or at the other end of a connection."""
 
-    name = "near"
     far = False
+    node: Node
 
     async def ref(self, cls: type[Any], name: str) -> Ref[Any]:
         """Give a ref to an agent as one of a class."""
@@ -233,7 +239,7 @@ def behaviour(
 
 
 RESULTS: Final[dict[str, dict[str, Any]]] = json.loads((Path(__file__).parent / "results.json").read_text())
-"""What comes of each row, by its title: near, and in those columns where something else does, with the reason."""
+"""What comes of each row, by its title: near, and where something else does, with the reason."""
 
 COLUMNS: Final = {"near": "near", "memory": "far", "tcp": "far", "plain": "plain"}
 """The name under which a world's results stand, where they are not as near."""

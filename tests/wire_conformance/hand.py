@@ -88,7 +88,7 @@ class Scene:
 
     async def count(self, connections: int) -> None:
         """Wait until there are so many connections."""
-        while self.server.statistics().connections != connections:
+        while self.server.statistics().connections != connections:  # noqa: ASYNC110 -- nothing tells
             await trio.sleep(0.01)
 
 

@@ -393,7 +393,7 @@ async def _(b: Bench) -> Any:
         async with it.stream(Subject.count, 1000) as stream:
             await b.until("items", 16)
             await b.crash()
-            async for number in stream:
+            async for number in stream:  # noqa: B007 -- the last is the result
                 pass
         return number
 

@@ -103,7 +103,7 @@ class Socket:
 
 
 async def connect(
-    network: Network,
+    network: Network | Tcp,
     url: str,
     *,
     subprotocols: tuple[str, ...] = (),
@@ -131,8 +131,16 @@ async def connect(
             raise AssertionError(other)
 
 
+class Tcp:
+    """Streams as trio has them, for peers that are to owe nothing to the package."""
+
+    async def connect(self, endpoint: Any, tls: None) -> trio.SocketStream:
+        """Connect."""
+        return await trio.open_tcp_stream(endpoint.host, endpoint.port)
+
+
 @asynccontextmanager
-async def connected(network: Network, url: str, **how: Any) -> AsyncGenerator[Socket]:
+async def connected(network: Network | Tcp, url: str, **how: Any) -> AsyncGenerator[Socket]:
     """Connect as a client, for a block; the stream is closed after it."""
     socket = await connect(network, url, **how)
     try:

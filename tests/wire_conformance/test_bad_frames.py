@@ -1,4 +1,4 @@
-"""Frames that are wrong: each has its answer, the connection stays unless decided otherwise, nothing is left."""
+"""Frames that are wrong: each has its answer, the connection stays where it is to stay, nothing is left."""
 
 from __future__ import annotations
 
@@ -216,10 +216,14 @@ def test_interleaved_runs_of_one_action_are_told_apart() -> None:
         await hand.say("queryAction", 9, action="hold", correlation="m2")
         await hand.say("cancelAction", 10, action="hold", correlation="m2", reason="enough")
         await hand.say("cancelAction", 11, action="hold", correlation="m2")
+        failed, why = (
+            'actionStatus m2 action="hold" status="failed" output=null',
+            'cancelled=true reason="enough"',
+        )
         assert await hand.heard() == [
             'actionStatus m2 action="hold" status="in progress" inReplyTo="m9"',
-            'actionStatus m2 action="hold" status="failed" output=null inReplyTo="m10" cancelled=true reason="enough"',
-            'actionStatus m2 action="hold" status="failed" output=null inReplyTo="m11" cancelled=true reason="enough"',
+            f'{failed} inReplyTo="m10" {why}',
+            f'{failed} inReplyTo="m11" {why}',
         ]
         await scene.bench.open("g3", "g2", "g1")
         assert sorted(await hand.heard()) == [
@@ -318,13 +322,68 @@ WORDS = st.sampled_from(
 )
 MEMBERS = st.dictionaries(
     st.sampled_from(
-        ["name", "property", "action", "event", "input", "data", "value", "ack", "gaps", "correlationID", "correlationId", "thingId", "messageId", "remaining", "attempt", "credit", "streams", "binary", "reason", "stream", "sequence", "items", "bytes", "status", "output", "timestamp", "traceparent"]
+        [
+            "name",
+            "property",
+            "action",
+            "event",
+            "input",
+            "data",
+            "value",
+            "ack",
+            "gaps",
+            "correlationID",
+            "correlationId",
+            "thingId",
+            "messageId",
+            "remaining",
+            "attempt",
+            "credit",
+            "streams",
+            "binary",
+            "reason",
+            "stream",
+            "sequence",
+            "items",
+            "bytes",
+            "status",
+            "output",
+            "timestamp",
+            "traceparent",
+        ]
     ),
     WORDS | VALUES,
     max_size=4,
 )
 KINDS = st.sampled_from(
-    ["readProperty", "readAllProperties", "readMultipleProperties", "writeProperty", "writeMultipleProperties", "observeProperty", "unobserveProperty", "invokeAction", "queryAction", "cancelAction", "subscribeEvent", "subscribeevent", "unsubscribeEvent", "subscribeAllEvents", "unsubscribeAllEvents", "propertyReading", "actionStatus", "event", "error", "acknowledgement", "gap", "streamOpen", "streamItem", "streamEnd", "streamCredit", "nothing"]
+    [
+        "readProperty",
+        "readAllProperties",
+        "readMultipleProperties",
+        "writeProperty",
+        "writeMultipleProperties",
+        "observeProperty",
+        "unobserveProperty",
+        "invokeAction",
+        "queryAction",
+        "cancelAction",
+        "subscribeEvent",
+        "subscribeevent",
+        "unsubscribeEvent",
+        "subscribeAllEvents",
+        "unsubscribeAllEvents",
+        "propertyReading",
+        "actionStatus",
+        "event",
+        "error",
+        "acknowledgement",
+        "gap",
+        "streamOpen",
+        "streamItem",
+        "streamEnd",
+        "streamCredit",
+        "nothing",
+    ]
 )
 GOOD = st.sampled_from(
     [

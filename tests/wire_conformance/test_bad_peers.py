@@ -1,4 +1,4 @@
-"""Peers that misbehave as peers: silent, slow, gone. Each ends its own connection at most, and costs little."""
+"""Peers that misbehave: silent, slow, gone. Each ends its own connection at most, and costs little."""
 
 from __future__ import annotations
 

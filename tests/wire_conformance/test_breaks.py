@@ -1,4 +1,4 @@
-"""Servers that go away under load: every call gets exactly one answer, what is listened to goes on with a gap."""
+"""Servers that go away under load: every call gets exactly one answer, what is heard goes on after a gap."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ async def test_a_killed_process_and_its_successor() -> None:
                 async with started(port) as (_, again):
                     assert (again, await beginning(again)) == (base, name)
                     await load.answers()
-                    while Gap("connection lost") not in seen or seen[-1] != "celsius":
+                    while Gap("connection lost") not in seen or seen[-1] != "celsius":  # noqa: ASYNC110
                         await trio.sleep(0.01)
                     nursery.cancel_scope.cancel()
         assert node.connection_failures == ()
@@ -169,7 +169,7 @@ def test_connections_that_are_cut_under_load(times: int) -> None:
 async def quiet(node: Node) -> None:
     """Wait until nothing is left of anybody."""
     server: Any = node._connections._server
-    while server.statistics().connections or server.statistics().open:
+    while server.statistics().connections or server.statistics().open:  # noqa: ASYNC110 -- nothing tells
         await trio.sleep(0.1)
 
 

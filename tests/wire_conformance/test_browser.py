@@ -35,7 +35,7 @@ TALK = """
   };
   socket.onopen = goOn;
   socket.onmessage = (event) => { heard.push(JSON.parse(event.data)); goOn(); };
-  socket.onclose = (event) => tell({protocol: socket.protocol, code: event.code, clean: event.wasClean, heard});
+  socket.onclose = ({code, wasClean}) => tell({protocol: socket.protocol, code, clean: wasClean, heard});
 }))
 """
 

@@ -1,4 +1,4 @@
-"""What our refs make of agents of a kotlin-wot server: every verb, by what it knows, and nothing that makes it close."""
+"""What our refs make of a kotlin-wot server: every verb by what it knows, nothing that makes it close."""
 
 from __future__ import annotations
 
@@ -283,7 +283,8 @@ async def _(it: Ref[Kettle], k: Kotlin, b: Bench) -> Any:
     [
         ["K"],
         [
-            "OutcomeUnknown: what became of the request to 'IT' is unknown: the connection ended before the answer []"
+            "OutcomeUnknown: what became of the request to 'IT' is unknown: "
+            "the connection ended before the answer []"
         ],
         ["Gap: connection lost (None)", "K"],
         ["Gap: connection lost (None)", {"mm": 1}],

@@ -1,4 +1,4 @@
-"""What a client sees of our agents that knows the LMOS text and nothing else: every frame is by its letter."""
+"""What a client sees that knows the LMOS text and nothing else: every frame of ours is by its letter."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def _(s: Strict) -> list[Any]:
         "4 error '404' 'Action Not Found'",
         "5 error '400' 'Invalid Input'",
         "6 error '404' 'Event Not Found'",
-        "7 error '404' 'Action Not Found'",
+        "7 error '404' 'Run of action Not Found'",
     ],
 )
 async def _(s: Strict) -> list[Any]:

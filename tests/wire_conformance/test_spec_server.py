@@ -1,4 +1,4 @@
-"""What our refs make of a thing that knows the LMOS text and nothing else, in each way the text can be read."""
+"""What our refs make of a thing that knows the LMOS text alone, in each way the text can be read."""
 
 from __future__ import annotations
 

@@ -91,6 +91,12 @@ def row(title: str, here: type[Agent], there: type[Agent], expected: list[Any]) 
     return add
 
 
+def wrong(name: str, declared: str, found: str) -> str:
+    """Say what is told of an answer of another type than the client's class declares."""
+    text = f"IT answered {name!r} with what is no {declared}: Expected `{declared}`, got `{found}` - at $"
+    return f"RemoteProtocolError: Wrong Type: {text} []"
+
+
 @row("a parameter that the client does not know has its default", One, Two, ["sunny in Bonn for 1"])
 async def _(it: Ref[One], b: Bench) -> Any:
     return [await b.said(it.invoke(One.forecast, "Bonn"))]
@@ -127,7 +133,7 @@ async def _(it: Ref[One], b: Bench) -> Any:
     One,
     [
         "InvalidInput: Expected `int`, got `str` - at $.days [path='$.days']",
-        "RemoteProtocolError: Wrong Type: IT answered 'limit' with what is no str: Expected `str`, got `int` - at $ []",
+        wrong("limit", "str", "int"),
     ],
 )
 async def _(it: Ref[Two], b: Bench) -> Any:
@@ -166,9 +172,9 @@ async def _(it: Ref[Two], b: Bench) -> Any:
     One,
     Two,
     [
-        "RemoteProtocolError: Wrong Type: IT answered 'limit' with what is no int: Expected `int`, got `str` - at $ []",
+        wrong("limit", "int", "str"),
         "InvalidInput: Expected `str`, got `int` - at $ [path='$']",
-        "RemoteProtocolError: Wrong Type: IT answered 'limit' with what is no int: Expected `int`, got `str` - at $ []",
+        wrong("limit", "int", "str"),
     ],
 )
 async def _(it: Ref[One], b: Bench) -> Any:
@@ -183,9 +189,7 @@ async def _(it: Ref[One], b: Bench) -> Any:
     "an event of another type",
     Two,
     One,
-    [
-        "RemoteProtocolError: Wrong Type: IT answered 'asked' with what is no int: Expected `int`, got `str` - at $ []"
-    ],
+    [wrong("asked", "int", "str")],
 )
 async def _(it: Ref[Two], b: Bench) -> Any:
     async def listen() -> Any:

@@ -34,6 +34,8 @@ class Near(World):
 class Far(World):
     """The agents are at the other end of a connection."""
 
+    far = True
+
     def __init__(self, node: Node, base: str) -> None:
         self.node = node
         self.base = base

@@ -79,8 +79,9 @@ class ConsumerSession:
     The methods that ask put a message into the outbox, and give an object that is known by its identity. What
     becomes of it is told by `receive`; where it ends at once, the object says so when the method returns.
     `frames` gives what is to be sent. Nothing blocks, and nothing that a peer sends raises. Every method that
-    asks raises LocalProtocolError once the session is closed, for an empty thing, and for a payload that JSON
-    has no form for, or a message of more than `max_bytes`; and MailboxFull where the options allow no more open ones, or the outbox is full.
+    asks raises LocalProtocolError once the session is closed, for an empty thing, for a payload that JSON
+    has no form for, and for a message of more than `max_bytes`; and MailboxFull where the options allow no
+    more open ones, or the outbox is full.
     """
 
     __slots__ = ("_feeds", "_receiver", "_requests", "_runs", "_streams", "_wire")
