@@ -253,7 +253,12 @@ class Connections:
             self._server.drain()
 
     async def drained(self) -> None:
-        """Wait until all requests are answered and all connections closed; `refuse` comes before."""
+        """Wait until all requests are answered and all connections closed; `refuse` comes before.
+
+        Who only listens is not waited for.
+        """
+        if self._server is not None:
+            self._server.finish()
         if self._open:
             await self._all_gone.wait()
 

@@ -18,6 +18,7 @@ from lmos_actors import (
     AgentUnavailable,
     ChildSpec,
     ConfigError,
+    Event,
     IdTaken,
     Node,
     Pool,
@@ -25,6 +26,7 @@ from lmos_actors import (
     StartFailed,
     SupervisorSpec,
     action,
+    event,
     open_node,
     open_node_in_thread,
     prop,
@@ -365,6 +367,39 @@ def test_children_stop_in_reverse_order_and_their_last_answers_still_go_out() ->
     run(main)
     assert diary == ["b answers", "b", "a answers", "a", "ended"]
     assert answers == ["b", "a"]
+
+
+class Farewell(Agent):
+    """Has a last word."""
+
+    said: Event[str] = event()
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            self.said.emit("good-bye")
+
+
+def test_those_who_listen_from_afar_hear_how_agents_stop() -> None:
+    heard: list[Any] = []
+
+    async def main() -> None:
+        async with open_node() as client, trio.open_nursery() as nursery:
+            async with open_node(listen="ws://here:80") as node:
+                await node.start(Farewell)
+                far = await client.consume(Farewell, "ws://here/agents/farewell")
+
+                async def listen(task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+                    async with far.subscribe(Farewell.said) as said, far.monitor() as downs:
+                        task_status.started()
+                        heard.extend([await said.receive(), str((await downs.receive()).reason)])
+
+                await nursery.start(listen)
+
+    run(main)
+    assert heard == ["good-bye", "shutdown"]
 
 
 def test_a_drained_node_goes_on_without_its_network() -> None:

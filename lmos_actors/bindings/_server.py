@@ -70,6 +70,7 @@ class LmosServer:
         self.options = SessionOptions() if options is None else options
         self.generation = rt.entropy.new_id()
         self.draining = False
+        self.finishing = False
         self.open: dict[Asked, Far] = {}
         """What has been asked and not answered, over all connections; a run may outlive its connection."""
         self._on_failure = on_failure
@@ -111,8 +112,19 @@ class LmosServer:
                     self._empty.set()
 
     def drain(self) -> None:
-        """Take no new requests (C2); a connection is closed with 1012 once nothing is open on it."""
+        """Take no new requests (C2); a connection is closed with 1012 once nothing is open on it.
+
+        Those who listen still hear how agents stop: they stay until what they listen to is gone, or `finish`.
+        """
         self.draining = True
+        self._look()
+
+    def finish(self) -> None:
+        """Drain, and wait no more for those who only listen."""
+        self.finishing = True
+        self.drain()
+
+    def _look(self) -> None:
         for served in tuple(self._served):
             served.look()
 

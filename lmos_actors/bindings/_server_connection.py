@@ -313,8 +313,12 @@ class Served:
             # not at once: a turn of an agent may be running, whose other messages are to be withdrawn
             self._giving_up = True
             self._rt.timers.call_at(trio.current_time(), self._give_up)
-        elif self.server.draining and not self.session.statistics().open:
+        elif self.server.draining and not self._is_needed():
             self.connection.close(RESTARTING, "the node is shutting down")
+
+    def _is_needed(self) -> bool:
+        counts = self.session.statistics()
+        return bool(counts.open or (counts.listening and not self.server.finishing))
 
 
 def lmos_offered(offered: tuple[str, ...]) -> bool:

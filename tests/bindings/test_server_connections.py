@@ -254,6 +254,8 @@ async def test_a_drained_server_finishes_and_takes_nothing_new(virtual_clock: An
             idle.put("observeProperty", name="units")
             await settle()
             served.server.drain()
+            assert (idle.closed, busy.closed) == (None, None)  # who listens may hear how agents stop
+            served.server.finish()
             assert (idle.closed, busy.closed) == ((1012, "the node is shutting down"), None)
             busy.take()
             error = await busy.ask("readProperty", name="units")

@@ -136,11 +136,10 @@ BREAKS = [
 
 SMALLER = {
     "gossip": [
-        ("count: 1000", "count: 40"),
-        ("count: 50", "count: 5"),
-        ("count: 20", "count: 4"),
-        ("heard >= 1000", "heard >= 40"),
-        ("heard <= 1050", "heard <= 45"),
+        ("default: 1000", "default: 40"),
+        ("share: 0.05, of: peer}", "share: 0.125, of: peer}"),
+        ("share: 0.02", "share: 0.1"),
+        ("default: 1050", "default: 45"),
         ("peer/999", "peer/39"),
     ],
 }

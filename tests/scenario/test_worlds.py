@@ -198,7 +198,9 @@ def code_of(*words: str) -> object:
     return ended.value.code
 
 
-def test_real_time_is_not_compared_and_not_replayed(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_real_time_is_not_compared_and_not_replayed(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file, log = str(project / "messages.yaml"), str(project / "log.jsonl")
     assert code_of("run", file, "--set", "world=websocket", "--log", log) == 0
     said = capsys.readouterr().out
