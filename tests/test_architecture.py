@@ -229,6 +229,7 @@ FILES: dict[str, tuple[str, ...]] = {
     "lmos_actors.bindings": (
         "_exposure",
         "_descriptions",
+        "_pages",
         "_http",
         "_server_requests",
         "_server_values",

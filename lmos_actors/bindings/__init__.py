@@ -4,10 +4,10 @@ from ._consume import (
     ContractWarning as ContractWarning,
     consume as consume,
     consume_thing as consume_thing,
+    fetch as fetch,
     remote_ref as remote_ref,
     remote_thing as remote_thing,
 )
-from ._consume_fetch import fetch as fetch
 from ._consume_thing import ConsumedThing as ConsumedThing
 from ._descriptions import (
     RESERVED as RESERVED,

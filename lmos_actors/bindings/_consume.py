@@ -28,16 +28,17 @@ from lmos_actors.protocol.td import (
 )
 from lmos_actors.transport import endpoint_of
 
-from ._consume_fetch import fetch
 from ._consume_thing import ConsumedThing
 from ._peer_things import path_of, public_name
 from ._remote_link import RemoteLink
 from ._remote_terms import ClassTerms, PlainTerms
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Iterator
 
     from lmos_actors.protocol.td import AnyAffordance
+    from lmos_actors.transport import Network
 
     from ._peer import Habits, Headers, Peer
     from ._peers import Peers
@@ -51,6 +52,18 @@ SOCKETS: Final = ("ws://", "wss://")
 WEB: Final = ("http://", "https://")
 WELL_KNOWN: Final = "/.well-known/wot"
 TOLD: Final = 5  # findings and differences
+
+
+async def fetch(
+    network: Network, url: str, tls: ssl.SSLContext | None, headers: Headers = ()
+) -> tuple[bytes, str]:
+    """Fetch what is at a URL as JSON; give its text, and the URL that redirects have led to.
+
+    Raises ConnectFailed: nobody is there, too late, too long, not found, or no JSON.
+    """
+    from ._consume_fetch import fetched  # whoever goes by addresses alone needs no HTTP
+
+    return await fetched(network, url, tls, headers)
 
 
 class ContractWarning(UserWarning):

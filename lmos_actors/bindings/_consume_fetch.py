@@ -94,13 +94,10 @@ class _Body(httpx2.AsyncByteStream):
         await trio.aclose_forcefully(self._stream)
 
 
-async def fetch(
+async def fetched(
     network: Network, url: str, tls: ssl.SSLContext | None, headers: Any = ()
 ) -> tuple[bytes, str]:
-    """Fetch what is at a URL as JSON; give its text, and the URL that redirects have led to.
-
-    Raises ConnectFailed: nobody is there, too late, too long, not found, or no JSON.
-    """
+    """See `fetch`."""
     with trio.move_on_after(SECONDS):
         try:
             return await _fetched(network, url, tls, headers)

@@ -40,6 +40,9 @@ Form: TypeAlias = Literal["text", "json", "raw"]
 BETWEEN: Final = 0.1
 """Seconds between two pictures of progress on a terminal, and ten times that elsewhere."""
 
+WIDTH: Final = 80
+"""Columns of a terminal that does not say how many it has."""
+
 
 @attrs.frozen
 class Said:
@@ -125,7 +128,8 @@ class Answers:
             self._beside(f"{name}: {_for_people(value)}")
             await trio.sleep(10 * BETWEEN)
             return
-        text = printable(f"{name}  {_how_far(value)}")[: os.get_terminal_size(self._err.fileno()).columns - 1]
+        columns = os.get_terminal_size(self._err.fileno()).columns or WIDTH
+        text = printable(f"{name}  {_how_far(value)}")[: columns - 1]
         self._err.write(f"\r\x1b[2K{text}")
         self._err.flush()
         self._moving = True

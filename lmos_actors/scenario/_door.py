@@ -31,9 +31,7 @@ HOPS: Final = 4
 
 
 def options_of(world: str) -> dict[str, Any]:
-    """Give what `open_node` is to be told in a world."""
-    if world not in DOORS:
-        return {}
+    """Give what `open_node` is to be told in a world whose agents are behind a door."""
     session = SessionOptions(max_open=MOST, max_listening=MOST, max_open_bytes=1 << 30)
     network = TcpNetwork() if is_real(world) else None
     return {"listen": DOORS[world], "session": session, "network": network}

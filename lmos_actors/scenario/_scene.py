@@ -13,7 +13,6 @@ from lmos_actors.supervision import SupervisorSpec
 
 from ._cast import Cast
 from ._classes import paths, supervisor_spec
-from ._door import Door, options_of
 from ._faults import Faults
 from ._judges import Judges
 from ._model import Simulation
@@ -53,7 +52,12 @@ class Scene:
         if isinstance(cell.scenario, Simulation):
             populations = Populations(cell.scenario, run.document, cell.classes, surround().entropy)
             surround(staging=populations)
-        async with open_node(_empty(cell.root), instrument=run.watch, **options_of(world)) as node:
+        options: dict[str, Any] = {}
+        if world in DOORS:
+            from ._door import options_of  # what speaks over wires, which most files have no use for
+
+            options = options_of(world)
+        async with open_node(_empty(cell.root), instrument=run.watch, **options) as node:
             self._node = node
             self._meet(node)
             if run.door is not None:
@@ -85,7 +89,10 @@ class Scene:
         """Have everybody told who is to be, before the first of them is started."""
         run, scenario = self._run, self._run.cell.scenario
         places = paths(run.cell.root)
-        run.door = Door(node, run.note_number) if scenario.world in DOORS else None
+        if scenario.world in DOORS:
+            from ._door import Door
+
+            run.door = Door(node, run.note_number)
         run.meet(Cast(run.cell, node, places, run.door))
         judges = Judges(
             scenario.checks,

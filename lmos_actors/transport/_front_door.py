@@ -8,7 +8,6 @@ plain text, and the peer is given a moment to read it.
 from __future__ import annotations
 
 import ssl
-from email.utils import format_datetime
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -125,6 +124,8 @@ class FrontDoor:
         """Say when: RFC 9110, 6.6.1 asks it of all who have a clock."""
         if self._now is None:
             return ()
+        from email.utils import format_datetime  # takes long, and many ask for no page
+
         return ((b"Date", format_datetime(self._now(), usegmt=True).encode()),)
 
     def _failed(self, guest: Guest, error: BaseException) -> None:

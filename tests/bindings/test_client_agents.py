@@ -91,7 +91,7 @@ async def test_far_events_and_ends_are_turns(autojump_clock: Any) -> None:
         again = next(message for message in peers.wire.sent if message["event"] == "asked")
         peers.wire.event(again, "asked", "Rome")
         await quiet()
-        assert agent().heard[-2:] == ["connection lost", "Rome"]
+        assert agent().heard[3:] == ["connection lost", "shutdown", "Rome"]
         await ref.invoke(Station.stop_listening)
         await quiet()
         assert peers.wire.kinds()[2:] == ["unsubscribeEvent"]

@@ -1,0 +1,203 @@
+"""What a node answers to plain HTTP: the descriptions of its agents, for machines and for people."""
+
+from __future__ import annotations
+
+from html import escape
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from lmos_actors._errors import NotFound
+from lmos_actors.protocol.lmos import problem_of
+from lmos_actors.protocol.td import JSON
+
+from ._descriptions import LINKS, TD_JSON
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from starlette.requests import Request
+
+    from ._descriptions import Descriptions, Listed, Served
+
+LONGEST: Final = 200
+"""Characters of a name that is not there that are said back."""
+
+HTML: Final = "text/html"
+PROBLEM: Final = "application/problem+json"
+ALWAYS: Final = {"X-Content-Type-Options": "nosniff", "Vary": "Accept", "Cache-Control": "no-cache"}
+NOTHING_FOREIGN: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
+
+def pages_of(descriptions: Descriptions) -> Starlette:
+    """See `http_app`."""
+    pages = _Pages(descriptions)
+    return Starlette(
+        routes=[
+            Route("/", pages.everything),
+            Route("/.well-known/wot", pages.well_known),
+            Route("/agents", pages.everything),
+            Route("/agents/{name:path}", pages.one),
+            Route("/{name:path}", pages.elsewhere),
+        ],
+        exception_handlers={HTTPException: _as_problem, NotFound: _as_missing},
+    )
+
+
+class _Pages:
+    """The answers to requests."""
+
+    def __init__(self, descriptions: Descriptions) -> None:
+        self._all = descriptions
+
+    async def one(self, request: Request) -> Response:
+        """Give the description of an agent."""
+        exposed = self._named(request.path_params["name"])
+        return _described(request, self._all.served(exposed))
+
+    async def well_known(self, request: Request) -> Response:
+        """Give the description of the only agent, else that of the node."""
+        sole = self._all.sole()
+        return _described(request, self._all.own() if sole is None else self._all.served(sole))
+
+    async def everything(self, request: Request) -> Response:
+        """Give all descriptions as an array, as kotlin-wot does; to a browser, a page of links."""
+        if accepted(request, (JSON, TD_JSON, HTML)) == HTML:
+            return Response(self._page(), media_type=HTML, headers=_with(NOTHING_FOREIGN))
+        if request.method == "HEAD":
+            told = Response(media_type=JSON, headers=ALWAYS)
+            del told.headers["content-length"]  # which is not known
+            return told
+        return StreamingResponse(self._array(), media_type=JSON, headers=ALWAYS)
+
+    async def elsewhere(self, request: Request) -> Response:
+        """Lead from `/NAME` to the agent of that name."""
+        exposed = self._named(request.path_params["name"])
+        place = f"agents/{quote(exposed.name, safe='')}"  # relative: what stands before it is a proxy's
+        return Response(status_code=307, headers={**ALWAYS, "Location": place})
+
+    def _named(self, name: str) -> Listed:
+        found = self._all.catalogue.named(name)
+        if found is None:
+            raise NotFound("agent", name[:LONGEST], known=(each.name for each in self._all.catalogue))
+        return found
+
+    async def _array(self) -> AsyncIterator[bytes]:
+        """One by one: there may be very many."""
+        before = b"["
+        for exposed in tuple(self._all.catalogue):
+            yield before + self._all.served(exposed).text
+            before = b",\n"
+        yield b"[]" if before == b"[" else b"]"
+
+    def _page(self) -> str:
+        listed = list(islice(self._all.catalogue, LINKS + 1))
+        items = "\n".join(_item(exposed) for exposed in listed[:LINKS])
+        more = f"<p>The first {LINKS}; all are in the array of descriptions.</p>" if listed[LINKS:] else ""
+        return PAGE.format(items=items or "<li>none</li>", more=more)
+
+
+PAGE: Final = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>Agents</title>
+<style>
+:root {{ color-scheme: light dark; }}
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 42em; margin: 2em auto; padding: 0 1em; }}
+li {{ margin: .4em 0; }}
+</style>
+</head>
+<body>
+<h1>Agents</h1>
+<ul>
+{items}
+</ul>
+{more}
+</body>
+</html>
+"""
+
+
+def _item(exposed: Listed) -> str:
+    href = escape(f"agents/{quote(exposed.name, safe='')}")
+    said = (exposed.cls.__doc__ or "").strip().partition("\n")[0]
+    return f'<li><a href="{href}">{escape(exposed.name)}</a> {escape(said)}</li>'
+
+
+def _with(policy: str) -> dict[str, str]:
+    return {**ALWAYS, "Content-Security-Policy": policy}
+
+
+def _described(request: Request, served: Served) -> Response:
+    """Give a description as the media type that is asked for, or say that it has not changed."""
+    kind = accepted(request, (TD_JSON, JSON, HTML))
+    headers = {**ALWAYS, "ETag": served.tag}
+    if served.tag in _tags(request):
+        return Response(status_code=304, headers=headers)
+    return Response(served.text, media_type=JSON if kind == HTML else kind, headers=headers)
+
+
+def _tags(request: Request) -> list[str]:
+    said = request.headers.get("if-none-match", "")
+    return [tag.strip().removeprefix("W/") for tag in said.split(",")]
+
+
+def accepted(request: Request, offered: Sequence[str]) -> str:
+    """Give the media type that `Accept` likes best, of equal ones the first offered (RFC 9110, 12.5.1).
+
+    Where it likes none, the first: a description in a type that was not asked for is better than none.
+    """
+    said = ",".join(request.headers.getlist("accept")) or "*/*"
+    liked = [_range(part) for part in said.split(",")]
+    best = max(offered, key=lambda kind: _quality(kind, liked))  # of equal ones max gives the first
+    return best if _quality(best, liked) > 0 else offered[0]
+
+
+def _range(part: str) -> tuple[str, float]:
+    kind, *parameters = (word.strip().lower() for word in part.split(";"))
+    for parameter in parameters:
+        if parameter.startswith("q="):
+            return kind, _number(parameter[2:])
+    return kind, 1.0
+
+
+def _number(text: str) -> float:
+    try:
+        return min(max(float(text), 0.0), 1.0)
+    except ValueError:
+        return 0.0
+
+
+def _quality(kind: str, liked: Sequence[tuple[str, float]]) -> float:
+    """Give the quality of the most specific range that the type is in."""
+    for wanted in (kind, f"{kind.partition('/')[0]}/*", "*/*"):
+        found = [quality for word, quality in liked if word == wanted]
+        if found:
+            return max(found)
+    return 0.0
+
+
+async def _as_problem(request: Request, error: Exception) -> Response:
+    """Say what is wrong as problem details (RFC 9457)."""
+    assert isinstance(error, HTTPException)
+    data = {"type": "about:blank", "title": error.detail, "status": error.status_code}
+    headers = {**ALWAYS, **(error.headers or {})}
+    return JSONResponse(data, status_code=error.status_code, media_type=PROBLEM, headers=headers)
+
+
+async def _as_missing(request: Request, error: Exception) -> Response:
+    """Say that there is no such agent, and which name is most like it."""
+    assert isinstance(error, NotFound)
+    problem = problem_of(error)
+    data: dict[str, Any] = {"type": problem.type, "title": problem.title, "status": problem.status}
+    data["detail"] = problem.detail
+    if error.nearest is not None:
+        data["nearest"] = error.nearest
+    return JSONResponse(data, status_code=problem.status, media_type=PROBLEM, headers=ALWAYS)
