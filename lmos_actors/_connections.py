@@ -10,6 +10,7 @@ import logging
 import socket
 import ssl
 from collections import deque
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +23,7 @@ from ._errors import ConfigError
 from ._services import Services
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from .actors import Runtime
     from .bindings import LmosServer, Peers
@@ -202,7 +203,12 @@ class Connections:
         """Let in those who connect."""
         for door, url in zip(self._doors, self.urls, strict=False):
             self._open[door] = None
-            self._stage.start_soon(self._serve, door, name=f"front door of {url}")
+            self._start_soon(self._serve, door, name=f"front door of {url}")
+
+    def _start_soon(self, async_fn: Callable[..., Awaitable[object]], *args: Any, name: str) -> None:
+        """Start a task of the stage: it belongs to the node, though an agent's run may have asked for it."""
+        context = self._rt.base_context.copy()
+        context.run(partial(self._stage.start_soon, async_fn, *args, name=name))
 
     async def _serve(self, door: FrontDoor) -> None:
         try:
@@ -228,7 +234,7 @@ class Connections:
             self._peers = Peers(
                 self.network,
                 self._rt,
-                self._stage.start_soon,
+                self._start_soon,
                 session=wanted.session,
                 connection=wanted.connection,
                 tls=wanted.client_tls,

@@ -21,7 +21,7 @@ class Services:
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self._nursery = nursery
-        self._scopes: list[trio.CancelScope] = []
+        self._scopes: dict[trio.CancelScope, None] = {}
         self._ended = False
         self.at_end: list[Callable[[], None]] = []
         """What is called when the stage ends, before its services are cancelled; must not raise."""
@@ -35,13 +35,16 @@ class Services:
         if self._ended:  # before its first step
             return
         with trio.CancelScope(shield=True) as scope:
-            self._scopes.append(scope)
-            await async_fn(*args)
+            self._scopes[scope] = None
+            try:
+                await async_fn(*args)
+            finally:
+                del self._scopes[scope]
 
     def end(self) -> None:
         """Cancel all services of the stage, also those that have yet to take their first step."""
         self._ended = True
         for call in self.at_end:
             call()
-        for scope in self._scopes:
+        for scope in tuple(self._scopes):
             scope.cancel("the stage has ended")

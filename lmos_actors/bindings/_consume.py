@@ -29,6 +29,7 @@ from lmos_actors.protocol.td import (
 from lmos_actors.transport import endpoint_of
 
 from ._consume_thing import ConsumedThing
+from ._exposure import AGENTS
 from ._peer_things import path_of, public_name
 from ._remote_link import RemoteLink
 from ._remote_terms import ClassTerms, PlainTerms
@@ -90,6 +91,7 @@ def remote_ref(
     Without `thing` it is that of an address like `ws://host/agents/NAME`. Raises ConfigError for no such
     address.
     """
+    _check_class(cls)
     return _ref(_linked(peers, socket_target(url, thing), headers), cls)
 
 
@@ -111,9 +113,14 @@ async def consume(
 
     Warns (`ContractWarning`) where its description differs from the class in what would break.
     """
+    _check_class(cls)
     peer, target = await _connected(peers, source, thing, headers, habits)
-    if target.description is not None:
-        _compare(target.description, cls)
+    try:
+        if target.description is not None:
+            _compare(target.description, cls)
+    except BaseException:  # the warning is an error
+        peers.let_go(peer)
+        raise
     return _ref((peer, target), cls)
 
 
@@ -165,13 +172,15 @@ def _linked(peers: Peers, target: Target, headers: Headers) -> tuple[Peer, Targe
     return peer, target
 
 
-def _ref(found: tuple[Peer, Target], cls: type[A]) -> Ref[A]:
-    contract: Any = getattr(cls, "__contract__", None)
-    if contract is None:
+def _check_class(cls: object) -> None:
+    if getattr(cls, "__contract__", None) is None:
         raise TypeError(f"an agent is consumed as a class of agents, not as {cls!r}")
+
+
+def _ref(found: tuple[Peer, Target], cls: type[A]) -> Ref[A]:
     peer, target = found
     far = peer.thing(target.thing_id)
-    return Ref(RemoteLink(far, ClassTerms(contract)))
+    return Ref(RemoteLink(far, ClassTerms(cls.__contract__)))
 
 
 def _thing(found: tuple[Peer, Target]) -> ConsumedThing:
@@ -201,10 +210,10 @@ def socket_target(url: str, thing: str | None) -> Target:
     name = public_name(endpoint.url)
     if thing is None and name is None:
         raise ConfigError(f"{url!r} is an address of many things: say which one by thing=")
-    scheme = "https" if endpoint.secure else "http"
-    return Target(
-        endpoint.url, thing or f"{scheme}://{endpoint.authority}/agents/{quote(name or '', safe='')}"
-    )
+    if thing is None:  # the id that an agent without one of its own has in its description
+        scheme, before = "https" if endpoint.secure else "http", endpoint.target.rpartition(AGENTS)[0]
+        thing = f"{scheme}://{endpoint.authority}{before}{AGENTS}{quote(name or '', safe='')}"
+    return Target(endpoint.url, thing)
 
 
 async def find_target(peers: Peers, source: str, thing: str | None, headers: Headers) -> Target:

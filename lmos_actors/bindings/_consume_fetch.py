@@ -8,7 +8,7 @@ import h11
 import httpx2
 import trio
 
-from lmos_actors._errors import ConnectFailed
+from lmos_actors._errors import ConfigError, ConnectFailed
 from lmos_actors.protocol.td import MAX_BYTES
 from lmos_actors.transport import endpoint_of
 
@@ -120,16 +120,23 @@ async def _fetched(network: Network, url: str, tls: ssl.SSLContext | None, heade
             try:
                 if response.next_request is None:
                     return await _text(response, url), str(response.url)
-                request = _redirected(request, response.next_request, url)
+                request = _redirected(request, response.next_request, url, headers)
             finally:
                 await response.aclose()
     raise ConnectFailed(url, f"more than {REDIRECTS} redirects")
 
 
-def _redirected(request: httpx2.Request, after: httpx2.Request, url: str) -> httpx2.Request:
-    """Follow a redirect, but never out of TLS; httpx2 sees to it that credentials stay with their origin."""
-    if request.url.scheme == "https" and after.url.scheme != "https":
+def _redirected(request: httpx2.Request, after: httpx2.Request, url: str, headers: Any) -> httpx2.Request:
+    """Follow a redirect, but never out of TLS, and to another server without the headers that were given."""
+    try:
+        here, there = endpoint_of(str(request.url)), endpoint_of(str(after.url))
+    except ConfigError as error:
+        raise ConnectFailed(url, f"it redirects to what is no address: {error}") from None
+    if here.secure and not there.secure:
         raise ConnectFailed(url, f"it redirects to {after.url}, which is not secure")
+    if here.authority != there.authority:
+        for name, _ in headers:  # whatever they are called: they are for whom the caller has named
+            after.headers.pop(name.decode("ascii"), None)
     return after
 
 

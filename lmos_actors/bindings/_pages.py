@@ -77,14 +77,17 @@ class _Pages:
 
     async def elsewhere(self, request: Request) -> Response:
         """Lead from `/NAME` to the agent of that name."""
-        exposed = self._named(request.path_params["name"])
-        place = f"agents/{quote(exposed.name, safe='')}"  # relative: what stands before it is a proxy's
+        said: str = request.path_params["name"]
+        exposed = self._named(said)
+        up = "../" * said.count("/")
+        place = f"{up}agents/{quote(exposed.name, safe='')}"  # relative: what stands before it is a proxy's
         return Response(status_code=307, headers={**ALWAYS, "Location": place})
 
     def _named(self, name: str) -> Listed:
         found = self._all.catalogue.named(name)
         if found is None:
-            raise NotFound("agent", name[:LONGEST], known=(each.name for each in self._all.catalogue))
+            known = (each.name for each in islice(self._all.catalogue, LINKS))  # anybody may ask, it takes time
+            raise NotFound("agent", name[:LONGEST], known=known)
         return found
 
     async def _array(self) -> AsyncIterator[bytes]:

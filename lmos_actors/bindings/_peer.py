@@ -69,6 +69,7 @@ class Peer(Traffic):
         self.headers = headers
         self.habits: Habits = habits
         self.place = endpoint.url.partition("?")[0]
+        self.origin = (endpoint.secure, endpoint.authority)
         self.failure: ConnectFailed | None = None
         self.ended = False
         self.users = 0
@@ -81,6 +82,8 @@ class Peer(Traffic):
         self._random = node.rt.entropy.stream(f"peer {self.place}")
         self._backoff = Backoff(self._random)
         self._retry_at: float | None = None
+        self._pause: trio.CancelScope | None = None
+        self._failures = 0
         self._since = 0.0
 
     # ---- who it is
@@ -111,8 +114,9 @@ class Peer(Traffic):
                     wait = self._backoff.next()
                     self._retry_at = trio.current_time() + wait
                     wake_all(self, self._waiting)
-                    await trio.sleep(wait)
-                    self._retry_at = None
+                    with trio.move_on_after(wait) as self._pause:
+                        await trio.sleep_forever()
+                    self._retry_at = self._pause = None
         finally:
             self._end()
 
@@ -120,14 +124,14 @@ class Peer(Traffic):
         try:
             connection = await self._node.connect(self.url, self.headers)
         except ConnectFailed as error:
-            self.failure = error
+            self._missed(error)
             return
         except ConfigError as error:  # a header that is none
-            self.failure = ConnectFailed(self.place, str(error))
+            self._missed(ConnectFailed(self.place, str(error)))
             return
         except Exception as error:
             self._node.failed(error)
-            self.failure = ConnectFailed(self.place, f"{type(error).__name__} here")
+            self._missed(ConnectFailed(self.place, f"{type(error).__name__} here"))
             return
         self.failure = None
         self._began(connection)
@@ -138,6 +142,10 @@ class Peer(Traffic):
             self._node.failed(error)
         finally:
             self._broke(ended)
+
+    def _missed(self, failure: ConnectFailed) -> None:
+        self.failure = failure
+        self._failures += 1
 
     def _began(self, connection: Connection) -> None:
         told = [value for name, value in connection.headers if name.lower() == b"lmos-extensions"]
@@ -190,10 +198,13 @@ class Peer(Traffic):
         return AgentUnavailable(far.path, f"no connection to {self.place}{why}", retry_in=wait)
 
     async def first(self) -> None:
-        """Wait for the connection. Raises ConnectFailed once a try has failed."""
+        """Wait for the connection, which is tried now. Raises ConnectFailed once a try has failed."""
         await checkpoint_if_cancelled()
+        failures = self._failures
+        if self.session is None and self._pause is not None:
+            self._pause.cancel("somebody waits for this connection")
         while self.session is None:
-            if self.failure is not None:
+            if self.failure is not None and self._failures > failures:
                 raise ConnectFailed(self.failure.url, self.failure.why)
             if self.ended:
                 raise ConnectFailed(self.place, "the node has ended")

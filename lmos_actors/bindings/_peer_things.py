@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+from zlib import crc32
 
 from ._exposure import name_in_path
 
@@ -41,13 +42,15 @@ class Far:
         self.listenings: dict[tuple[str, str], Listening] = {}
         self.unwell = False
         """Whether the last that was heard of the agent is that it does not run."""
-        self.rt.slots_made += 1
-        self.number: int = self.rt.slots_made
+        self.number: int = crc32(thing_id.encode("utf-8", "replace"))  # no text's hash: it is another each run
 
     @property
     def identity(self) -> tuple[object, int]:
-        """What makes two refs equal."""
-        return self, self.number
+        """What makes two refs equal: whose they are, where they lead, as whom and to what.
+
+        That is not one peer: a thing may be reached by more than one path of an address.
+        """
+        return (self.rt, self.peer.origin, self.peer.headers, self.thing_id), self.number
 
     def withdraw(self, want: Want) -> bool:
         """Ask no more; say whether it was still open. What runs is cancelled, nobody waits for that."""

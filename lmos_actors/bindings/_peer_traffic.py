@@ -46,7 +46,6 @@ class Traffic:
         self._offers: tuple[str, ...] = ()
         self._line: OrderedDict[Want, None] = OrderedDict()
         self._open: dict[lmos.Pending, Want] = {}
-        self._tells: OrderedDict[lmos.Pending, FarTell] = OrderedDict()
         self._feeds: dict[lmos.Feed, Listening] = {}
         self._unasked: dict[Listening, None] = {}
         self._takes: dict[type, Callable[[Any], None]] = {
@@ -96,7 +95,7 @@ class Traffic:
         """Send a request, or let it stand in line for room.
 
         Raises AgentUnavailable while there is no connection, InvalidInput for what cannot be written or is
-        too long.
+        too long, MailboxFull for what goes out as more messages than may ever be open.
         """
         session = self.session
         if session is None:
@@ -117,14 +116,14 @@ class Traffic:
         try:
             pending = said.put(session, want.far.thing_id, is_ours=bool(self._offers))
         except MailboxFull:
+            if self._messages(want, session) > self._options.max_open:
+                raise MailboxFull(want.far.path, self._options.max_open) from None  # there never is room
             return False
         except LocalProtocolError as error:  # a value without a form in JSON, or too long
             raise InvalidInput(str(error)) from None
         want.pending = pending
         if isinstance(want, FarTell):
-            self._tells[pending] = want
-            if len(self._tells) > self._options.max_open:
-                self._tells.popitem(last=False)
+            pending.host = want  # not kept here: the session knows when its answer has come
             session.forget(pending)
         elif pending.done:
             want.answer(pending.value)
@@ -132,6 +131,9 @@ class Traffic:
             self._open[pending] = want
         want.posted()
         return True
+
+    def _messages(self, want: Want, session: lmos.ConsumerSession) -> int:
+        return 1 if want.said is None else want.said.count(session, is_ours=bool(self._offers))
 
     def ask_about(self, want: Want, pending: lmos.Pending) -> None:
         """Wait for the answer to a query or a cancel, which has been put into the outbox."""
@@ -143,9 +145,11 @@ class Traffic:
 
     def withdraw(self, want: Want) -> None:
         """Nobody waits for this any more: take it out of the line, or cancel what runs, without waiting."""
-        if self._line.pop(want, self) is None:
-            return
         pending, session = want.pending, self.session
+        if self._line.pop(want, self) is None:
+            if session is not None and self._messages(want, session) > 1:
+                self._go_on()  # there may be room for those behind it, which are fewer
+            return
         if pending is None or self._open.pop(pending, None) is None or session is None:
             return
         if isinstance(pending, lmos.Call):
@@ -172,6 +176,7 @@ class Traffic:
         want = self._open.pop(pending, None) if pending.done else None
         if want is not None and pending.error is not None:  # it had not been sent, or nobody can be asked
             want.fail(pending.error)
+            self._go_on()
         return found
 
     def asked_about(self, pending: lmos.Pending) -> Want | None:
@@ -195,7 +200,7 @@ class Traffic:
             try:
                 if not self._sent(want, session):
                     return
-            except InvalidInput as error:
+            except (InvalidInput, MailboxFull) as error:
                 del self._line[want]
                 want.fail(error)
             else:
@@ -256,6 +261,8 @@ class Traffic:
         found: list[bytes] = [*session.frames(room)]
         if self._line or self._unasked:
             self._go_on()
+            if not found:  # nobody asks again after being given nothing
+                found = [*session.frames(room)]
         return found
 
     def _take(self, happenings: tuple[lmos.Happening, ...]) -> None:
@@ -279,7 +286,7 @@ class Traffic:
             want.fail(at_home(each.error, want.far.thing_id, want.far.path, want.said))
 
     def _lost(self, each: lmos.Lost) -> None:
-        want = self._tells.pop(each.pending, None)
+        want: FarTell | None = each.pending.host
         if want is not None:
             want.fail(at_home(each.error, want.far.thing_id, want.far.path))
 
@@ -334,12 +341,12 @@ class Traffic:
         left = session.closed(drained=drained)
         for pending, sent in left.pendings:
             self._leave(pending, sent=sent)
-        for table in (self._open, self._tells, self._feeds, self._unasked):
+        for table in (self._open, self._feeds, self._unasked):
             table.clear()
         self.empty_line()
 
     def _leave(self, pending: lmos.Pending, *, sent: bool) -> None:
-        want = self._open.pop(pending, None) or self._tells.pop(pending, None)
+        want: Want | None = self._open.pop(pending, None) or pending.host
         if want is None:
             return
         if sent:

@@ -50,6 +50,13 @@ class Said:
     binary: bool = False
     attempt: Attempt | None = None
 
+    def count(self, session: ConsumerSession, *, is_ours: bool) -> int:
+        """Say in how many messages it goes out, by the habits of the peer."""
+        kotlin = session.habits == "kotlin-wot"
+        if self.verb == "write many" and kotlin:
+            return len(self.payload)
+        return 1 if self.names is None or is_ours or kotlin else len(self.names)
+
     def put(self, session: ConsumerSession, thing: str, *, is_ours: bool) -> Pending:
         """Put the message into the outbox. Raises MailboxFull, LocalProtocolError."""
         if self.verb == "invoke":

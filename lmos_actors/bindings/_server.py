@@ -128,6 +128,11 @@ class LmosServer:
         for served in tuple(self._served):
             served.look()
 
+    def settled(self) -> None:
+        """Nothing may be open any more on other connections than the one that was told so."""
+        if self.draining:
+            self._look()
+
     async def wait_closed(self) -> None:
         """Wait until no connection is left."""
         await self._empty.wait()

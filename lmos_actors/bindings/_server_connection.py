@@ -102,6 +102,7 @@ class Served:
                     self._ask(demand)
                 case lmos.Withdrawn(asked=asked):
                     self.server.withdraw(asked)
+                    self.server.settled()
                 case lmos.Unlistened(listening=listening):
                     self._listeners.leave(listening)
                 case lmos.Credited(run=run):
@@ -180,6 +181,7 @@ class Served:
     def answered(self, far: Far, value: Any) -> None:
         """Send the value."""
         asked = far.asked
+        shared = bool(asked.also)
         self.server.open.pop(asked, None)
         try:
             now = self._rt.entropy.now()
@@ -191,17 +193,18 @@ class Served:
             self._fail(asked, error)
         except Exception as error:
             self._broken(asked, error)
-        self.look()
+        self._look(shared=shared)
 
     def failed(self, far: Far, error: Exception) -> None:
         """Send the error."""
         asked = far.asked
+        shared = bool(asked.also)
         self.server.open.pop(asked, None)
         if asked.listening is not None:
             far.args[0].leave()
         if not isinstance(error, AgentUnavailable) or far.again is None or not far.again():
             self._fail(asked, error)
-        self.look()
+        self._look(shared=shared)
 
     def waits(self, far: Far) -> None:
         """Say that it is pending."""
@@ -315,6 +318,11 @@ class Served:
             self._rt.timers.call_at(trio.current_time(), self._give_up)
         elif self.server.draining and not self._is_needed():
             self.connection.close(RESTARTING, "the node is shutting down")
+
+    def _look(self, *, shared: bool) -> None:
+        self.look()
+        if shared:  # its answer has gone out over other connections too
+            self.server.settled()
 
     def _is_needed(self) -> bool:
         counts = self.session.statistics()

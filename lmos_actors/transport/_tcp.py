@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -35,7 +37,8 @@ class DirectStream(trio.abc.HalfCloseableStream):
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with suppress(OSError):  # some systems refuse it where the peer is gone already: reading tells that
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = sock
         self._more = False
         self._said_last = False
@@ -119,11 +122,12 @@ class TcpListener:
 
     def __init__(self, sockets: list[socket.socket]) -> None:
         self._sockets = sockets
+        self._addresses = tuple(sock.getsockname()[:2] for sock in sockets)
 
     @property
     def addresses(self) -> tuple[tuple[str, int], ...]:
-        """Host and port of each socket."""
-        return tuple(sock.getsockname()[:2] for sock in self._sockets)
+        """Host and port of each socket, also once the listener is closed."""
+        return self._addresses
 
     async def accept(self) -> tuple[trio.abc.Stream, str]:
         """Wait for the next connection; where descriptors run out, until some are free.
@@ -232,5 +236,13 @@ def _why(error: OSError) -> str:
     """Say what went wrong with an address; trio groups what went wrong with several."""
     group = group_of(error.__cause__ or error)
     leaves = (error,) if group is None else group.exceptions
-    texts = [leaf.strerror or str(leaf) if isinstance(leaf, OSError) else str(leaf) for leaf in leaves]
-    return "; ".join(dict.fromkeys(texts))
+    return "; ".join(dict.fromkeys(map(_text, leaves)))
+
+
+def _text(error: BaseException) -> str:
+    """Say what the system says of it; trio adds the address as Python writes it."""
+    if not isinstance(error, OSError):
+        return str(error)
+    if error.errno is not None and error.errno > 0 and not isinstance(error, socket.gaierror):
+        return os.strerror(error.errno)
+    return error.strerror or str(error)

@@ -612,6 +612,7 @@ async def test_a_request_that_is_too_long_is_refused_here_and_harms_nobody(autoj
         first = Later(nursery, ref.invoke(Weather.turn, "Bonn"))
         await quiet()
         in_line = Later(nursery, ref.invoke(Weather.turn, "x" * 3_000))
+        await quiet()
         behind = Later(nursery, ref.invoke(Weather.turn, "Rome"))
         await quiet()
         peers.wire.status(peers.wire.sent[0], "completed", output="Bonn 1")

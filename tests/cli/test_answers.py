@@ -148,6 +148,16 @@ async def test_progress_moves_on_a_terminal_and_is_taken_away(
     assert (after, out.text) == ("", "done\n")
 
 
+async def test_a_terminal_without_a_width_gets_whole_lines(
+    stream: Callable[..., Stream], monkeypatch: pytest.MonkeyPatch, autojump_clock: object
+) -> None:
+    monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((0, 0)))
+    err = stream("stderr", terminal=True)
+    monkeypatch.setattr(err, "fileno", lambda: 2, raising=False)
+    await Answers().progress("forecast", 0.5)
+    assert err.text == "\r\x1b[2Kforecast  #####..... 50%"
+
+
 async def test_progress_elsewhere_is_a_line_now_and_then(
     stream: Callable[..., Stream], autojump_clock: object
 ) -> None:

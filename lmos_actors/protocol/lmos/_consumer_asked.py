@@ -52,13 +52,15 @@ class Pending:
 
     `sent` says whether its frame was taken from the session; `done` whether it has ended: with `value`, or
     with `error` if that is not None. `forgotten`: nobody waits for it any more. `request` is the message.
+    `host` is for whoever has asked, to keep with it what is wanted when it ends.
     """
 
-    __slots__ = ("done", "error", "forgotten", "request", "sent", "value", "whole")
+    __slots__ = ("done", "error", "forgotten", "host", "request", "sent", "value", "whole")
 
     def __init__(self, request: Request, whole: Several | None = None) -> None:
         self.request = request
         self.whole = whole
+        self.host: Any = None
         self.sent = False
         self.done = False
         self.forgotten = False
