@@ -157,6 +157,13 @@ class Connections:
             self._network = default_network()
         return self._network
 
+    @property
+    def _has_names(self) -> bool:
+        """Whether the machine's name leads to it, and not only what is listened at."""
+        from .transport import MemoryNetwork
+
+        return not isinstance(self.network, MemoryNetwork)
+
     # ---- those who connect to us
 
     async def listen(self, root: Supervisor) -> None:
@@ -172,7 +179,7 @@ class Connections:
         for endpoint in self._endpoints:
             listener = await self.network.listen(endpoint)
             self._listeners.append(listener)
-            urls += _urls(endpoint, listener)
+            urls += _urls(endpoint, listener, named=self._has_names)
         self.urls = tuple(urls)
         self._build(root)
 
@@ -298,10 +305,10 @@ def _given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _urls(endpoint: Endpoint, listener: Listener) -> list[str]:
+def _urls(endpoint: Endpoint, listener: Listener, *, named: bool) -> list[str]:
     """Give the addresses at which a listener is reached."""
     host = endpoint.host
-    if host in EVERYWHERE:
+    if named and host in EVERYWHERE:
         host = socket.gethostname()
     ports = dict.fromkeys(port for _, port in listener.addresses)
     return [attrs.evolve(endpoint, host=host, port=port, target="").url for port in ports]

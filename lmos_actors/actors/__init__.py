@@ -76,6 +76,7 @@ from ._reports import CrashReport as CrashReport
 from ._retrying import Attempt as Attempt, found_link as found_link
 from ._router import BY as BY, By as By, PoolLink as PoolLink
 from ._runtime import (
+    BUDGET as BUDGET,
     DeadLetter as DeadLetter,
     Household as Household,
     Owner as Owner,

@@ -14,7 +14,7 @@ from trio.lowlevel import (
     wait_task_rescheduled,
 )
 
-from ._mailbox import DONE, Ask
+from ._mailbox import DONE, NEW, Ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,7 +74,18 @@ class Far(Ask):
     parks = False
 
     def __init__(self, slot: Box, op: Operation, args: tuple[Any, ...], asker: Asker, asked: Any) -> None:
-        super().__init__(slot, op, args, None, None)
+        # as `Ask.__init__`, without the call
+        self.slot = slot
+        self.op = op
+        self.args = args
+        self.sender = None
+        self.phase = NEW
+        self.run = None
+        self.trace = None
+        self.task = None
+        self.value = None
+        self.error = None
+        self.bucket = None
         self.asker = asker
         self.asked = asked
         self.again: Callable[[], bool] | None = None  # of a pool: sends it to another member
@@ -102,7 +113,8 @@ class Far(Ask):
         self.phase = DONE
         if self.bucket is not None:
             self.slot.rt.deadlines.forget(self)
-        self.go_on()
+        if self.giver is not None:
+            self.go_on()
 
     def request(self) -> Request:
         """Say what it asks for, over which connection, and under which id."""

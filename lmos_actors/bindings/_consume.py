@@ -78,6 +78,8 @@ class Target:
     url: str
     thing_id: str
     description: Description | None = None
+    told_at: str | None = None
+    """Where the description was found, after redirects, if it was fetched."""
 
 
 # ---- the ways in
@@ -149,6 +151,7 @@ async def _connected(
     peers: Peers, source: str | os.PathLike[str], thing: str | None, headers: Headers, habits: Habits
 ) -> tuple[Peer, Target]:
     target = await find_target(peers, os.fspath(source), thing, headers)
+    headers = headers_for(target, os.fspath(source), headers)
     peer = _peer(peers, target, headers, habits)
     peers.hold(peer)
     try:
@@ -157,6 +160,21 @@ async def _connected(
         peers.let_go(peer)
         raise
     return peer, target
+
+
+def headers_for(target: Target, source: str, headers: Headers) -> Headers:
+    """Give the headers that go with a connection: whom they are for is said by who was asked alone.
+
+    Raises ConfigError where they would leave TLS.
+    """
+    if target.told_at is None or not headers:
+        return headers
+    asked, told, found = (endpoint_of(url) for url in (source, target.told_at, target.url))
+    if found.authority != asked.authority and told.authority != asked.authority:
+        return ()
+    if asked.secure and not found.secure:
+        raise ConfigError(f"headers given for {source} would go to {target.url}, which is not secure")
+    return headers
 
 
 def _peer(peers: Peers, target: Target, headers: Headers, habits: Habits = "auto") -> Peer:
@@ -262,7 +280,7 @@ def target_of(text: bytes, url: str | None, place: str, thing: str | None) -> Ta
     thing_id = description.id or url
     if thing_id is None:
         raise ConfigError("the description has no id", place)
-    return Target(endpoint_of(form.href).url, thing_id, description)
+    return Target(endpoint_of(form.href).url, thing_id, description, url)
 
 
 def _chosen(text: bytes, place: str, thing: str | None) -> Any:

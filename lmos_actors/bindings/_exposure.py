@@ -93,6 +93,17 @@ class Exposure:
 
     # ---- by what a consumer says
 
+    def thing_at(self, target: str) -> str | None:
+        """Give the thing that messages are for which name none, on a socket at an agent's address.
+
+        It is named also if there is none now: that is what messages are answered then.
+        """
+        name = name_in_path(target.partition("?")[0])
+        if name is None:
+            return None
+        exposed = self.named(name)
+        return name if exposed is None else exposed.thing_id
+
     def find(self, thing_id: str) -> LocalLink | PoolLink | None:
         """Give what a consumer means: by its id, an address that ends in `/agents/NAME`, or its name or path.
 

@@ -77,16 +77,16 @@ class _Pages:
 
     async def elsewhere(self, request: Request) -> Response:
         """Lead from `/NAME` to the agent of that name."""
-        said: str = request.path_params["name"]
-        exposed = self._named(said)
-        up = "../" * said.count("/")
+        exposed = self._named(request.path_params["name"])
+        up = "../" * (request.scope["raw_path"].count(b"/") - 1)
         place = f"{up}agents/{quote(exposed.name, safe='')}"  # relative: what stands before it is a proxy's
         return Response(status_code=307, headers={**ALWAYS, "Location": place})
 
     def _named(self, name: str) -> Listed:
         found = self._all.catalogue.named(name)
         if found is None:
-            known = (each.name for each in islice(self._all.catalogue, LINKS))  # anybody may ask, it takes time
+            # not all names: anybody may ask, and to compare them takes time
+            known = (each.name for each in islice(self._all.catalogue, LINKS))
             raise NotFound("agent", name[:LONGEST], known=known)
         return found
 

@@ -124,14 +124,14 @@ class Peer(Traffic):
         try:
             connection = await self._node.connect(self.url, self.headers)
         except ConnectFailed as error:
-            self._missed(error)
+            self._unreached(error)
             return
         except ConfigError as error:  # a header that is none
-            self._missed(ConnectFailed(self.place, str(error)))
+            self._unreached(ConnectFailed(self.place, str(error)))
             return
         except Exception as error:
             self._node.failed(error)
-            self._missed(ConnectFailed(self.place, f"{type(error).__name__} here"))
+            self._unreached(ConnectFailed(self.place, f"{type(error).__name__} here"))
             return
         self.failure = None
         self._began(connection)
@@ -143,7 +143,7 @@ class Peer(Traffic):
         finally:
             self._broke(ended)
 
-    def _missed(self, failure: ConnectFailed) -> None:
+    def _unreached(self, failure: ConnectFailed) -> None:
         self.failure = failure
         self._failures += 1
 

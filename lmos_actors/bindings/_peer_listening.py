@@ -152,7 +152,7 @@ class Listening:
     # ---- the side of the connection
 
     def ask(self, session: lmos.ConsumerSession) -> bool:
-        """Ask for it; False if there is no room now. What it listens to is known by `feed` then."""
+        """Ask for it; False if the outbox has no room now. What it listens to is known by `feed` then."""
         thing = self.far.thing_id
         try:
             if self.name == EXITED and not self.far.peer.offers("exited"):
@@ -164,8 +164,11 @@ class Listening:
                 self.feed = session.subscribe(thing, self.name)
             else:
                 self.feed = session.subscribe_all(thing)
-        except MailboxFull:
-            return False
+        except MailboxFull as error:
+            if session.full:
+                return False
+            self.refused(MailboxFull(self.far.path, error.size))  # as many are listened to as may be
+            return True
         except Exception as error:
             self.refused(error)
             return True

@@ -42,7 +42,8 @@ class Far:
         self.listenings: dict[tuple[str, str], Listening] = {}
         self.unwell = False
         """Whether the last that was heard of the agent is that it does not run."""
-        self.number: int = crc32(thing_id.encode("utf-8", "replace"))  # no text's hash: it is another each run
+        # not the hash of the text, which is another in each process
+        self.number: int = crc32(thing_id.encode("utf-8", "replace"))
 
     @property
     def identity(self) -> tuple[object, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 
@@ -24,16 +24,19 @@ from lmos_actors._errors import (
 from lmos_actors.actors import Carried
 from lmos_actors.protocol import lmos
 
-from ._peer_wants import FarTell, at_home
+from ._peer_wants import FarTell, Note, at_home
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lmos_actors.actors import Runtime
+    from lmos_actors.actors import Runtime, TraceMembers
 
     from ._peer_listening import Listening
     from ._peer_things import Far
     from ._peer_wants import Want
+
+
+NOT_BEGUN: Final = "the connection ended before the request was begun"
 
 
 class Traffic:
@@ -103,16 +106,14 @@ class Traffic:
         if self._line or not self._sent(want, session):
             self._line[want] = None
 
-    def post_now(self, want: Want) -> bool:
-        """As `post`, but nothing stands in line: False where there is no room."""
-        session = self.session
-        if session is None:
-            raise self.unavailable(want.far)
-        return not self._line and self._sent(want, session)
-
     def _sent(self, want: Want, session: lmos.ConsumerSession) -> bool:
         said = want.said
         assert said is not None
+        if isinstance(want, FarTell):
+            if not self._told(session, want.note, said.name, said.payload, said.trace):
+                return False
+            want.posted()
+            return True
         try:
             pending = said.put(session, want.far.thing_id, is_ours=bool(self._offers))
         except MailboxFull:
@@ -122,10 +123,7 @@ class Traffic:
         except LocalProtocolError as error:  # a value without a form in JSON, or too long
             raise InvalidInput(str(error)) from None
         want.pending = pending
-        if isinstance(want, FarTell):
-            pending.host = want  # not kept here: the session knows when its answer has come
-            session.forget(pending)
-        elif pending.done:
+        if pending.done:
             want.answer(pending.value)
         else:
             self._open[pending] = want
@@ -134,6 +132,24 @@ class Traffic:
 
     def _messages(self, want: Want, session: lmos.ConsumerSession) -> int:
         return 1 if want.said is None else want.said.count(session, is_ours=bool(self._offers))
+
+    def tell(self, note: Note, name: str, payload: Any, trace: TraceMembers) -> bool:
+        """Send a one-way message; False where there is no room. Raises as `post` does."""
+        session = self.session
+        if session is None:
+            raise self.unavailable(note.link.far)
+        return not self._line and self._told(session, note, name, payload, trace)
+
+    def _told(
+        self, session: lmos.ConsumerSession, note: Note, name: str, payload: Any, trace: TraceMembers
+    ) -> bool:
+        try:
+            session.tell(note.link.far.thing_id, name, payload, host=note, **trace)
+        except MailboxFull:
+            return False
+        except LocalProtocolError as error:
+            raise InvalidInput(str(error)) from None
+        return True
 
     def ask_about(self, want: Want, pending: lmos.Pending) -> None:
         """Wait for the answer to a query or a cancel, which has been put into the outbox."""
@@ -286,9 +302,10 @@ class Traffic:
             want.fail(at_home(each.error, want.far.thing_id, want.far.path, want.said))
 
     def _lost(self, each: lmos.Lost) -> None:
-        want: FarTell | None = each.pending.host
-        if want is not None:
-            want.fail(at_home(each.error, want.far.thing_id, want.far.path))
+        note: Note | None = each.pending.host
+        if note is not None:
+            far = note.link.far
+            note.fail(at_home(each.error, far.thing_id, far.path))
 
     def _moved(self, each: lmos.Moved) -> None:
         want = self._open.get(each.pending)
@@ -346,13 +363,13 @@ class Traffic:
         self.empty_line()
 
     def _leave(self, pending: lmos.Pending, *, sent: bool) -> None:
-        want: Want | None = self._open.pop(pending, None) or pending.host
-        if want is None:
+        want = self._open.pop(pending, None)
+        whose: Want | Note | None = pending.host if want is None else want
+        if whose is None:
             return
-        if sent:
-            want.fail(OutcomeUnknown(want.far.path))
-        else:
-            want.fail(AgentUnavailable(want.far.path, "the connection ended before the request was begun"))
+        path = whose.far.path
+        error = OutcomeUnknown(path) if sent else AgentUnavailable(path, NOT_BEGUN)
+        whose.fail(error)
 
     def empty_line(self) -> None:
         """Tell those who stand in line that there is no connection."""

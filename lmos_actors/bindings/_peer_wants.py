@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
+import msgspec
 import trio
 from msgspec import UNSET
 from trio.lowlevel import reschedule
@@ -24,7 +25,7 @@ from lmos_actors._errors import (
 from lmos_actors.protocol import lmos
 
 if TYPE_CHECKING:
-    from lmos_actors.actors import Attempt, Operation, TraceMembers
+    from lmos_actors.actors import Attempt, TraceMembers
     from lmos_actors.protocol.lmos import ConsumerSession, Pending
 
     from ._peer_things import Far
@@ -139,17 +140,33 @@ class FarAsk(Want):
         wake_one(self, "task")
 
 
+class Note(msgspec.Struct, eq=False):
+    """What is known of a one-way message once it has been sent: who is to be named if it is lost (M5)."""
+
+    link: Any
+    op: Any
+    args: tuple[Any, ...]
+    sender: Any
+
+    @property
+    def far(self) -> Far:
+        """Whom it went to."""
+        far: Far = self.link.far
+        return far
+
+    def fail(self, error: Exception) -> None:
+        """It is a dead letter."""
+        self.link.rt.dead_letter(str(error), self.link, self.sender, self.op.name, self.args)
+
+
 class FarTell(Want):
     """A one-way message whose sender is parked while it stands in line; nobody waits for its answer."""
 
-    __slots__ = ("args", "link", "lost", "op", "sender", "task")
+    __slots__ = ("lost", "note", "task")
 
-    def __init__(self, far: Far, said: Said, link: Any, op: Operation, args: tuple[Any, ...]) -> None:
+    def __init__(self, far: Far, said: Said, note: Note) -> None:
         super().__init__(far, said)
-        self.link = link
-        self.op = op
-        self.args = args
-        self.sender: Any = None
+        self.note = note
         self.task: trio.lowlevel.Task | None = None
         self.lost: Exception | None = None
 
@@ -160,7 +177,7 @@ class FarTell(Want):
     def fail(self, error: Exception) -> None:
         """While it stood in line its sender is told; once that goes on, it is a dead letter (M5)."""
         if self.ended:
-            self.link.rt.dead_letter(str(error), self.link, self.sender, self.op.name, self.args)
+            self.note.fail(error)
             return
         self.lost = error
         self.posted()
@@ -171,8 +188,8 @@ class FarHeld(FarTell):
 
     __slots__ = ("holds",)
 
-    def __init__(self, far: Far, said: Said, link: Any, op: Operation, args: tuple[Any, ...]) -> None:
-        super().__init__(far, said, link, op, args)
+    def __init__(self, far: Far, said: Said, note: Note) -> None:
+        super().__init__(far, said, note)
         self.holds: Any = None
 
     @property

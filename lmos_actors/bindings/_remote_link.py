@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import trio
 from trio.lowlevel import (
@@ -24,10 +24,10 @@ from lmos_actors._errors import (
     NotFound,
     OutcomeUnknown,
 )
-from lmos_actors.actors import CURRENT, MONITORS, OUT_SEATS, outgoing_trace, sent_numbers
+from lmos_actors.actors import BUDGET, CURRENT, MONITORS, OUT_SEATS, outgoing_trace, sent_numbers
 
 from ._peer_listening import EXITED, FarFeed, Listening, Tap
-from ._peer_wants import STREAM, FarAsk, FarHeld, FarTell, Said
+from ._peer_wants import STREAM, FarAsk, FarHeld, FarTell, Note, Said
 from ._remote_calls import RemoteCall, RemoteStream
 from ._remote_ends import down_of
 from ._remote_sinks import FarSinks
@@ -48,6 +48,10 @@ if TYPE_CHECKING:
     from ._peer_listening import Sink
     from ._peer_things import Far
     from ._remote_terms import Terms
+
+
+TELL_COSTS: Final = 4
+"""Messages to agents here that one to a far agent counts as, between two checkpoints: it takes as long."""
 
 
 class RemoteLink:
@@ -91,16 +95,21 @@ class RemoteLink:
         attempt: Attempt | None = None,
     ) -> tuple[Operation, tuple[Any, ...], Said]:
         """Check the arguments here, as near, and give what is to be sent. Raises InvalidInput, NotFound."""
-        if threading.get_ident() != self.rt.thread:
-            raise RuntimeError("a ref works in its node's thread, others use node.portal()")
-        op = self.operation(key)
-        args = op.bind(args, kwargs)
-        payload, names = self._terms.said(op, args)
+        op, args, payload, names = self._bound(key, args, kwargs)
         said = Said(op.verb, op.name, payload, names, outgoing_trace(self.rt))
         said.attempt = attempt
         if seconds is not None:
             said.deadline, said.seconds = trio.current_time() + seconds, seconds
         return op, args, said
+
+    def _bound(
+        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[Operation, tuple[Any, ...], Any, tuple[str, ...] | None]:
+        if threading.get_ident() != self.rt.thread:
+            raise RuntimeError("a ref works in its node's thread, others use node.portal()")
+        op = self._terms.operation(key, self.far.path)
+        args = op.bind(args, kwargs)
+        return op, args, *self._terms.said(op, args)
 
     # ---- asking
 
@@ -173,8 +182,21 @@ class RemoteLink:
     @enable_ki_protection
     async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Send one way; waits for room in the outbox of this side, and for nothing else (M5)."""
-        tell = self._tell(FarTell, key, args, kwargs)
+        rt, turns = self.rt, self.turns
+        op, args, payload, _ = self._bound(key, args, kwargs)
         await checkpoint_if_cancelled()
+        note, trace = Note(self, op, args, self._sender()), outgoing_trace(rt)
+        if not self.far.peer.tell(note, op.name, payload, trace):
+            await self._in_line(FarTell(self.far, Said(op.verb, op.name, payload, None, trace), note))
+            return
+        turns.budget -= TELL_COSTS
+        if turns.budget < 0:
+            await checkpoint()
+            turns.budget = BUDGET
+            if rt.wake_watchdog is not None:
+                rt.wake_watchdog()
+
+    async def _in_line(self, tell: FarTell) -> None:
         self.far.peer.post(tell)
         if tell.ended:
             await trio.lowlevel.cancel_shielded_checkpoint()
@@ -193,23 +215,20 @@ class RemoteLink:
     @enable_ki_protection
     def tell_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """See `Link`: raises `trio.WouldBlock` where the outbox has no room."""
-        if not self.far.peer.post_now(self._tell(FarTell, key, args, kwargs)):
+        op, args, payload, _ = self._bound(key, args, kwargs)
+        note = Note(self, op, args, self._sender())
+        if not self.far.peer.tell(note, op.name, payload, outgoing_trace(self.rt)):
             raise trio.WouldBlock
 
-    def _tell(
-        self, kind: type[FarTell], key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> FarTell:
-        op, args, said = self._say(key, args, kwargs)
-        tell = kind(self.far, said, self, op, args)
+    def _sender(self) -> Any:
         run = CURRENT.get()
-        tell.sender = self.turns.slot if run is None else run.slot
-        return tell
+        return self.turns.slot if run is None else run.slot
 
     @enable_ki_protection
     def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """See `Link`: what finds no room holds the agent back (B4)."""
-        held: Any = self._tell(FarHeld, key, args, kwargs)
-        held.sender = sender
+        op, args, said = self._say(key, args, kwargs)
+        held: Any = FarHeld(self.far, said, Note(self, op, args, sender))
         peer = self.far.peer
         if peer.session is not None and len(sender.furnish().out) >= OUT_SEATS and peer.has_line:
             raise MailboxFull(self.far.path, OUT_SEATS)
@@ -217,7 +236,7 @@ class RemoteLink:
             peer.post(held)
         except AgentUnavailable as error:
             place: Any = self
-            self.rt.dead_letter(str(error), place, sender, held.op.name, held.args)
+            self.rt.dead_letter(str(error), place, sender, op.name, args)
             return
         if not held.ended:
             held.holds = sender

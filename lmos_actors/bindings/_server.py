@@ -20,7 +20,7 @@ from ._server_memories import Memories
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from lmos_actors.actors import Far, Runtime
+    from lmos_actors.actors import Far, Operation, Runtime
     from lmos_actors.transport import Connection, Upgrade
 
     from ._exposure import Exposure
@@ -36,6 +36,9 @@ EXTENSIONS_HEADER: Final = b"LMOS-Extensions"
 EXITED_OFFER: Final = "exited"
 PATIENCE: Final = 60.0
 """Seconds for which a run goes on that its peer may ask for again."""
+
+KNOWN: Final = 1024
+"""Actions of which is kept whether they answer later."""
 
 NAMES_COMPARED: Final = 100
 """Names that an unknown one is compared with: it takes time, and anybody may ask."""
@@ -73,6 +76,7 @@ class LmosServer:
         self.finishing = False
         self.open: dict[Asked, Far] = {}
         """What has been asked and not answered, over all connections; a run may outlive its connection."""
+        self._later: dict[Operation, bool] = {}
         self._on_failure = on_failure
         self._memories = Memories()
         self._served: dict[Served, None] = {}
@@ -181,9 +185,15 @@ class LmosServer:
 
     def answers_later(self, far: Far) -> bool:
         """Say whether an action is declared to answer before its result is there (D13)."""
-        cls = class_at(far.slot)
-        handle = None if cls is None else cls.__contract__.actions.get(far.op.name)
-        return handle is not None and handle.options.synchronous is False
+        later = self._later.get(far.op)
+        if later is None:
+            cls = class_at(far.slot)
+            handle = None if cls is None else cls.__contract__.actions.get(far.op.name)
+            later = handle is not None and handle.options.synchronous is False
+            if len(self._later) >= KNOWN:  # classes come and go
+                self._later.clear()
+            self._later[far.op] = later
+        return later
 
     def known_names(self) -> Iterator[str]:
         """Give the names that an unknown one may be meant for."""

@@ -18,23 +18,24 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Far
     from lmos_actors.protocol import lmos
 
-_Answer: TypeAlias = "Callable[[lmos.ThingSession, Far, Any, datetime], None]"
+_Clock: TypeAlias = "Callable[[], datetime]"
+_Answer: TypeAlias = "Callable[[lmos.ThingSession, Far, Any, _Clock], None]"
 
 
-def give_answer(session: lmos.ThingSession, far: Far, value: Any, at: datetime) -> None:
+def give_answer(session: lmos.ThingSession, far: Far, value: Any, at: _Clock) -> None:
     """Answer a request that listens to nothing. Raises LocalProtocolError for what JSON cannot say."""
     _ANSWERS[far.asked.verb.word](session, far, value, at)
 
 
-def _one(session: lmos.ThingSession, far: Far, value: Any, at: datetime) -> None:
-    session.answer(far.asked, plain(value), at)
+def _one(session: lmos.ThingSession, far: Far, value: Any, at: _Clock) -> None:
+    session.answer(far.asked, plain(value), at())
 
 
-def _all(session: lmos.ThingSession, far: Far, values: dict[str, Any], at: datetime) -> None:
-    session.answer(far.asked, plain_members(values), at)
+def _all(session: lmos.ThingSession, far: Far, values: dict[str, Any], at: _Clock) -> None:
+    session.answer(far.asked, plain_members(values), at())
 
 
-def _some(session: lmos.ThingSession, far: Far, values: dict[str, Any], at: datetime) -> None:
+def _some(session: lmos.ThingSession, far: Far, values: dict[str, Any], at: _Clock) -> None:
     names: list[str] = far.asked.message.properties
     for name in names:
         if name not in values:
@@ -42,16 +43,16 @@ def _some(session: lmos.ThingSession, far: Far, values: dict[str, Any], at: date
     _all(session, far, {name: values[name] for name in names}, at)
 
 
-def _written(session: lmos.ThingSession, far: Far, _: Any, at: datetime) -> None:
+def _written(session: lmos.ThingSession, far: Far, _: Any, at: _Clock) -> None:
     """What was written (D8)."""
     _one(session, far, far.args[0], at)
 
 
-def _all_written(session: lmos.ThingSession, far: Far, _: Any, at: datetime) -> None:
+def _all_written(session: lmos.ThingSession, far: Far, _: Any, at: _Clock) -> None:
     _all(session, far, far.args[0], at)
 
 
-def _done(session: lmos.ThingSession, far: Far, value: Any, _: datetime) -> None:
+def _done(session: lmos.ThingSession, far: Far, value: Any, _: _Clock) -> None:
     if far.op.kind == STREAM and far.asked.gathered is None and session.habits == "kotlin-wot":
         value = []  # its items are one array to such a peer, also where there are none
     session.complete(far.asked, UNSET if value is None and _gives_nothing(far) else plain(value))

@@ -58,6 +58,7 @@ class Served:
             options=server.options,
             memory=memory,
             wake=self._wake,
+            thing=server.exposure.thing_at(connection.target),
         )
         self._rt = server.rt
         self._listeners = Listeners(server.rt, self.session, self.look, server.failed)
@@ -122,11 +123,29 @@ class Served:
             link = self.server.exposure.find(asked.thing_id)
             if link is None:
                 raise NotFound("agent", asked.thing_id, known=self.server.known_names())
-            self._carry_out(asked, link)
+            if not self._invoked(asked, link):
+                self._carry_out(asked, link)
         except AgentError as error:
             self._fail(asked, error)
         except Exception as error:
             self._broken(asked, error)
+
+    def _invoked(self, asked: lmos.Asked, link: Anybody) -> bool:
+        """Post a plain invocation with good input: `_carry_out` in few steps. False sends it that way."""
+        if asked.verb.word != "invoke" or isinstance(link, PoolLink):
+            return False
+        message = asked.message
+        op = link.table.get(message.action)
+        if op is None or op.name != message.action or asked.streams or message.remaining is not None:
+            return False
+        args = op.taken(message.input)
+        if args is None:
+            return False
+        far = Far(link, op, args, self, asked)
+        self._post(far)
+        if self.server.answers_later(far) and asked.open:
+            self._tell(far, self.session.pending)
+        return True
 
     def _carry_out(self, asked: lmos.Asked, link: Anybody) -> None:
         wish = wish_of(asked, link)
@@ -184,11 +203,10 @@ class Served:
         shared = bool(asked.also)
         self.server.open.pop(asked, None)
         try:
-            now = self._rt.entropy.now()
             if asked.listening is None:
-                give_answer(self.session, far, value, now)
+                give_answer(self.session, far, value, self._rt.entropy.now)
             else:
-                self._accept(asked, far.args[0], value, now)
+                self._accept(asked, far.args[0], value, self._rt.entropy.now())
         except AgentError as error:
             self._fail(asked, error)
         except Exception as error:

@@ -74,7 +74,8 @@ class Listeners:
             listener.leave()
 
     def close(self) -> None:
-        """The connection has ended."""
+        """The connection has ended; what it is made of is let go, not left to the collector of cycles."""
+        self._sent = _nothing
         for listener in self._active.values():
             listener.leave()
         self._active.clear()
@@ -132,3 +133,7 @@ class Listeners:
             self._failed(error)
             self._session.gap(listening, "a value that could not be sent", 1)
         self._sent()
+
+
+def _nothing() -> None:
+    """Tell nobody that something has been sent."""

@@ -21,6 +21,9 @@ PEER_HEADER: Final = b"lmos-peer"
 MOST: Final = 256
 """Memories kept of peers that have no connection now; the one that was used longest ago is forgotten."""
 
+MOST_BYTES: Final = 64 << 20
+"""Bytes that those memories hold in all."""
+
 _UNGUESSABLE: Final = re.compile(rb"[0-9A-Za-z_-]{32,128}")
 
 
@@ -33,10 +36,11 @@ class _Kept:
 class Memories:
     """The memories of a server's peers. A peer without a good name has one per connection."""
 
-    __slots__ = ("_most", "_named", "_unused")
+    __slots__ = ("_most", "_most_bytes", "_named", "_unused")
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
         self._most = most
+        self._most_bytes = most_bytes
         self._named: dict[bytes, _Kept] = {}
         self._unused: OrderedDict[bytes, None] = OrderedDict()
 
@@ -48,7 +52,11 @@ class Memories:
         """Give the memory of a connection with these headers, for as long as the connection lasts."""
         names = [value for name, value in headers if name.lower() == PEER_HEADER]
         if len(names) != 1 or not _UNGUESSABLE.fullmatch(names[0]):
-            yield AnswerMemory()
+            memory = AnswerMemory()
+            try:
+                yield memory
+            finally:
+                memory.close()
             return
         name = names[0]
         kept = self._named.setdefault(name, _Kept())
@@ -63,11 +71,21 @@ class Memories:
                 self._tidy(trio.current_time())
 
     def _tidy(self, now: float) -> None:
-        """Forget the oldest that are one too many, or that remember nothing any more: two at most."""
-        for _ in range(min(2, len(self._unused))):
+        """Forget the oldest that are one too many, or that remember nothing any more: two at most.
+
+        Where they hold too many bytes, as many as it takes.
+        """
+        held = sum(self._named[name].memory.bytes for name in self._unused)
+        count = 0
+        while self._unused and (count < 2 or held > self._most_bytes):
             name = next(iter(self._unused))
             memory = self._named[name].memory
+            held -= memory.bytes
             memory.expire(now)
-            if len(self._unused) <= self._most and (len(memory) or memory.running):
+            if self._fits(held + memory.bytes) and (len(memory) or memory.running):
                 return
+            count += 1
             del self._named[name], self._unused[name]
+
+    def _fits(self, held: int) -> bool:
+        return len(self._unused) <= self._most and held <= self._most_bytes

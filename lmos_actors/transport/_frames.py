@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from trio_websocket import CloseReason as _Reason, WebSocketConnection
 from wsproto import ConnectionType, WSConnection
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from wsproto.events import Event
 
     from ._masks import Masks
+    from ._options import Owner
 
 OPEN: Final = ConnectionState.OPEN
 _LIVE: Final = (ConnectionState.OPEN, ConnectionState.LOCAL_CLOSING)
@@ -179,6 +180,11 @@ class FrameCodec(WSConnection):
             connection.receive_data(self._buffer)
             self._buffer = b""
 
+    def end(self) -> None:
+        """Let go of what came and of whoever was told of it; nothing may be asked of this any more."""
+        self.deaf, self._sink, self.connection = True, None, None
+        self._buffer, self._at = b"", 0
+
     def events(self) -> Generator[Event]:
         """Give what came, one by one: what is done with one may matter to the next."""
         if self._sink is None:
@@ -255,17 +261,6 @@ class FrameCodec(WSConnection):
         if at == end:
             self._buffer, self._at = b"", 0
         return False
-
-
-class Owner(Protocol):
-    """Who is told what happens on a wire. Nothing here waits."""
-
-    def on_text(self, text: str) -> None: ...
-    def on_binary(self, data: bytes) -> None: ...
-    def on_ping(self, payload: bytes) -> None: ...
-    def on_trifle(self) -> None: ...
-    def on_close(self, code: int, reason: str) -> None: ...
-    def on_error(self, code: int, reason: str) -> None: ...
 
 
 class NotUpgraded(Exception):
@@ -356,6 +351,11 @@ class Wire(WebSocketConnection):
         self._send_channel = cast("Any", _NO_CHANNEL)
         del self._recv_channel, self._pings, self._connection_proposal, self._stream_lock
         del self._open_handshake, self._close_handshake, self._for_testing_peer_closed_connection
+
+    def end(self) -> None:
+        """Let go of the owner, and of what came of a message that will not be whole."""
+        self._owner, self._parts = None, bytearray()
+        self.codec.end()
 
     async def read(self) -> None:
         """Read until the stream ends; to be cancelled by whoever has enough."""

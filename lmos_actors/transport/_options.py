@@ -92,6 +92,17 @@ class Handler(Protocol):
         ...
 
 
+class Owner(Protocol):
+    """Who is told what happens on a wire. Nothing here waits."""
+
+    def on_text(self, text: str) -> None: ...
+    def on_binary(self, data: bytes) -> None: ...
+    def on_ping(self, payload: bytes) -> None: ...
+    def on_trifle(self) -> None: ...
+    def on_close(self, code: int, reason: str) -> None: ...
+    def on_error(self, code: int, reason: str) -> None: ...
+
+
 class Bucket:
     """So many tokens a second, and at most as many at once."""
 
@@ -111,3 +122,7 @@ class Bucket:
             return False
         self._left = left - 1
         return True
+
+
+def drop(_: object) -> None:
+    """Take what comes while there is no handler: nothing does."""

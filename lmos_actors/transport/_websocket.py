@@ -14,7 +14,7 @@ import trio
 from trio.lowlevel import checkpoint
 from wsproto.utilities import LocalProtocolError
 
-from ._options import Bucket, ConnectionOptions, ConnectionStatistics, Ended, Handler, check_close_code
+from ._options import Bucket, ConnectionOptions, ConnectionStatistics, Ended, Handler, check_close_code, drop
 from ._parking import Wait
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ class Connection:
         self._send_now: Callable[[bytes], int] | None = getattr(wire.stream, "send_now", None)
         self._options = options
         self._handler: Handler | None = None
-        self._take_text: Callable[[str], None] = _nobody
-        self._take_binary: Callable[[bytes], None] = _nobody
+        self._take_text: Callable[[str], None] = drop
+        self._take_binary: Callable[[bytes], None] = drop
         self._bucket: Bucket | None = None
         self._news = Wait()
         self._scope: trio.CancelScope | None = None
@@ -109,7 +109,7 @@ class Connection:
         Raises what the handler raised, if it did; RuntimeError if it ran before. Cancelled, it says Close
         1001 and waits for the peer's, within `close_seconds`.
         """
-        if self._handler is not None:
+        if self._handler is not None or not self._is_open:
             raise RuntimeError("a connection runs once")
         self._handler, self._take_text, self._take_binary = handler, handler.text, handler.binary
         if self._options.messages_per_second is not None:
@@ -133,6 +133,9 @@ class Connection:
 
     async def aclose(self) -> None:
         """Close the stream of a connection that will not run, without a word."""
+        # let go now, not when cycles are collected: of a message that was cut there may be megabytes
+        self._handler, self._take_text, self._take_binary, self._rest = None, drop, drop, b""
+        self._wire.end()
         if self._is_open:
             self._is_open = False
             await trio.aclose_forcefully(self._stream)
@@ -393,7 +396,3 @@ class Connection:
             nursery.start_soon(self._read)
             await self._see_out()
             nursery.cancel_scope.cancel()
-
-
-def _nobody(_: object) -> None:
-    """Take what comes before there is a handler: nothing does."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin
 
 import attrs
 import pytest
@@ -173,6 +174,13 @@ def test_other_methods_are_refused_as_a_problem() -> None:
 def test_a_short_address_leads_to_the_agent() -> None:
     answer = get(Shelf(Shown("weather")), "/weather")
     assert (answer.status, answer.headers["location"]) == (307, "agents/weather")
+
+
+def test_a_short_address_of_several_parts_leads_there_too() -> None:
+    answer = get(Shelf(Shown("desk/weather")), "/desk/weather")
+    assert urljoin("http://proxy/edge/desk/weather", answer.headers["location"]) == (
+        "http://proxy/edge/agents/desk%2Fweather"
+    )
 
 
 def test_names_are_quoted_where_they_become_addresses() -> None:

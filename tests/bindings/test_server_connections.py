@@ -17,7 +17,7 @@ from lmos_actors.bindings._server_memories import Memories
 from lmos_actors.protocol import lmos
 from lmos_actors.testing import open_test_node, settle
 from lmos_actors.transport import Accept, Refuse, Upgrade
-from tests.bindings.lines import BASE, accounts, serving
+from tests.bindings.lines import BASE, Line, accounts, serving
 
 
 class Weather(Agent):
@@ -84,6 +84,40 @@ async def test_a_peer_that_leaves_takes_its_requests_along(virtual_clock: Any) -
             assert told["output"] == ["running cancelled"]
             assert served.server.statistics().connections == 1
         accounts(node)
+
+
+@pytest.mark.parametrize(
+    ("target", "thing"),
+    [
+        ("/agents/weather", f"{BASE}/agents/weather"),
+        ("/agents/weather?token=x", f"{BASE}/agents/weather"),
+        ("/base/agents/desk.clerk", "urn:clerk"),
+        ("/agents/nobody", "nobody"),
+        ("/ws", None),
+        ("/weather", None),
+    ],
+)
+async def test_a_socket_at_an_agents_address_is_for_that_agent(
+    target: str, thing: str | None, virtual_clock: Any
+) -> None:
+    tree = SupervisorSpec(
+        "root",
+        [
+            ChildSpec("weather", Weather),
+            SupervisorSpec("desk", [ChildSpec("clerk", Weather, id="urn:clerk")]),
+        ],
+    )
+    async with open_test_node(tree) as node, serving(node) as served:
+        line = Line()
+        line.target = target
+        await served.line(line)
+        for unnamed in (..., "", None):
+            answer = await line.ask("readProperty", name="units", thingID=unnamed)
+            assert answer["thingID"] == (thing or "urn:lmos-actors:unknown")
+            found = thing not in (None, "nobody")
+            assert answer.get("status") == (None if found else "400" if thing is None else "404")
+        named = await line.ask("readProperty", name="units", thingID="weather")
+        assert (named["thingID"], named["value"]) == ("weather", "celsius")
 
 
 async def test_an_action_may_finish_all_the_same(virtual_clock: Any) -> None:
@@ -268,6 +302,45 @@ async def test_a_drained_server_finishes_and_takes_nothing_new(virtual_clock: An
             idle.leave()
             await served.server.wait_closed()
             assert served.server.statistics().connections == 0
+
+
+async def test_a_drained_server_closes_all_connections_that_shared_a_run(virtual_clock: Any) -> None:
+    async with open_test_node() as node:
+        await node.start_child(ChildSpec("weather", Weather))
+        async with serving(node) as served:
+            first, second, third = [await served.line(headers=PEER) for _ in range(3)]
+            asked: dict[str, Any] = {"action": "slow", "input": {"name": "it"}, "attempt": 1}
+            message_id = first.put("invokeAction", **asked)
+            await settle()
+            asked |= {"messageID": message_id, "correlationID": message_id}
+            second.put("invokeAction", **asked)
+            third.put("invokeAction", **asked)
+            await settle()
+            first.leave()
+            await settle()
+            served.server.drain()
+            assert (second.closed, third.closed) == (None, None)
+            third.put("cancelAction", action="slow", correlationID=message_id)
+            await settle()
+            assert [answer["status"] for answer in second.take() if "status" in answer][-1] == "failed"
+            assert (second.closed, third.closed) == ((1012, "the node is shutting down"),) * 2
+
+
+async def test_an_answer_to_several_connections_lets_all_of_them_be_drained(virtual_clock: Any) -> None:
+    async with open_test_node() as node:
+        await node.start_child(ChildSpec("weather", Weather))
+        async with serving(node) as served:
+            first, second = [await served.line(headers=PEER) for _ in range(2)]
+            asked: dict[str, Any] = {"action": "slow", "input": {"name": "it"}, "attempt": 1}
+            message_id = first.put("invokeAction", **asked)
+            await settle()
+            second.put("invokeAction", **asked, messageID=message_id, correlationID=message_id)
+            first.leave()
+            await settle()
+            served.server.drain()
+            await trio.sleep(20)
+            assert [answer["output"] for answer in second.take() if "output" in answer] == ["it"]
+            assert second.closed == (1012, "the node is shutting down")
 
 
 async def test_a_peer_that_never_reads_is_closed(virtual_clock: Any) -> None:

@@ -254,9 +254,19 @@ async def test_nobody_listens_there() -> None:
         await TcpNetwork().connect(endpoint_of("ws://nowhere.invalid/"), None)
 
 
+async def test_a_socket_that_knows_no_delay_is_a_stream_all_the_same() -> None:
+    left, right = socket.socketpair()  # refuses TCP's option, as some systems do where the peer has gone
+    with right:
+        stream = DirectStream(left)
+        await stream.send_all(b"x")
+        assert right.recv(9) == b"x"
+        await stream.aclose()
+
+
 @pytest.mark.parametrize("make", [TcpNetwork, MemoryNetwork])
 async def test_a_closed_listener_accepts_nobody(make: type[Network]) -> None:
     listener = await make().listen(LOCAL)
+    addresses = listener.addresses
 
     async def wait() -> None:
         with pytest.raises(trio.ClosedResourceError):
@@ -268,6 +278,7 @@ async def test_a_closed_listener_accepts_nobody(make: type[Network]) -> None:
         await listener.aclose()
         await listener.aclose()
     await wait()
+    assert listener.addresses == addresses, "who came before is served on, and told where it came in"
 
 
 async def test_one_name_with_two_addresses_is_one_port(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from ._messages import (
     InvokeAction,
@@ -91,8 +91,7 @@ LISTENED: Final[dict[type[Base], str]] = {
 """What is listened to by, or no more after, a message."""
 
 
-@attrs.define(eq=False)
-class Asked:
+class Asked(Struct, eq=False):  # made for every request: attrs would take five times as long
     """A request for the host to answer, by exactly one of the methods that `VERBS` allows.
 
     It is the key of everything about the request; equal only to itself. `message` is as it was read,

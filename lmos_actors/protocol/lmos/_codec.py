@@ -74,18 +74,20 @@ class Codec:
     """Reads and writes the text frames of one connection, in the spelling and by the habits of its peer.
 
     `decode(text)` gives the message that a text, or its UTF-8, is, or `Unreadable`; it never raises for what
-    is in it. The dialect learns from what is read. `encode(message)` gives the UTF-8 of its JSON,
+    is in it. The dialect learns from what is read. A message whose `thingID` is absent, null or empty is for
+    `thing`, if there is one and the limits are not strict. `encode(message)` gives the UTF-8 of its JSON,
     `messageType` first; it raises LocalProtocolError for a payload that JSON has no form for. Neither blocks.
     """
 
-    __slots__ = ("_refused", "_tune", "decode", "dialect", "encode", "limits")
+    __slots__ = ("_refused", "_tune", "decode", "dialect", "encode", "limits", "thing")
 
     decode: Decode
     encode: Encode
 
-    def __init__(self, dialect: Dialect, limits: Limits | None = None) -> None:
+    def __init__(self, dialect: Dialect, limits: Limits | None = None, thing: str | None = None) -> None:
         self.dialect = dialect
         self.limits = Limits() if limits is None else limits
+        self.thing = None if self.limits.strict else thing
         self._refused = 0
         # closures, not methods: a method's call costs a third of what reading a short message costs
         self.decode, tune_reading = _reader(self)
@@ -247,6 +249,8 @@ def _tolerantly(text: str | bytes, codec: Codec, *, tried: bool) -> Message | Un
     problem = respell(raw, shape)
     if problem is not None:
         return _unreadable(raw, problem)
+    if codec.thing is not None and raw.get("thingID") in (None, ""):
+        raw["thingID"] = codec.thing
     if not tried:
         try:
             message: Message = msgspec.convert(raw, shape.struct)

@@ -202,6 +202,25 @@ class ConsumerSession:
             return self._requests.ask(run)
         return self._runs.ask_streaming(run, credit, streams or {}, binary=binary)
 
+    def tell(
+        self, thing: str, action: str, input: Any = UNSET, *, host: Any = None, **trace: Unpack[Trace]
+    ) -> Pending:
+        """Ask for a run that nobody waits for: `invoke` and `forget` in one; its `host` is set."""
+        new_id = self._wire.new_id()
+        pending = Pending(
+            InvokeAction(
+                thing_id=thing,
+                message_id=new_id,
+                correlation_id=new_id,
+                action=action,
+                input=input,
+                **trace,
+            )
+        )
+        pending.host = host
+        self._requests.tell(pending)
+        return pending
+
     def query(self, pending: Call) -> Pending:
         """Ask where a run stands; the answer is a `Standing`.
 

@@ -60,11 +60,13 @@ class Receiver:
         if self._closing:
             return ()
         message = self._wire.codec.decode(text)
+        if isinstance(message, ActionStatus):
+            if message.in_reply_to is None and self._requests.take_as_late(message):
+                return ()
+            return self._runs.take_status(message, wire_size(text))
         if isinstance(message, PropertyReading):
             found = self._feeds.take_reading(message)
             return self._requests.take_reading(message) if found is None else found
-        if isinstance(message, ActionStatus):
-            return self._runs.take_status(message, wire_size(text))
         if isinstance(message, Unreadable):
             return self._take_unreadable(message)
         return self._take_other(message)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from ._consumer_said import Happenings
     from ._consumer_wire import Wire
-    from ._messages import Error, Request
+    from ._messages import ActionStatus, Error, Request
 
 P = TypeVar("P", bound=Pending)
 
@@ -87,11 +87,20 @@ class Requests:
         self._open[pending.message_id] = pending
         return pending
 
+    def tell(self, pending: Pending) -> None:
+        """Send a request that nobody waits for. Raises as `ask` does."""
+        self.check_room(pending)
+        self._send(pending)
+        pending.forgotten = True
+        self.forgotten += 1
+        self.expect_late(pending)
+
     def check_room(self, pending: Pending, more: int = 1) -> None:
         """Raise what `ask` would raise for want of room, or for an id that is taken."""
-        self._wire.admit(pending.thing_id, len(self._open), self._wire.options.max_open, more)
-        if self.find(pending.message_id) is not None:
-            raise LocalProtocolError(f"the request {pending.message_id!r} is still open")
+        request, wire = pending.request, self._wire
+        wire.admit(request.thing_id, len(self._open), wire.options.max_open, more)
+        if request.message_id in self._open or request.message_id in self._asides:
+            raise LocalProtocolError(f"the request {request.message_id!r} is still open")
 
     def ask_several(self, whole: Several, requests: list[Request]) -> Several:
         """Send several requests as one of the host's: all, or none (no room, one that cannot be written)."""
@@ -204,7 +213,7 @@ class Requests:
 
     def expect_late(self, pending: Pending) -> None:
         """Know a request that has ended here before its answer came."""
-        self._forgotten[pending.message_id] = pending
+        self._forgotten[pending.request.message_id] = pending
         if len(self._forgotten) > self._wire.options.max_open:
             self._forgotten.popitem(last=False)
 
@@ -219,6 +228,17 @@ class Requests:
             return self._wire.come_late()
         pending.done, pending.error = True, error
         return (Lost(pending, error),)
+
+    def take_as_late(self, message: ActionStatus) -> bool:
+        """Take the final status of a run that nobody waits for, if it is one: so most tells are answered."""
+        correlation = message.correlation_id
+        if correlation is None or correlation not in self._forgotten or correlation in self._open:
+            return False
+        if message.status != "completed":
+            return False
+        del self._forgotten[correlation]
+        self._wire.late += 1
+        return True
 
     def take_late_error(self, pending: Pending, message: Error) -> Happenings:
         """Take an error as the answer to a forgotten request."""

@@ -7,10 +7,10 @@ message the same id are not confused by it.
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
 import msgspec
 
 from ._messages import Error, name_in
@@ -23,8 +23,7 @@ PAYLOADS: Final = ("input", "data")
 LONG: Final = 4096  # bytes of a request
 
 
-@attrs.define(eq=False)
-class Remembered:
+class Remembered(msgspec.Struct, eq=False):
     """A request and its final answer. `until` is set when the memory next learns the time."""
 
     message: Any
@@ -43,7 +42,7 @@ class AnswerMemory:
     still being carried out is bounded by the sessions.
     """
 
-    __slots__ = ("_answers", "_fresh", "_running", "bytes", "max_answers", "max_bytes", "seconds")
+    __slots__ = ("_answers", "_due", "_fresh", "_running", "bytes", "max_answers", "max_bytes", "seconds")
 
     def __init__(self, *, max_answers: int = 256, seconds: float = 60.0, max_bytes: int = 4 << 20) -> None:
         self.max_answers = max_answers
@@ -52,6 +51,7 @@ class AnswerMemory:
         self.bytes = 0
         self._answers: OrderedDict[str, Remembered] = OrderedDict()
         self._fresh: list[Remembered] = []  # those without a time
+        self._due = math.inf  # nothing is over before
         self._running: dict[str, Asked] = {}
 
     def __len__(self) -> int:
@@ -83,11 +83,15 @@ class AnswerMemory:
 
         One that says that the request had not begun is not remembered: a repeat is to be carried out.
         """
-        self.forget(asked)
+        message = asked.message
+        key = message.message_id
+        if asked.remembered:
+            asked.remembered = False
+            del self._running[key]
         if size > self.max_bytes or (isinstance(final, Error) and final.started is False):
             return
-        kept = Remembered(_compact(asked.message, asked.size), final, size)
-        self._answers[asked.message.message_id] = kept
+        kept = Remembered(message if asked.size <= LONG else _compact(message, asked.size), final, size)
+        self._answers[key] = kept
         self._fresh.append(kept)
         self.bytes += size
         while self.bytes > self.max_bytes or len(self._answers) > self.max_answers:
@@ -101,13 +105,24 @@ class AnswerMemory:
 
     def expire(self, now: float) -> None:
         """Forget the answers whose time is over; `now` in seconds, never less than before."""
-        for kept in self._fresh:
-            kept.until = now + self.seconds
-        self._fresh.clear()
-        while self._answers:
-            key, oldest = next(iter(self._answers.items()))
-            if oldest.until is None or oldest.until > now:
+        if self._fresh:
+            until = now + self.seconds
+            for kept in self._fresh:
+                kept.until = until
+            self._fresh.clear()
+            self._due = min(self._due, until)
+        while now >= self._due:
+            oldest = next(iter(self._answers.values()), None)
+            if oldest is None or oldest.until is None or oldest.until > now:
+                self._due = math.inf if oldest is None or oldest.until is None else oldest.until
                 return
+            self._drop(next(iter(self._answers)))
+
+    def close(self) -> None:
+        """Remember nothing more: nobody can ask for it."""
+        self.max_bytes = 0
+        self._fresh.clear()
+        for key in tuple(self._answers):
             self._drop(key)
 
     def _drop(self, key: str) -> None:

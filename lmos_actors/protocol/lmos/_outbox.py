@@ -66,7 +66,7 @@ class Outbox:
     @property
     def full(self) -> bool:
         """Whether more waits than a peer that reads leaves waiting."""
-        return len(self._waiting) > self.max_waiting or self._bytes > self.max_bytes
+        return self._bytes > self.max_bytes or len(self._waiting) > self.max_waiting
 
     def put(self, message: Message, key: Hashable | None = None) -> int:
         """Add a message, as text; give its bytes. Its `key`, if any, is not among those that wait."""
@@ -98,9 +98,10 @@ class Outbox:
         return entry is not None
 
     def clear(self) -> None:
-        """Take out everything, unsent."""
+        """Take out everything, unsent: the connection is over, and nobody is woken any more."""
         self._waiting.clear()
         self._bytes = 0
+        self._wake = None
 
     def take(self, room: int = 65_536) -> list[Sendable]:
         """Take frames, oldest first, until they have `room` bytes or more: one at least, if any waits.
@@ -108,27 +109,24 @@ class Outbox:
         What cannot be encoded is left out, and raises; in a call of its own, so that nothing taken is lost.
         """
         frames: list[Sendable] = []
-        while self._waiting and (room > 0 or not frames):
-            try:
-                frame = self._take(alone=not frames)
-            except LocalProtocolError:
-                if not frames:
-                    raise
-                break
+        waiting, taken = self._waiting, self._taken
+        while waiting and (room > 0 or not frames):
+            key, entry = waiting.popitem(last=False)
+            if isinstance(entry, bytes):
+                frame: Sendable = entry
+                self._bytes -= len(frame)
+            else:
+                try:
+                    frame = self._encoded(key, entry, alone=not frames)
+                except LocalProtocolError:
+                    if not frames:
+                        raise
+                    break
+            if taken is not None and type(key) is not int:
+                taken(key)
             room -= len(frame)
             frames.append(frame)
         return frames
-
-    def _take(self, *, alone: bool) -> Sendable:
-        key, entry = self._waiting.popitem(last=False)
-        if isinstance(entry, bytes):
-            frame = entry
-            self._bytes -= len(frame)
-        else:
-            frame = self._encoded(key, entry, alone=alone)
-        if self._taken is not None and type(key) is not int:
-            self._taken(key)
-        return frame
 
     def _encoded(self, key: Hashable, message: Message, *, alone: bool) -> Sendable:
         try:

@@ -58,16 +58,19 @@ class ThingSession:
         options: SessionOptions | None = None,
         memory: AnswerMemory | None = None,
         wake: Callable[[], object] | None = None,
+        thing: str | None = None,
     ) -> None:
         """Begin. `offered` says whether the peer offered `lmosprotocol`; `new_id` gives a new UUID as text,
         and never raises; `memory` is that of the peer, shared by its connections, None for no repeats.
 
         `wake` is called, in the midst of a method, when frames wait where none did: maybe by an answer that
-        was given on another connection of the peer. It must not call the session.
+        was given on another connection of the peer. It must not call the session. `thing` is what messages
+        are for whose `thingID` is absent or empty; None if these are no messages.
         """
         options = SessionOptions() if options is None else options
-        self._desk = Desk(offered, new_id, options, memory, wake)
+        self._desk = Desk(offered, new_id, options, memory, wake, thing)
         self._intake = Intake(self._desk)
+        self._outbox = self._desk.outbox
 
     @property
     def habits(self) -> str:
@@ -280,7 +283,7 @@ class ThingSession:
     @property
     def full(self) -> bool:
         """Whether more waits to be sent than a peer that reads leaves waiting: it is too slow, close it."""
-        return self._desk.outbox.full
+        return self._outbox.full
 
     @property
     def waiting(self) -> int:

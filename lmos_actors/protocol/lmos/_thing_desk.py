@@ -54,12 +54,13 @@ class Desk:
         options: SessionOptions,
         memory: AnswerMemory | None,
         wake: Callable[[], object] | None,
+        thing: str | None,
     ) -> None:
         self.options = options
         self.new_id = new_id
         self.memory = memory if "retries" in options.offers else None
         self.dialect = Dialect.of_thing(offered)
-        self.codec = Codec(self.dialect, Limits(max_bytes=options.max_bytes, strict=options.strict))
+        self.codec = Codec(self.dialect, Limits(max_bytes=options.max_bytes, strict=options.strict), thing)
         self.encode = finite_only(self.codec.encode)
         self.outbox = Outbox(
             self.encode,
@@ -287,6 +288,7 @@ class Desk:
         self.open_bytes = 0
         self.streams.close()
         self.outbox.clear()
+        self.runs = Runs(0, 0)
         self.over = True
         return (*left, *(one for one in listenings if one.active))
 

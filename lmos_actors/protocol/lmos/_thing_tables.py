@@ -58,11 +58,13 @@ class Runs:
         key = _key(asked.message)
         if self._live.get(key) is asked:
             del self._live[key]
-        self.keep(asked.message, correlation, final, size)
+        self._keep(asked.message, key, correlation, final, size)
 
     def keep(self, run: InvokeAction, correlation: str, final: Base, size: int) -> None:
         """Note the final answer of a run."""
-        key = _key(run)
+        self._keep(run, _key(run), correlation, final, size)
+
+    def _keep(self, run: InvokeAction, key: Key, correlation: str, final: Base, size: int) -> None:
         size += len(run.message_id)
         if self._bytes + size > self._max_bytes:
             final, size = _without_payload(final), sum(map(len, key)) + len(correlation)

@@ -56,6 +56,27 @@ def test_an_example_of_the_specification_is_read_and_written_again(sample: Any, 
     )
 
 
+@pytest.mark.parametrize("member", ["thingID", "thingId"])
+@pytest.mark.parametrize("said", [(), ("",), (None,)])
+def test_a_message_for_no_thing_is_for_that_of_the_socket(member: str, said: tuple[Any, ...]) -> None:
+    frame = {"messageType": "readProperty", "messageI" + member[-1]: "m", "name": "units"}
+    frame |= dict.fromkeys([member] * len(said), *said)
+    dialect = lmos.Dialect.of_thing
+    for _ in range(10):  # also once the dialect is known
+        assert isinstance(lmos.Codec(dialect(True)).decode(json.dumps(frame)), lmos.Unreadable)
+    codec = lmos.Codec(dialect(True), thing="weather")
+    for _ in range(10):
+        message: Any = codec.decode(json.dumps(frame))
+        assert (message.thing_id, message.message_id) == ("weather", "m")
+        named: Any = codec.decode(json.dumps(frame | {member: "other"}))
+        assert named.thing_id == "other"
+    wrong = codec.decode(json.dumps(frame | {member: 0}))
+    assert isinstance(wrong, lmos.Unreadable)
+    assert wrong.problem.path == "$.thingID"
+    strict = lmos.Codec(dialect(True), lmos.Limits(strict=True), thing="weather")
+    assert isinstance(strict.decode(json.dumps(frame)), lmos.Unreadable)
+
+
 @pytest.mark.parametrize("sample", SPEC, **NAMES)
 def test_what_is_not_by_the_letter_in_an_example_is_named(sample: Any) -> None:
     text = examples()[sample["name"]]
