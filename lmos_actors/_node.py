@@ -7,6 +7,7 @@ start order, then the connections that carried their last answers, then the task
 
 from __future__ import annotations
 
+import re
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
@@ -70,6 +71,8 @@ if TYPE_CHECKING:
 A = TypeVar("A", bound=Agent)
 T = TypeVar("T")
 P = ParamSpec("P")
+
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+:([!-~]([ -~]*[!-~])?)?")
 
 
 class Node:
@@ -159,8 +162,8 @@ class Node:
 
         `source` is the `http` or `https` URL of its description, or of a node that serves it; the path of a
         file with its description; or a `ws` or `wss` address, without one. `thing` is the id or the name of
-        one of several. `headers` go with every connection; `habits` say how the peer behaves where its
-        handshake does not. Refs to one address share a connection.
+        one of several. `headers` go with every connection, but not along with a redirect to another server;
+        `habits`: how a peer behaves whose handshake does not tell. Refs to one address share a connection.
 
         Warns where its description differs from the class in what would break. Raises ConnectFailed when
         nothing is there, ConfigError for a source that leads to no agent.
@@ -265,11 +268,12 @@ class Node:
 
 
 def _coded(headers: Mapping[str, str] | None) -> tuple[tuple[bytes, bytes], ...]:
-    """Give headers as they go over the wire. Raises ConfigError for what cannot be one."""
-    try:
-        return tuple((name.encode("ascii"), value.encode("ascii")) for name, value in (headers or {}).items())
-    except UnicodeEncodeError as error:
-        raise ConfigError(f"must be ASCII, not {error.object!r}", "headers") from None
+    """Give headers as they go over the wire. Raises ConfigError for what cannot be one; values are secret."""
+    given = (headers or {}).items()
+    for name, value in given:
+        if not _HEADER.fullmatch(f"{name}:{value}"):
+            raise ConfigError(f"{name!r} has to be a name, its value printable ASCII on one line", "headers")
+    return tuple((name.encode("ascii"), value.encode("ascii")) for name, value in given)
 
 
 @contextmanager

@@ -124,6 +124,9 @@ def test_everything_in_the_tree_is_served_under_its_path() -> None:
             for name in ("desk.one", "pool", "two"):
                 far = await client.consume(Slow, f"http://here/agents/{name}")
                 assert (await far.invoke(Slow.work, 0.1)).startswith(f"done by {name.replace('.', '/')}")
+            for thing_id in (None, "desk.one"):
+                with pytest.raises(ConfigError, match=r"; it links to http://here/agents/desk\.one, "):
+                    await client.consume(Slow, "http://here/.well-known/wot", thing=thing_id)
             thing = await client.consume_thing("http://here/agents/desk.one")
             assert thing.id == URN
             by_id = await client.consume(Slow, "ws://here/ws", thing=URN)

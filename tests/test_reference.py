@@ -43,6 +43,7 @@ from lmos_actors.scenario import (
     _model_checks,
     _model_steps,
 )
+from lmos_actors.transport import ConnectionOptions, DoorOptions
 from tests.source import ROOT
 
 REFERENCE = ROOT / "docs/reference"
@@ -229,9 +230,9 @@ def protocol_page() -> str:
     return (REFERENCE / "lmos.md").read_text(encoding="utf-8")
 
 
-def table_of(head: str) -> list[list[str]]:
+def table_of(head: str, page: str | None = None) -> list[list[str]]:
     """The cells of the table whose head begins so."""
-    table = protocol_page().partition(f"\n| {head} |")[2].partition("\n\n")[0]
+    table = (page or protocol_page()).partition(f"\n| {head} |")[2].partition("\n\n")[0]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
 
 
@@ -316,6 +317,13 @@ def test_what_answers_a_request_is_told() -> None:
 def test_the_defaults_of_a_session_are_told(cls: Any) -> None:
     defaults = [[f"`{field.name}`", f"`{field.default!r}`"] for field in attrs.fields(cls)]
     assert [row[:2] for row in table_of(f"`{cls.__name__}`")] == defaults
+
+
+@pytest.mark.parametrize("cls", [ConnectionOptions, DoorOptions], ids=lambda cls: cls.__name__)
+def test_the_defaults_of_connections_are_told(cls: Any) -> None:
+    page = (REFERENCE / "connections.md").read_text(encoding="utf-8")
+    defaults = [[f"`{field.name}`", f"`{field.default!r}`"] for field in attrs.fields(cls)]
+    assert [row[:2] for row in table_of(f"`{cls.__name__}`", page)] == defaults
 
 
 SAMPLES: list[Exception] = [

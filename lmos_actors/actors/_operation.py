@@ -124,8 +124,7 @@ class Operation:
         self.checks = _checks_by_place(params, whole)
         self.inputs = [(p.wire_name, p.name, p.shape.take) for p in params]
         self.give: Callable[[Any], Any] = result.take if result is not None else _pass
-        self.result_shape = result
-        self.progress = progress
+        self.result_shape, self.progress = result, progress
         self.concurrency = concurrency
         self.whole, self.internal = whole, internal
         self.on_disconnect = on_disconnect

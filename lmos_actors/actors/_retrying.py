@@ -65,7 +65,7 @@ class Retrying:
     __slots__ = ("_bounds", "_random", "inner")
 
     def __init__(self, link: Link, bounds: Bounds) -> None:
-        self.inner = link
+        self.inner: Link = link.inner if isinstance(link, Retrying) else link  # these bounds, not both
         self._bounds = bounds
         self._random: RandomStream | None = None
 
@@ -210,8 +210,7 @@ class Retrying:
 
 def found_link(link: Any) -> Any:
     """Give the link that another leads to: that which asks once, and of a name that which was found."""
-    while isinstance(link, Retrying):
-        link = link.inner
+    link = link.inner if isinstance(link, Retrying) else link
     look = getattr(link, "look", None)
     return link if look is None else look() or link
 

@@ -138,7 +138,8 @@ async def consume_thing(
 
     `source` is the `http` or `https` URL of its description, or of a server's root, where the description is
     looked for; the path of a file with the description; or a `ws` or `wss` address, without any. `thing`
-    is the id, title or name of one of several. `headers` go with every request.
+    is the id, title or name of one of several. `headers` go with every request to the server of `source`, and
+    with the connection to where its description leads; never along with a redirect to another server.
     `habits` say how the peer behaves where its handshake does not.
 
     Raises ConnectFailed when nothing is there, ConfigError for a source that is none or leads to no LMOS over
@@ -273,14 +274,23 @@ def target_of(text: bytes, url: str | None, place: str, thing: str | None) -> Ta
     """Say where the thing is that a description tells of, or that one of several does."""
     description = _described(_chosen(text, place, thing), place)
     if thing is not None and not _is(description.id, description.title, thing):
-        raise ConfigError(f"this describes {description.id or description.title!r}, not {thing!r}", place)
+        told = f"this describes {description.id or description.title!r}, not {thing!r}"
+        raise ConfigError(told + _links_of(description), place)
     form = next(_sockets(description, url), None)
     if form is None:
-        raise ConfigError(f"no form is for LMOS over a WebSocket (subprotocol {SUBPROTOCOL!r})", place)
+        told = f"no form is for LMOS over a WebSocket (subprotocol {SUBPROTOCOL!r})"
+        raise ConfigError(told + _links_of(description), place)
     thing_id = description.id or url
     if thing_id is None:
         raise ConfigError("the description has no id", place)
     return Target(endpoint_of(form.href).url, thing_id, description, url)
+
+
+def _links_of(description: Description) -> str:
+    """Say what a description that is not for the thing links to, such as that of a node with several."""
+    links = [link.href for link in description.links or () if link.rel == "item"]
+    more = ", ..." if links[20:] else ""
+    return f"; it links to {', '.join(links[:20])}{more}" if links else ""
 
 
 def _chosen(text: bytes, place: str, thing: str | None) -> Any:

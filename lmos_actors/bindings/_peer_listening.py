@@ -33,6 +33,7 @@ LOST: Final[Any] = object()
 """In place of that event's data: the connection is lost, and nobody here knows how the agent is."""
 
 BROKEN: Final = "connection lost"
+ENDED: Final = "subscription ended"
 
 
 class FarFeed(Feed[Any]):
@@ -216,7 +217,8 @@ class Listening:
     def refused(self, error: Exception) -> None:
         """The thing does not let it be, or not now: then it is asked for again."""
         passing = isinstance(error, AgentUnavailable | MailboxFull)
-        gone = isinstance(error, NotFound) and error.kind == "agent" and self.heard
+        stood = self.heard
+        gone = isinstance(error, NotFound) and error.kind == "agent" and stood
         self.feed, self.heard, self.last = None, False, UNSET
         for tap in tuple(self.taps):
             if tap.entering:
@@ -224,6 +226,8 @@ class Listening:
             elif not passing:
                 del self.taps[tap]
                 tap.end(None if gone else error)
+            elif stood:
+                tap.sink.gap(ENDED, None)
         wake_all(self.far, self._waiting)
         if self.taps:
             self._again = self.far.rt.timers.call_at(trio.current_time() + self._backoff.next(), self._retry)

@@ -76,6 +76,8 @@ class LmosServer:
         self.finishing = False
         self.open: dict[Asked, Far] = {}
         """What has been asked and not answered, over all connections; a run may outlive its connection."""
+        offers = ", ".join((*self.options.offers, EXITED_OFFER)).encode()
+        self._headers = ((EXTENSIONS_HEADER, offers),)
         self._later: dict[Operation, bool] = {}
         self._on_failure = on_failure
         self._memories = Memories()
@@ -93,8 +95,7 @@ class LmosServer:
             return Refuse(404, f"nothing is served over WebSocket at {upgrade.path[:200]}")
         if self.draining:
             return Refuse(503, "the node is shutting down")
-        offers = ", ".join((*self.options.offers, EXITED_OFFER)).encode()
-        return Accept(SUBPROTOCOL if offered else None, self.serve, ((EXTENSIONS_HEADER, offers),))
+        return Accept(SUBPROTOCOL if offered else None, self.serve, self._headers)
 
     def _is_agent(self, path: str) -> bool:
         name = name_in_path(path)

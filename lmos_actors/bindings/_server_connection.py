@@ -80,6 +80,10 @@ class Served:
         """Take a binary message."""
         self._meet(self.session.receive_binary(data))
 
+    def is_behind(self) -> bool:
+        """Say whether many requests wait for their turns, so that others should wait with their sender."""
+        return bool(self._rt.ready) and self.session.open > self.server.options.max_open // 2
+
     def frames(self, room: int) -> list[bytes]:
         """Give what is to be sent, and let those go on who have waited for room."""
         self._listeners.speak()
@@ -305,7 +309,7 @@ class Served:
     # ---- the end
 
     def close(self, code: int, reason: str) -> None:
-        """End this connection from here; what waits to be sent goes out first."""
+        """End this connection from here; what waits to be sent is dropped."""
         self.end()
         self.connection.close(code, reason)
 

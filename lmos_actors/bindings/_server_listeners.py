@@ -47,7 +47,7 @@ class Listeners:
         self._sent = sent
         self._failed = failed
         self._active: dict[lmos.Listening, Listener] = {}
-        self._backlog: deque[Listener] = deque()
+        self._backlog: deque[Listener] | None = None  # made when needed, as it takes 700 bytes
 
     # ---- coming and leaving
 
@@ -74,12 +74,11 @@ class Listeners:
             listener.leave()
 
     def close(self) -> None:
-        """The connection has ended; what it is made of is let go, not left to the collector of cycles."""
-        self._sent = _nothing
+        """The connection has ended."""
         for listener in self._active.values():
             listener.leave()
         self._active.clear()
-        self._backlog.clear()
+        self._backlog = None
 
     # ---- speaking
 
@@ -90,14 +89,17 @@ class Listeners:
 
     def line_up(self, listener: Listener) -> None:
         """Let it speak when there is room."""
+        if self._backlog is None:
+            self._backlog = deque()
         self._backlog.append(listener)
 
     def speak(self) -> None:
         """Let those speak who wait for room, in turn, as long as there is some."""
-        while self._backlog and not self.crowded():
-            listener = self._backlog.popleft()
+        backlog = self._backlog
+        while backlog and not self.crowded():
+            listener = backlog.popleft()
             if listener.speak():
-                self._backlog.append(listener)
+                backlog.append(listener)
 
     def read(self, listening: lmos.Listening, value: Any) -> None:
         """Send a reading."""
@@ -133,7 +135,3 @@ class Listeners:
             self._failed(error)
             self._session.gap(listening, "a value that could not be sent", 1)
         self._sent()
-
-
-def _nothing() -> None:
-    """Tell nobody that something has been sent."""

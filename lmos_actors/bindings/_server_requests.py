@@ -86,7 +86,7 @@ def _read_all(_: lmos.Asked, link: Anybody) -> Wish:
 
 
 def _read_many(asked: lmos.Asked, link: Anybody) -> Wish:
-    for name in asked.message.properties:
+    for name in dict.fromkeys(asked.message.properties):
         _operation(link, "property", property_key(name), name)
     return _read_all(asked, link)
 

@@ -184,7 +184,8 @@ def explained(error: Exception) -> str:
     if isinstance(error, ActionFailed):
         return f"the action failed: {_for_people(error.output)}" if error.output is not None else str(error)
     fix = next((fix for tp, fix in _FIXES if isinstance(error, tp)), "")
-    return f"{error}; {fix}" if fix else str(error)
+    said = str(error)
+    return f"{said}; {fix}" if fix and "did you mean" not in said else said
 
 
 def _for_people(value: Any, *, whole: bool = False) -> str:

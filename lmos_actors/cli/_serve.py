@@ -19,7 +19,7 @@ from lmos_actors._errors import ConfigError, SupervisionError, TransportError, g
 from lmos_actors._node import Node, open_node
 from lmos_actors.bindings import public_name, url_of
 from lmos_actors.supervision import SupervisorSpec
-from lmos_actors.transport import raise_descriptor_limit
+from lmos_actors.transport import DoorOptions, raise_descriptor_limit
 
 from ._load import complain
 from ._serve_said import Announcer, busy_in
@@ -38,6 +38,9 @@ INTERRUPTED: Final = 130
 
 DESCRIPTORS: Final = 1 << 20
 """Open connections and files at most, where the system allows that many."""
+
+RESERVED: Final = 64
+"""Of those, what is left for other things than the connections of others."""
 
 PATIENCE: Final = 1.0
 """Seconds after which it is said what the end waits for, and again after twice as long, and so on."""
@@ -66,6 +69,9 @@ class Order:
         if self.cert is None:
             if self.key is not None:
                 raise ConfigError("goes with --cert", "--key")
+            for url in self.listen:
+                if url.lower().startswith(("wss:", "https:")):
+                    raise ConfigError(f"{url!r} needs a certificate: --cert FILE, and --key FILE", "--listen")
             return None
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         try:
@@ -89,9 +95,11 @@ def serve_targets(order: Order) -> int:
     planned = planned_of(order.targets, order.arguments)
     if isinstance(planned, int):
         return planned
-    raise_descriptor_limit(DESCRIPTORS)
+    door = door_options(raise_descriptor_limit(DESCRIPTORS), len(order.addresses()))
     tree = SupervisorSpec("root", [each.spec({}) for each in planned if not each.refs])
-    opened = partial(open_node, tree, listen=order.addresses(), public_url=order.public_url, tls=tls)
+    opened = partial(
+        open_node, tree, listen=order.addresses(), public_url=order.public_url, tls=tls, door=door
+    )
     serving = Serving(Announcer(json=order.json), order.public_url, [each for each in planned if each.refs])
     try:
         trio.run(serving.run, opened)
@@ -106,6 +114,18 @@ def serve_targets(order: Order) -> int:
         traceback.print_exc()
         return COULD_NOT_RUN
     return INTERRUPTED if serving.signals > 1 else OK
+
+
+def door_options(descriptors: int, doors: int) -> DoorOptions:
+    """Give the limits of each of some doors where so many files may be open.
+
+    So that who is one too many is told so, or those give way who say nothing: without a descriptor nobody
+    could be heard.
+    """
+    usual = DoorOptions()
+    places = max(descriptors - RESERVED, descriptors // 2) // doors
+    most = max(1, min(usual.max_connections, places * 4 // 5))  # the rest is for those who are told so
+    return DoorOptions(max_connections=most, max_half_open=max(1, min(usual.max_half_open, most // 4)))
 
 
 def _why(error: SupervisionError | TransportError) -> str:

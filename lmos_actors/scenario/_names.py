@@ -116,7 +116,7 @@ class Names:
             self.wrong((*path, "url"), f'"{entry.url}" begins with none of {", ".join(_URLS)}', "shape")
         world = self.cell.data.get("world", "memory")
         if world in WORLDS and not is_real(world):
-            message = f"somebody else's agent is reached in real time, and not in world: {world}"
+            message = f"somebody else's agent is reached in world: websocket, and not in world: {world}"
             self.wrong((*path, "from"), message)
 
     def _populations(self) -> None:

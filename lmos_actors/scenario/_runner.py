@@ -103,7 +103,8 @@ def run_cell(
     `progress` is told how far the run is, in steps, or microseconds of a simulation; `telling` is given what
     may be looked at while it goes on, once. Without `whole_log` the result has only the last lines.
     `stop` looks at the run at its stop point and ends it there: the result is then that of no whole run.
-    Where the world's time is real, `speed` of its seconds go by in one.
+    Where the world's time is real, `speed` of its seconds go by in one; with another than 1 only while
+    nobody has anything to do.
     """
     log = TraceLog(run=head_of(resolved, cell, trial), keep=None if whole_log else TAIL)
     run = Run(cell, resolved.document, Watch(log), Told(_count(cell)), progress)

@@ -51,11 +51,11 @@ def inhabit(
 ) -> T:
     """Run `await main(given)` in a world; time begins at 0.0. Raises what `simulate` does.
 
-    Where time is real, `speed` seconds of the world go by in one.
+    Where time is real, `speed` seconds of the world go by in one; with another than 1 only while it waits.
     """
     if not is_real(world):
         return simulate(main, given, seed=seed, log=log)
-    clock = RealClock(speed)
+    clock = RealClock() if speed == 1 else FilmClock(speed)
     if log is not None:
         log.begin(seed=seed, now=clock.current_time)
     try:
@@ -71,14 +71,10 @@ async def _live(main: Callable[[A], Awaitable[T]], given: A, seed: int, log: Tra
 
 
 class RealClock(trio.abc.Clock):
-    """Real time in seconds since the run began: instants of a file mean what they mean on virtual time.
+    """Real time in seconds since the run began: instants of a file mean what they mean on virtual time."""
 
-    With another `speed` than 1 it is that of a film that is played faster, or slower.
-    """
-
-    def __init__(self, speed: float = 1.0) -> None:
+    def __init__(self) -> None:
         self._begin = perf_counter()
-        self._speed = speed
 
     def start_clock(self) -> None:
         """Called by trio when the run begins, and once more when the world is there."""
@@ -86,11 +82,42 @@ class RealClock(trio.abc.Clock):
 
     def current_time(self) -> float:
         """Give the seconds since the run began."""
-        return (perf_counter() - self._begin) * self._speed
+        return perf_counter() - self._begin
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
         """Give how long it is until then, in seconds of this machine."""
-        return (deadline - self.current_time()) / self._speed
+        return deadline - self.current_time()
+
+
+class FilmClock(RealClock):
+    """The time of a film: played faster, or slower, and it stands still while anybody has something to do.
+
+    It goes on only while trio waits, and never past what it waits for: how fast the machine is, and what else
+    it does, is no part of the story.
+    """
+
+    def __init__(self, speed: float) -> None:
+        self._speed = speed
+        self.start_clock()
+
+    def start_clock(self) -> None:
+        """Let the film begin."""
+        self._now = 0.0
+        self._since = 0.0
+        self._until: float | None = None  # while trio waits
+
+    def current_time(self) -> float:
+        """Give the seconds of the film; the first look after a wait adds it."""
+        if self._until is not None:
+            waited = (perf_counter() - self._since) * self._speed
+            self._now, self._until = min(self._now + waited, self._until), None
+        return self._now
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        """Give how long it is until then, in seconds of this machine. Trio waits from here on."""
+        now = self.current_time()
+        self._since, self._until = perf_counter(), max(deadline, now)
+        return (deadline - now) / self._speed
 
 
 class RealEntropy(SeededEntropy):

@@ -9,10 +9,11 @@ who closes the connection.
 from __future__ import annotations
 
 import re
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from trio_websocket import CloseReason as _Reason, WebSocketConnection
+from trio import BrokenResourceError, ClosedResourceError
+from trio.lowlevel import checkpoint
+from trio_websocket import WebSocketConnection
 from wsproto import ConnectionType, WSConnection
 from wsproto.connection import ConnectionState
 from wsproto.events import (
@@ -22,11 +23,14 @@ from wsproto.events import (
     Ping,
     Pong,
     RejectConnection,
+    RejectData,
     Request,
     TextMessage,
 )
-from wsproto.frame_protocol import CloseReason, FrameDecoder, Opcode, ParseFailed
+from wsproto.frame_protocol import CloseReason
 
+from ._decoder import LimitedDecoder
+from ._incoming import Incoming
 from ._masks import masked, put_frame
 
 if TYPE_CHECKING:
@@ -43,29 +47,11 @@ _LIVE: Final = (ConnectionState.OPEN, ConnectionState.LOCAL_CLOSING)
 _TEXT, _BINARY = 0x81, 0x82
 _HEAD_END: Final = re.compile(rb"\n\r?\n")
 _READ: Final = 65536
-_NO_CHANNEL: Final = nullcontext()
+_STRETCH: Final = 64  # frames that are taken in before others have a turn
+_BREAK: Final = RejectData(data=b"")  # an event that no open connection has: to tell of the end of a stretch
+_PATIENCE: Final = 64  # times that others may go first
 
 Headers: TypeAlias = "tuple[tuple[bytes, bytes], ...]"
-
-
-class _LimitedDecoder(FrameDecoder):
-    """A decoder that refuses a message as soon as a header claims more bytes than it may have."""
-
-    def __init__(self, client: bool, limit: int) -> None:
-        super().__init__(client)
-        self._limit = limit
-        self._size = 0  # bytes that the message in progress has claimed
-
-    def parse_header(self) -> bool:
-        if not super().parse_header():
-            return False
-        if self.header is not None and not self.header.opcode.iscontrol():
-            size = self.header.payload_len
-            size += self._size if self.header.opcode is Opcode.CONTINUATION else 0
-            self._size = 0 if self.header.fin else size
-            if size > self._limit:
-                raise ParseFailed(f"a message has {self._limit} bytes at most", CloseReason.MESSAGE_TOO_BIG)
-        return True
 
 
 class FrameCodec(WSConnection):
@@ -88,6 +74,7 @@ class FrameCodec(WSConnection):
         self._mask_bit = 0 if self.client else 0x80
         self._buffer, self._at = b"", 0
         self._left = 0  # bytes still to come of a frame that is wsproto's
+        self._stretch = 0  # frames since the last break
         self._fragments = False  # inside a fragmented message
         self._failed = False
 
@@ -144,7 +131,7 @@ class FrameCodec(WSConnection):
             super().receive_data(data)
             return
         data = self._buffer[self._at :] + data
-        self._at = 0
+        self._at = self._stretch = 0
         self._buffer = self._after_head(data) if self.connection is None else data
 
     def _after_head(self, data: bytes) -> bytes:
@@ -171,7 +158,7 @@ class FrameCodec(WSConnection):
         if connection is None:
             raise RuntimeError("the handshake is not over")
         connection._events = cast("Any", ())  # pyright: ignore[reportPrivateUsage]
-        decoder = _LimitedDecoder(self.client, self._limit)
+        decoder = LimitedDecoder(self.client, self._limit)
         connection._proto._frame_decoder = decoder  # pyright: ignore[reportPrivateUsage]
         self._sink = sink
         self.heard = False
@@ -192,7 +179,10 @@ class FrameCodec(WSConnection):
         elif self._fast:
             yield from self._open_events(self._sink)
         elif self.connection is not None and not self.deaf:
-            yield from self.connection.events()
+            for number, event in enumerate(self.connection.events(), 1):
+                yield event
+                if not number % _STRETCH:
+                    yield _BREAK
 
     def _open_events(self, sink: Callable[[str], None]) -> Generator[Event]:
         connection = self.connection
@@ -200,7 +190,11 @@ class FrameCodec(WSConnection):
             if self._failed or self.deaf or connection.state not in _LIVE:
                 self._buffer, self._at = b"", 0
                 return
-            if self._left:
+            if self._stretch >= _STRETCH:
+                self._stretch = 0
+                yield _BREAK
+            elif self._left:
+                self._stretch += 1
                 if not (yield from self._slow_frame()):
                     return
             elif not self._whole_frames(sink):
@@ -221,7 +215,7 @@ class FrameCodec(WSConnection):
         return True
 
     def _whole_frames(self, sink: Callable[[str], None]) -> bool:
-        """Hand whole text frames to the sink. True: the next frame is wsproto's; False: no more bytes."""
+        """Hand whole text frames to the sink. True: something else is next; False: no more bytes."""
         buffer, at = self._buffer, self._at
         end = len(buffer)
         fast = not self._fragments and self.state is OPEN
@@ -251,7 +245,8 @@ class FrameCodec(WSConnection):
                 else:
                     at = self._at = stop
                     sink(text)
-                    if self.deaf:
+                    self._stretch += 1
+                    if self.deaf or self._stretch >= _STRETCH:
                         return True
                     continue
             if not buffer[at] & 0x08:
@@ -303,7 +298,7 @@ class Wire(WebSocketConnection):
         self.codec = codec
         self.offered: tuple[str, ...] = tuple(subprotocols)
         self._owner: Owner | None = None
-        self._parts = bytearray()  # of a message that comes in fragments, or in several reads
+        self._incoming = Incoming()
 
     # ---- the handshake
 
@@ -343,58 +338,51 @@ class Wire(WebSocketConnection):
 
     # ---- the open connection
 
-    def begin(self, owner: Owner) -> None:
-        """Have the owner told from now on; before that nothing is taken in."""
-        self._owner = owner
+    def begin(self, owner: Owner, is_behind: Callable[[], bool]) -> None:
+        """Have the owner told from now on; before that nothing is taken in.
+
+        While `is_behind` says so, reading waits for others to have their turns.
+        """
+        self._owner, self._incoming = owner, Incoming(is_behind)
         self.codec.begin(owner.on_text)
         # what the reader needs no more of an idle connection's memory
-        self._send_channel = cast("Any", _NO_CHANNEL)
-        del self._recv_channel, self._pings, self._connection_proposal, self._stream_lock
+        del self._send_channel, self._recv_channel, self._pings, self._connection_proposal, self._stream_lock
         del self._open_handshake, self._close_handshake, self._for_testing_peer_closed_connection
 
     def end(self) -> None:
         """Let go of the owner, and of what came of a message that will not be whole."""
-        self._owner, self._parts = None, bytearray()
+        self._owner, self._incoming = None, Incoming()
         self.codec.end()
 
     async def read(self) -> None:
-        """Read until the stream ends; to be cancelled by whoever has enough."""
-        await self._reader_task()
+        """Read until the stream ends; to be cancelled by whoever has enough.
 
-    async def _handle_message_event(self, event: BytesMessage | TextMessage) -> None:
-        assert self._owner is not None
-        data: Any = event.data
-        if event.message_finished and not self._parts:
-            tell: Any = self._owner.on_text if type(event) is TextMessage else self._owner.on_binary
-            tell(data if type(event) is TextMessage else bytes(data))
-        elif not event.message_finished:
-            self._parts += data.encode() if type(event) is TextMessage else data
-            if event.frame_finished and not data:
-                self._owner.on_trifle()
-        else:
-            parts, self._parts = self._parts, bytearray()
-            if type(event) is TextMessage:
-                parts += data.encode()
-                self._owner.on_text(parts.decode())
-            else:
-                parts += data
-                self._owner.on_binary(bytes(parts))
+        trio-websocket's own reader keeps a table of handlers per connection, and a step per event.
+        """
+        codec, owner = self.codec, self._owner
+        assert owner is not None
+        while True:
+            for event in codec.events():
+                if event is _BREAK:
+                    await _give_way(self._incoming.is_behind)
+                else:
+                    self._incoming.take(event, owner, is_live=codec.state in _LIVE)
+            try:
+                data = await self.stream.receive_some(_READ)
+            except (BrokenResourceError, ClosedResourceError):
+                return
+            if not data:
+                return
+            if codec.state is not ConnectionState.CLOSED:
+                codec.receive_data(bytes(data))
 
-    async def _handle_ping_event(self, event: Ping) -> None:
-        if self._owner is not None:
-            self._owner.on_ping(bytes(event.payload))
 
-    async def _handle_pong_event(self, event: Pong) -> None:
-        # that the peer was heard is all that a pong says
-        if self._owner is not None:
-            self._owner.on_trifle()
+async def _give_way(is_behind: Callable[[], bool]) -> None:
+    """Let others have their turns, first those who take up what has come: so TCP holds its sender back.
 
-    async def _handle_close_connection_event(self, event: CloseConnection) -> None:
-        assert self._owner is not None
-        # wsproto tells of errors by the same event, and then the state is as before
-        tell = self._owner.on_error if self.codec.state in _LIVE else self._owner.on_close
-        tell(int(event.code), event.reason or "")
-
-    async def _abort_web_socket(self) -> None:
-        self._reader_running = False
-        self._close_reason = _Reason(CloseReason.ABNORMAL_CLOSURE, None)
+    Not for ever: what comes next may be what they wait for.
+    """
+    for _ in range(_PATIENCE):
+        await checkpoint()
+        if not is_behind():
+            return

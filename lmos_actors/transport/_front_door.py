@@ -8,7 +8,8 @@ plain text, and the peer is given a moment to read it.
 from __future__ import annotations
 
 import ssl
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import trio
 
@@ -21,12 +22,14 @@ from ._head import Head, Headers, HeadReader, Refused, refused_bytes
 from ._upgrade import TO_WEBSOCKET, Accept, Refuse, Upgrade, asks_for_websocket, upgrade_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from datetime import datetime
 
     from ._asgi import App
     from ._network import Listener
     from ._options import ConnectionOptions
+
+_Serve: TypeAlias = "Callable[[], Awaitable[None]]"
 
 _RETRY: Final = ((b"Retry-After", b"1"),)
 _NOT_TLS: Final = ("HTTP_REQUEST", "HTTPS_PROXY_REQUEST")  # what OpenSSL says of a plain request
@@ -108,9 +111,12 @@ class FrontDoor:
 
     async def _host(self, stream: trio.abc.Stream, peer: str) -> None:
         guest = Guest(peer)
+        serve: _Serve | None = None
         try:
             with guest.scope:
-                await self._receive(guest, stream, admitted=self._guests.admit(guest))
+                serve = await self._receive(guest, stream, admitted=self._guests.admit(guest))
+            if serve is not None:  # out here, where an idle connection keeps the fewest frames and no scope
+                await serve()
         except Exception as error:
             self._failed(guest, error)
         except BaseExceptionGroup as group:
@@ -140,18 +146,22 @@ class FrontDoor:
         if worse is not None:
             raise worse
 
-    async def _receive(self, guest: Guest, raw: trio.abc.Stream, *, admitted: bool) -> None:
+    async def _receive(self, guest: Guest, raw: trio.abc.Stream, *, admitted: bool) -> _Serve | None:
+        """Converse over HTTP; give what serves the WebSocket that has come of it, if one has."""
         stream = raw if self._tls is None else await self._secured(guest, raw, self._tls)
         if stream is None:
-            return
+            return None
         try:
             if not admitted:
                 raise Refused(503, "there are too many connections", "no place", _RETRY)
-            await self._converse(guest, stream)
+            serve = await self._converse(guest, stream)
+            if serve is not None:
+                return serve
         except Refused as refused:
             await self._turn_away(guest, stream, refused)
         with trio.move_on_after(self._options.linger_seconds):
             await stream.aclose()
+        return None
 
     async def _secured(
         self, guest: Guest, raw: trio.abc.Stream, tls: ssl.SSLContext
@@ -192,20 +202,20 @@ class FrontDoor:
             while read < _LINGER and (data := await received(stream)):
                 read += len(data)
 
-    async def _converse(self, guest: Guest, stream: trio.abc.Stream) -> None:
-        """Serve request after request, or one WebSocket. Raises `Refused`."""
+    async def _converse(self, guest: Guest, stream: trio.abc.Stream) -> _Serve | None:
+        """Serve request after request, or give what serves a WebSocket. Raises `Refused`."""
         rest: bytes | None = b""
         while rest is not None:
             guest.bare = False
             found = await self._next_head(guest, stream, rest)
             if found is None:
-                return
+                return None
             head, rest = found
             guest.bare = head.method == "HEAD"
             if asks_for_websocket(head):
-                await self._upgrade(guest, stream, head, rest)
-                return
+                return await self._upgraded(guest, stream, head, rest)
             rest = await self._exchange(guest, stream, head, rest)
+        return None
 
     async def _next_head(
         self, guest: Guest, stream: trio.abc.Stream, rest: bytes
@@ -234,7 +244,10 @@ class FrontDoor:
         guest.end = "silent" if first else ""
         return None
 
-    async def _upgrade(self, guest: Guest, stream: trio.abc.Stream, head: Head, rest: bytes) -> None:
+    async def _upgraded(
+        self, guest: Guest, stream: trio.abc.Stream, head: Head, rest: bytes
+    ) -> _Serve | None:
+        """Answer a request for a WebSocket; give what serves it."""
         upgrade = upgrade_of(head, guest.peer, secure=self._tls is not None)
         try:
             answer = self._route(upgrade)
@@ -253,9 +266,9 @@ class FrontDoor:
                 options=self._connection,
             )
         except ConnectionLost:
-            return
+            return None
         self._guests.serve(guest, upgrade=True)
-        await answer.serve(connection)
+        return partial(answer.serve, connection)
 
     async def _exchange(self, guest: Guest, stream: trio.abc.Stream, head: Head, rest: bytes) -> bytes | None:
         """Have a request answered; give what came behind it, None if the connection is to be closed."""

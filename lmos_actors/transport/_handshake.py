@@ -85,7 +85,8 @@ async def _request(wire: Wire, endpoint: Endpoint) -> None:
     except (RemoteProtocolError, UnicodeError) as error:
         raise ConnectFailed(endpoint.url, f"the answer is no WebSocket handshake: {error}") from error
     except (h11.LocalProtocolError, ValueError) as error:
-        raise ConfigError(f"the request to {endpoint.url} cannot be sent: {error}") from error
+        why = str(error).partition(" b'")[0]  # what follows is the value of a header, which may be secret
+        raise ConfigError(f"the request to {endpoint.url} cannot be sent: {why}") from None
 
 
 def _status(status: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import urlsplit
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 _PORTS: Final = {"ws": 80, "http": 80, "wss": 443, "https": 443}
 _SECURE: Final = ("wss", "https")
+_NO_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")  # OpenSSL 3
+_NAMES_USER: Final = re.compile(r"[^/?#]*//[^/?#]*@")
 
 
 @attrs.frozen
@@ -41,6 +44,8 @@ class Endpoint:
 
 def endpoint_of(url: str) -> Endpoint:
     """Read a `ws`, `wss`, `http` or `https` URL. Raises ConfigError, naming what is wrong with it."""
+    if _NAMES_USER.match(url):  # before anything says the URL back
+        raise ConfigError("user names and passwords do not belong in a URL")
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -63,10 +68,10 @@ def _check(url: str, parts: SplitResult) -> None:
         raise ConfigError(f"the scheme {parts.scheme!r} of {url!r} is not known{hint}")
     if not parts.hostname:
         raise ConfigError(f"{url!r} names no host")
+    if not all(0 < len(label) < 64 for label in parts.hostname.removesuffix(".").split(".")):
+        raise ConfigError(f"{url!r} names no host: each part of a name has 1 to 63 characters")
     if not url.isascii() or any(letter <= " " or letter == "\x7f" for letter in url):
         raise ConfigError(f"{url!r} has characters that a URL must write as %XX (a host as xn--)")
-    if "@" in parts.netloc:
-        raise ConfigError("user names and passwords do not belong in a URL")
 
 
 class Listener(Protocol):
@@ -122,8 +127,15 @@ async def secured(stream: trio.abc.Stream, endpoint: Endpoint, tls: ssl.SSLConte
         await wrapped.do_handshake()
     except trio.BrokenResourceError as error:
         await trio.aclose_forcefully(stream)
-        raise ConnectFailed(endpoint.url, f"the TLS handshake failed: {error.__cause__ or error}") from error
+        raise ConnectFailed(endpoint.url, f"the TLS handshake failed: {_why(error)}") from error
     except BaseException:
         await trio.aclose_forcefully(stream)
         raise
     return wrapped
+
+
+def _why(error: trio.BrokenResourceError) -> str:
+    why = error.__cause__
+    if isinstance(why, ssl.SSLError) and why.reason in _NO_TLS:
+        return "what listens there does not speak TLS, as ws:// and http:// do not"
+    return f"{why or error}"

@@ -91,6 +91,8 @@ class Handler(Protocol):
         """
         ...
 
+    # where it has `is_behind()` too, nothing more is read, for a while, as long as that is true
+
 
 class Owner(Protocol):
     """Who is told what happens on a wire. Nothing here waits."""

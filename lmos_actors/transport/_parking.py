@@ -27,12 +27,11 @@ class Wait:
     async def park(self) -> None:
         """Wait until somebody calls `wake`; a call before that was in vain, so look first."""
         self._task = current_task()
+        await wait_task_rescheduled(self._abort)
 
-        def abort(_: object) -> Abort:
-            self._task = None
-            return Abort.SUCCEEDED
-
-        await wait_task_rescheduled(abort)
+    def _abort(self, _: object) -> Abort:
+        self._task = None
+        return Abort.SUCCEEDED
 
     def wake(self) -> None:
         """Wake the task that waits here, if any."""

@@ -35,6 +35,8 @@ class DirectStream(trio.abc.HalfCloseableStream):
     a read that filled its buffer there is likely more, so that one is tried, after a checkpoint.
     """
 
+    __slots__ = ("__weakref__", "_more", "_said_last", "_socket")
+
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         with suppress(OSError):  # some systems refuse it where the peer is gone already: reading tells that

@@ -114,7 +114,7 @@ class Connection:
         self._handler, self._take_text, self._take_binary = handler, handler.text, handler.binary
         if self._options.messages_per_second is not None:
             self._bucket = Bucket(self._options.messages_per_second, trio.current_time())
-        self._wire.begin(self)
+        self._wire.begin(self, getattr(handler, "is_behind", bool))
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._read)

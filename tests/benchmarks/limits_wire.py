@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 QUESTION = "What is the weather in Berlin tomorrow, and will it be warm enough to sit outside?"
 READ = 65_536
+MEGABYTE = 1 << 20
 
 
 class Invoke(msgspec.Struct, tag_field="messageType", tag="invokeAction", gc=False):
@@ -154,7 +155,7 @@ async def serve_websockets(told: Callable[[int], object]) -> None:
             if answer is not None:
                 await connection.send(answer.decode())
 
-    async with websockets.serve(serve, HOST, 0, compression=None) as server:
+    async with websockets.serve(serve, HOST, 0, compression=None, max_size=None) as server:
         told(next(iter(server.sockets)).getsockname()[1])
         await asyncio.get_running_loop().create_future()
 
@@ -179,7 +180,10 @@ WINDOW = 64
 
 
 async def measured(send: Send, receive: Receive, verb: str, n: int) -> float:
-    """Measure `ask`, one after another; `echo`, 64 in flight; or `tell`, until all have been counted."""
+    """Measure `ask`, one after another; `echo`, 64 in flight; or `tell`, until all have been counted.
+
+    `large` are texts of 1 MB there and back, one after another, in MB a second.
+    """
     await send([encode(REQUEST)])
     await receive()
     began = clock()
@@ -187,6 +191,12 @@ async def measured(send: Send, receive: Receive, verb: str, n: int) -> float:
         for _ in range(n):
             await send([encode(REQUEST)])
             decode((await receive())[0])
+    elif verb == "large":
+        large = msgspec.structs.replace(REQUEST, input={"text": "x" * MEGABYTE})
+        for _ in range(n):
+            await send([encode(large)])
+            decode((await receive())[0])
+        return 2 * n / (clock() - began)
     elif verb == "echo":
         await _echo(send, receive, n)
     else:
@@ -251,7 +261,7 @@ def websockets(verb: str, n: int) -> float:
     async def client(port: int) -> float:
         from websockets.asyncio.client import connect
 
-        async with connect(f"ws://{HOST}:{port}/", compression=None, proxy=None) as connection:
+        async with connect(f"ws://{HOST}:{port}/", compression=None, proxy=None, max_size=None) as connection:
 
             async def send(messages: list[bytes]) -> None:
                 for message in messages:

@@ -15,14 +15,12 @@ import trio
 
 from lmos_actors import Agent, MailboxOptions, action, open_node
 from lmos_actors.transport import raise_descriptor_limit
-from tests.benchmarks.limits_wire import HOST, QUESTION, WINDOW, other_process
+from tests.benchmarks.limits_wire import HOST, MEGABYTE, QUESTION, WINDOW, other_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from lmos_actors import Ref
-
-MEGABYTE = 1 << 20
 
 
 class Far(Agent, mailbox=MailboxOptions(size=65_536)):

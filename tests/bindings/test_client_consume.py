@@ -250,6 +250,20 @@ async def test_redirects_are_followed_within_limits(autojump_clock: Any) -> None
     ("answer", "expected"),
     [
         (b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", "it answered 503"),
+        (
+            b"HTTP/1.1 404 Not Found\r\nContent-Type: application/problem+json\r\n\r\n"
+            b'{"detail": "no agent wether, did you mean weather?"}',
+            r"404 Not Found: no agent wether, did you mean weather\?$",
+        ),
+        (
+            b"HTTP/1.1 400 No\r\nContent-Type: text/plain\r\n\r\nuse https://\n",
+            "400 Bad Request: use https://$",
+        ),
+        (b"HTTP/1.1 400 No\r\nContent-Type: text/plain\r\n\r\na\nb", "400 Bad Request$"),
+        (b"HTTP/1.1 400 No\r\nContent-Type: text/plain\r\n\r\n" + b"x" * 5000, "400 Bad Request$"),
+        (b"HTTP/1.1 400 No\r\nContent-Type: text/html\r\n\r\n<p>", "400 Bad Request$"),
+        (b"HTTP/1.1 400 No\r\nContent-Type: application/problem+json\r\n\r\n[1", "400 Bad Request$"),
+        (b"HTTP/1.1 400 No\r\nContent-Type: application/problem+json\r\n\r\n[1]", "400 Bad Request$"),
         (b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 0\r\n\r\n", "is text/html"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "of no known type"),
         (b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 0\r\n\r\n", "compressed"),

@@ -259,3 +259,18 @@ async def test_the_end_of_the_connection_is_the_end_of_a_foreign_agent(autojump_
                 assert await downs.receive() == Down("weather", 0, ExitReason("shutdown", "connection lost"))
                 await ref.ready()
             assert peers.wire.kinds() == []
+
+
+async def test_a_subscription_that_its_thing_ends_for_now_has_a_gap(autojump_clock: Any) -> None:
+    async with scripted(confirm) as (peers, _):
+        ref = await weather(peers)
+        async with ref.subscribe(Weather.asked, gaps=True) as asked:
+            sent = peers.wire.last("subscribeEvent")
+            peers.wire.event(sent, "asked", "Bonn")
+            peers.wire.error(sent, UNAVAILABLE, 503, "it restarts")
+            await trio.sleep(1.0)
+            again = peers.wire.last("subscribeEvent")
+            assert again["messageID"] != sent["messageID"]
+            peers.wire.event(again, "asked", "Rome")
+            heard = [await asked.receive() for _ in range(3)]
+            assert heard == ["Bonn", Gap("subscription ended"), "Rome"]

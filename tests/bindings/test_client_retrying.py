@@ -8,11 +8,14 @@ import pytest
 import trio
 
 from lmos_actors import (
+    Agent,
     AgentDied,
     AgentUnavailable,
     DeadlineExceeded,
+    action,
     open_node,
 )
+from lmos_actors.actors import slot_of
 from lmos_actors.bindings import remote_ref
 from tests.bindings.clients import Weather, Wire, peers_of, quiet, scripted, two_nodes, weather
 from tests.bindings.test_client_requests import Later, complete, failing
@@ -177,3 +180,26 @@ async def test_near_it_rides_out_a_time_without_the_agent(autojump_clock: Any) -
         for each in asks[:2]:
             await each.done.wait()
             assert each.value == "Bonn 1"
+
+
+async def test_a_view_of_a_view_has_the_later_bounds_and_leads_to_the_same_agent(autojump_clock: Any) -> None:
+    class Neighbour(Agent):
+        @action
+        def meet(self) -> None:
+            self.follow(view, Weather.asked, self.note)
+            self.monitor(view, self.note)
+            self.link(view)
+
+        def note(self, _: Any) -> None:
+            pass
+
+    async with open_node() as node:
+        near = await node.start(Weather)
+        view = near.retrying().retrying()
+        assert slot_of(view) is slot_of(near)
+        await (await node.start(Neighbour)).invoke(Neighbour.meet)
+        assert node.crash_reports == ()
+    async with scripted(refuse) as (peers, _):
+        ref = await weather(peers)
+        await failing(ref.retrying(attempts=9).retrying(attempts=2).invoke(Weather.turn, "Bonn"))
+        assert len(peers.wire.sent) == 2

@@ -45,6 +45,18 @@ async def test_a_cancelled_call_that_was_not_sent_makes_room_at_once(autojump_cl
         later.scope.cancel()
 
 
+async def test_a_call_that_is_given_up_here_makes_room_at_once(autojump_clock: Any) -> None:
+    async with scripted(session=narrow(1), offers=None, kotlin=True) as (peers, _):
+        ref = await weather(peers)
+        async with trio.open_nursery() as nursery, ref.begin(Weather.sleep) as call:
+            later = Later(nursery, ref.invoke(Weather.turn, "Bonn"))
+            await quiet()
+            await call.cancel()  # which such a peer does not know
+            await quiet()
+            assert [message["action"] for message in peers.wire.sent] == ["sleep", "turn"]
+            later.scope.cancel()
+
+
 async def test_a_writer_that_finds_nothing_is_given_what_has_found_room(autojump_clock: Any) -> None:
     async with scripted(session=narrow(1)) as (peers, _), trio.open_nursery() as nursery:
         ref = await weather(peers)
@@ -313,3 +325,22 @@ def test_headers_do_not_leave_tls() -> None:
     assert headers_for(target, "https://here/x", ()) == ()
     with pytest.raises(ConfigError, match="would go to ws://here/ws, which is not secure"):
         headers_for(target, "https://here/x", ((b"Authorization", b"Bearer one"),))
+
+
+@pytest.mark.parametrize(
+    "headers", [{"A": "secret\n"}, {"A": "secr\u00e9t"}, {"A b": "secret"}, {"": "secret"}, {"A": "secret "}]
+)
+@pytest.mark.parametrize("source", [ADDRESS, "http://server/agents/weather"])
+async def test_a_header_that_is_none_is_named_without_its_value(
+    autojump_clock: Any, headers: dict[str, str], source: str
+) -> None:
+    async with two_nodes() as (_, client):
+        with pytest.raises(ConfigError) as caught:
+            await client.consume(Weather, source, headers=headers)
+        assert "secr" not in str(caught.value)
+
+
+async def test_fetching_tells_no_values_of_headers(autojump_clock: Any) -> None:
+    async with two_nodes() as (server, _):
+        with pytest.raises(ConfigError, match=r"cannot be sent: Illegal header value$"):
+            await fetch(server._connections.network, "http://server/", None, ((b"A", b"secret\n"),))

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from lmos_actors import Agent, ChildSpec, Event, Property, SupervisorSpec, action, event, prop
-from lmos_actors.actors import hold, release
+from lmos_actors.actors import hold, release, slot_of
 from lmos_actors.bindings import Exposure
 from lmos_actors.bindings._server_memories import Memories
 from lmos_actors.protocol import lmos
@@ -341,6 +341,31 @@ async def test_an_answer_to_several_connections_lets_all_of_them_be_drained(virt
             await trio.sleep(20)
             assert [answer["output"] for answer in second.take() if "output" in answer] == ["it"]
             assert second.closed == (1012, "the node is shutting down")
+
+
+class Wordy(Agent):
+    text: Property[str] = prop(default="x" * 5_000)
+
+    @action
+    def say(self) -> str:
+        return self.text
+
+
+async def test_what_is_too_long_is_an_error_each_time_it_is_asked_for(virtual_clock: Any) -> None:
+    async with open_test_node() as node:
+        wordy = await node.start_child(ChildSpec("weather", Wordy))
+        async with serving(node, options=lmos.SessionOptions(max_bytes=2_000)) as served:
+            line = await served.line(headers=PEER)
+            asked: dict[str, Any] = {"action": "say", "attempt": 1}
+            asked |= {"messageID": "one", "correlationID": "one"}
+            for _ in range(2):
+                answer = await line.ask("invokeAction", **asked)
+                assert (answer["messageType"], answer["status"]) == ("error", "500")
+                assert answer["correlationID"] == "one"
+            assert slot_of(wordy).statistics().handled == 1  # the second answer was remembered
+            assert (await line.ask("observeProperty", name="text"))["messageType"] == "error"
+            assert line.session_there.statistics().listening == 0
+            assert slot_of(wordy).sinks().by_key == {}
 
 
 async def test_a_peer_that_never_reads_is_closed(virtual_clock: Any) -> None:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+import trio.testing
 import trustme
 from trio.testing import MockClock
 
 from lmos_actors import Agent, AgentDied, ChildSpec, ConfigError, SupervisorSpec, action, open_node
 from lmos_actors.cli import main
-from lmos_actors.cli._serve import Serving
+from lmos_actors.cli._serve import RESERVED, Serving, door_options
 from lmos_actors.cli._serve_said import Announcer
 from lmos_actors.cli._serve_targets import planned_of
 
@@ -43,6 +44,7 @@ class Slow(Agent):
 
     @action
     def hang(self) -> None:
+        open("hangs", "x").close()
         while True:
             pass
 
@@ -142,7 +144,7 @@ def test_what_is_wrong_is_said(project: Path, targets: list[str], arguments: lis
         (["served.py:Slwo"], 2, 'did you mean "Slow"'),
         (["nowhere.py:Slow"], 2, 'no file "nowhere.py"'),
         (["ws=served.py:Slow"], 2, "serves something else at /ws"),
-        (["served.py:Slow", "--listen", "wss://127.0.0.1:0"], 2, "needs a certificate"),
+        (["served.py:Slow", "--listen", "wss://127.0.0.1:0"], 2, "needs a certificate: --cert FILE"),
         (["served.py:Slow", "--listen", "ws://127.0.0.1:0", "--cert", "none.pem"], 2, "none.pem: "),
         (["served.py:Slow", "--key", "key.pem"], 2, "goes with --cert"),
         (["served.py:Broken", "--listen", "ws://127.0.0.1:0"], 3, "broken could not start: no licence"),
@@ -241,9 +243,8 @@ def test_all_requests_are_answered_that_were_taken_before_it_was_told_to_stop(pr
             async with trio.open_nursery() as nursery:
                 for _ in range(50):
                     nursery.start_soon(ask, far)
-                await far.invoke(
-                    Slow.work, 0.0
-                )  # so those before it have come, as one connection keeps order
+                await trio.testing.wait_all_tasks_blocked()
+                await far.invoke(Slow.work, 0.0)  # those before it have come: one connection keeps order
                 served.process.send_signal(signal.SIGTERM)
 
     with serving("served.py:Slow", "--arg", "limit=9") as served:
@@ -261,14 +262,15 @@ def test_a_second_signal_ends_it_at_once(project: Path, way: str) -> None:
                 await far.invoke(Slow.work, 0.0)
                 if way == "hang":
                     await far.tell(Slow.hang)
-                    with trio.move_on_after(0.3):
-                        await far.invoke(Slow.work, 0.0)
+                    while not (project / "hangs").exists():  # noqa: ASYNC110 -- another process
+                        await trio.sleep(0.01)
                 served.process.send_signal(signal.SIGINT)
                 if way == "work":
                     await trio.to_thread.run_sync(served.until, "draining")
-                else:
+                    served.process.send_signal(signal.SIGINT)
+                while way == "hang" and served.process.poll() is None:  # those that wait may come as one
+                    served.process.send_signal(signal.SIGINT)
                     await trio.sleep(0.1)
-                served.process.send_signal(signal.SIGINT)
                 assert await trio.to_thread.run_sync(served.end) == (130, ["ended"] if way == "work" else [])
 
     with serving("served.py:Slow") as served:
@@ -289,6 +291,19 @@ def test_agents_that_crash_too_often_end_it(project: Path) -> None:
     assert code == 3
     assert "more than 3 restarts in 5 s" in served.errors
     assert "KeyError: 'the key that is not there'" in served.errors
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "doors", "most", "half_open"),
+    [(1 << 20, 1, 10_000, 256), (1024, 1, 768, 192), (256, 1, 153, 38), (256, 3, 51, 12), (8, 20, 1, 1)],
+)
+def test_who_connects_leaves_descriptors_for_others(
+    descriptors: int, doors: int, most: int, half_open: int
+) -> None:
+    options = door_options(descriptors, doors)
+    assert (options.max_connections, options.max_half_open) == (most, half_open)
+    # those who are told that there is no place have one for a moment: as many as may be half open
+    assert doors * (most + half_open) <= max(descriptors - RESERVED, 2 * doors)
 
 
 def test_an_address_that_is_taken_is_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

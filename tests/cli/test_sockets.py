@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import queue
-import select
 import signal
 import socket
 import subprocess
@@ -114,6 +113,12 @@ def test_nobody_is_there(call: Callable[..., Ran]) -> None:
             assert ran.err.startswith(f"lmos-actors: cannot connect to {scheme}://{url}: ")
             assert "Connection refused" in ran.err
             assert ran.err.endswith("; is the agent served there?\n")
+
+
+def test_what_a_refusal_says_is_told_and_nothing_more(call: Callable[..., Ran], place: str) -> None:
+    ran = call("read", f"http://{place}/agents/wether")
+    assert ran.code == 3
+    assert ran.err.endswith("it answered 404 Not Found: no agent 'wether', did you mean 'weather'?\n")
 
 
 @pytest.mark.parametrize(
@@ -339,11 +344,12 @@ def test_on_a_terminal(place: str) -> None:
             command, stdout=theirs, stderr=theirs, stdin=subprocess.DEVNULL, env=environment
         ) as ran:
             assert ran.wait(PATIENCE) == 0
+        os.write(theirs, b"\0")  # what has been written comes before it, in its own time
         texts.append("")
-        while select.select([mine], [], [], 0)[0]:
+        while not texts[-1].endswith("\0"):
             texts[-1] += os.read(mine, 65536).decode()
     os.close(theirs)
     os.close(mine)
     assert "\x1b[" in texts[0]
     assert "forecast  #" in texts[1]
-    assert texts[1].endswith("\r\x1b[2KBonn is sunny for 1\r\n")
+    assert texts[1].endswith("\r\x1b[2KBonn is sunny for 1\r\n\0")

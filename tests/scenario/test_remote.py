@@ -149,12 +149,13 @@ def test_nobody_there(folder: Path) -> None:
 
 GOOD = FILE % ("ws://there/ws", "", "", "")
 MISTAKES = [
-    ("world: websocket", "world: wire", "5:17", "in real time, and not in world: wire"),
-    ("world: websocket", "world: memory", "5:17", "in real time, and not in world: memory"),
+    ("world: websocket", "world: wire", "5:17", "in world: websocket, and not in world: wire"),
+    ("world: websocket", "world: memory", "5:17", "in world: websocket, and not in world: memory"),
     ('url: "ws://there/ws", thing', "thing", "5:3", 'has a "url", or a "description"'),
     ("ws://there/ws", "there/ws", "5:30", "begins with none of ws://, wss://, http://, https://"),
     ("url:", "ur:", "5:25", 'unknown key "ur", did you mean "url"?'),
-    ("do: subscribe, target: clock, event: ticked", "do: stop, target: clock", "8:24", "somebody else's agent"),
+    ("do: subscribe, target: clock, event: ticked", "do: stop, target: clock", "8:24",
+     "somebody else's agent"),
     ("  - {do: subscribe, target: clock, event: ticked}",
      "  - {do: inject, fault: {kind: crash, target: clock}}", "8:47", "somebody else's agent"),
     ("  - {do: subscribe, target: clock, event: ticked}",

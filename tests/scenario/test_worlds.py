@@ -31,13 +31,14 @@ WIRE = {"gossip": {"peers": "100", "last": "peer/99", "lives": "105"}}
 """Settings that make a run shorter."""
 
 LIVE: dict[str, tuple[float, dict[str, str]]] = {
-    "booking": (600.0, {"patience": "2300s"}),
-    "election": (4.0, {"calm": "60"}),
-    "gossip": (1.0, WIRE["gossip"] | {"fanout": "4"}),
-    "supervision": (1.0, {"aside": "1s", "after": "1s"}),
-    "voting": (2.0, {}),
+    "booking": (10_000.0, {"patience": "2300s"}),
+    "gossip": (1000.0, WIRE["gossip"] | {"fanout": "4"}),
+    "supervision": (100.0, {"aside": "1s", "after": "1s"}),
 }
-"""How much faster than real time a file is run, and settings for what is only exact on virtual time."""
+"""How much faster than real time a file is run, and settings for what is only exact on virtual time.
+
+With any speed but 1 time stands still while somebody has something to do: no verdict depends on the machine.
+"""
 
 
 def runs(name: str, world: str, settings: dict[str, str], speed: float = 1.0) -> list[RunResult]:
@@ -62,7 +63,7 @@ def test_the_verdict_is_the_same_over_simulated_streams(name: str) -> None:
 
 @pytest.mark.parametrize("name", [file.stem for file in FILES if file.stem not in NOT_IN_REAL_TIME])
 def test_the_verdict_is_the_same_over_sockets(name: str) -> None:
-    speed, settings = LIVE.get(name, (1.0, {}))
+    speed, settings = LIVE.get(name, (100.0, {}))
     near, far = runs(name, "memory", settings), runs(name, "websocket", settings, speed)
     assert verdicts(far) == verdicts(near)
     assert all(run.ok and run.real_time for run in far)

@@ -79,6 +79,11 @@ def test_where_a_url_leads(url: str, endpoint: Endpoint, shown: str) -> None:
         ("ws://hütte/", "%XX"),
         ("ws://here/\r\nX: y", "%XX"),
         ("ws://me:secret@here/", "user names"),
+        ("wx://me:secret@here/", "user names"),
+        ("ws://me:secret@here:99999/", "user names"),
+        ("ws://me:secret@", "user names"),
+        (f"ws://{'a' * 64}/", "no host: each part"),
+        ("ws://here..there/", "no host: each part"),
     ],
 )
 def test_a_url_that_leads_nowhere(url: str, why: str) -> None:
@@ -487,6 +492,20 @@ async def test_tls_to_a_port_without(autojump_clock: trio.testing.MockClock) -> 
     stream, _ = await listener.accept()
     assert (await stream.receive_some())[:1] == b"\x16"
     assert await stream.receive_some() == b"", "the client's stream is closed"
+
+
+async def test_tls_to_what_speaks_http(autojump_clock: trio.testing.MockClock) -> None:
+    network = MemoryNetwork()
+    listener = await network.listen(endpoint_of("ws://here:443/"))
+
+    async def refuse() -> None:
+        stream, _ = await listener.accept()
+        await stream.send_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(refuse)
+        with pytest.raises(ConnectFailed, match="does not speak TLS"):
+            await connect(network, "wss://here/")
 
 
 async def test_a_tls_peer_that_leaves_without_a_word() -> None:

@@ -318,9 +318,11 @@ class Helper(Agent):
         return [letter.reason for letter in self.node.dead_letters if letter.agent == name]
 
 
-def tree() -> SupervisorSpec:
-    """Give the root of a node that may see a crash in every test."""
-    return SupervisorSpec("root", max_restarts=100_000, max_seconds=1.0)
+def tree(*names: str) -> SupervisorSpec:
+    """Give the root of a node that may see a crash in every test; agents of these names are there at once."""
+    stage = Stage()
+    children = [ChildSpec(name, partial(Subject, stage=stage)) for name in names]
+    return SupervisorSpec("root", children, max_restarts=100_000, max_seconds=1.0)
 
 
 async def start_helper(node: Node) -> Ref[Helper]:

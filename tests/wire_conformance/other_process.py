@@ -1,5 +1,6 @@
-"""The agents of the table in a process of their own: `python -m tests.wire_conformance.other_process [PORT]`.
+"""The agents of the table in a process of their own: `python -m tests.wire_conformance.other_process PORT`.
 
+Names after the port are those of agents that are there from the start.
 Writes the address it listens at; ends when its standard input does.
 """
 
@@ -24,9 +25,9 @@ STARTED = 30.0
 """Seconds that the process may take to start, of real time."""
 
 
-async def serve(port: int) -> None:
-    """Serve until the end of standard input."""
-    async with open_node(tree(), listen=f"ws://127.0.0.1:{port}") as node:
+async def serve(port: int, *names: str) -> None:
+    """Serve until the end of standard input; agents of these names are there before anybody connects."""
+    async with open_node(tree(*names), listen=f"ws://127.0.0.1:{port}") as node:
         await start_helper(node)
         sys.stdout.write(f"{node.urls[0]}\n")
         sys.stdout.flush()
@@ -36,9 +37,9 @@ async def serve(port: int) -> None:
                 pass
 
 
-def command(port: int = 0) -> list[str]:
+def command(port: int = 0, *names: str) -> list[str]:
     """Give the command that starts it."""
-    return [sys.executable, "-m", "tests.wire_conformance.other_process", str(port)]
+    return [sys.executable, "-m", "tests.wire_conformance.other_process", str(port), *names]
 
 
 @contextmanager
@@ -53,10 +54,10 @@ def running() -> Generator[str]:
 
 
 @asynccontextmanager
-async def started(port: int = 0) -> AsyncGenerator[tuple[trio.Process, str]]:
+async def started(port: int = 0, *names: str) -> AsyncGenerator[tuple[trio.Process, str]]:
     """Have the process for a block in a trio run, where it may be killed; gives its address, too."""
     process = await trio.lowlevel.open_process(
-        command(port), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
+        command(port, *names), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
     )
     try:
         with trio.fail_after(STARTED):
@@ -77,4 +78,4 @@ async def started(port: int = 0) -> AsyncGenerator[tuple[trio.Process, str]]:
 
 
 if __name__ == "__main__":
-    trio.run(serve, int(sys.argv[1]))
+    trio.run(serve, int(sys.argv[1]), *sys.argv[2:])

@@ -76,20 +76,12 @@ def check(load: Load) -> None:
 # ---- a process that is killed, and another one that takes its place
 
 
-async def beginning(base: str) -> str:
-    """Start an agent in a process that has just started."""
-    async with open_node() as node:
-        helper = await node.consume(Helper, f"{base}/agents/helper")
-        return await helper.invoke(Helper.begin, "Subject")
-
-
 async def test_a_killed_process_and_its_successor() -> None:
     seen: list[Any] = []
     async with open_node() as node:
         with trio.fail_after(50):
-            async with started() as (process, base), trio.open_nursery() as nursery:
-                name = await beginning(base)
-                it = await node.consume(Subject, f"{base}/agents/{name}")
+            async with started(0, "steady") as (process, base), trio.open_nursery() as nursery:
+                it = await node.consume(Subject, f"{base}/agents/steady")
                 load = Load(it)
                 feed = await _listening(nursery, it, seen)
                 for index in range(CALLERS):
@@ -98,8 +90,8 @@ async def test_a_killed_process_and_its_successor() -> None:
                 process.send_signal(signal.SIGKILL)
                 await process.wait()
                 port = int(base.rpartition(":")[2])
-                async with started(port) as (_, again):
-                    assert (again, await beginning(again)) == (base, name)
+                async with started(port, "steady") as (_, again):
+                    assert again == base
                     await load.answers()
                     while Gap("connection lost") not in seen or seen[-1] != "celsius":  # noqa: ASYNC110
                         await trio.sleep(0.01)
@@ -123,9 +115,8 @@ async def _listening(nursery: trio.Nursery, it: Ref[Subject], seen: list[Any]) -
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGSTOP")
 async def test_a_process_that_stands_still_is_waited_for() -> None:
-    async with started() as (process, base), open_node() as node:
-        name = await beginning(base)
-        it = await node.consume(Subject, f"{base}/agents/{name}")
+    async with started(0, "steady") as (process, base), open_node() as node:
+        it = await node.consume(Subject, f"{base}/agents/steady")
         process.send_signal(signal.SIGSTOP)
         with trio.move_on_after(0.2) as scope:
             await it.invoke(Subject.echo, "a")

@@ -119,7 +119,7 @@ def _reader(codec: Codec) -> tuple[Decode, Callable[[], None]]:
     dialect, limits = codec.dialect, codec.limits
     uncounted = min(SHORT, limits.max_bytes // 4)
     short, otherwise, strict = -1, -1, _strict_unnamed
-    respelt = _respelling(dialect)
+    respelt = _unspelt  # until it is needed: it is a kilobyte for every connection
 
     def decode(text: str | bytes) -> Message | Unreadable:
         if len(text) <= short:
@@ -144,10 +144,15 @@ def _reader(codec: Codec) -> tuple[Decode, Callable[[], None]]:
         # of a peer that writes `Id`, or more than is known here, frames are read by another quick way
         chatty = by_letter and codec.chatty
         otherwise = uncounted if (dialect.ids == "Id" or chatty) and not limits.strict else -1
-        respelt = lax_reader(named=dialect.names is not None) if chatty else _respelling(dialect)
+        if otherwise >= 0:
+            respelt = lax_reader(named=dialect.names is not None) if chatty else _respelling(dialect)
 
     tune()
     return decode, tune
+
+
+def _unspelt(_: Any) -> Any:
+    raise KeyError("messageType")
 
 
 def _respelling(dialect: Dialect) -> Decode:
@@ -183,7 +188,7 @@ def _respelling(dialect: Dialect) -> Decode:
 
 
 def _writer(dialect: Dialect) -> tuple[Encode, Callable[[], None]]:
-    by_letter, spell = False, speller(dialect)
+    by_letter, spell = True, _unspelt  # made where it is needed, as `respelt` above
 
     def encode(message: Message) -> bytes:
         try:
@@ -197,7 +202,9 @@ def _writer(dialect: Dialect) -> tuple[Encode, Callable[[], None]]:
     def tune() -> None:
         nonlocal by_letter, spell
         spelling = (dialect.written_ids, dialect.written_names, dialect.habits)
-        by_letter, spell = spelling == ("ID", "name", "spec"), speller(dialect)
+        by_letter = spelling == ("ID", "name", "spec")
+        if not by_letter:
+            spell = speller(dialect)
 
     tune()
     return encode, tune

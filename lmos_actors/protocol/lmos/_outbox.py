@@ -98,10 +98,9 @@ class Outbox:
         return entry is not None
 
     def clear(self) -> None:
-        """Take out everything, unsent: the connection is over, and nobody is woken any more."""
+        """Take out everything, unsent."""
         self._waiting.clear()
         self._bytes = 0
-        self._wake = None
 
     def take(self, room: int = 65_536) -> list[Sendable]:
         """Take frames, oldest first, until they have `room` bytes or more: one at least, if any waits.

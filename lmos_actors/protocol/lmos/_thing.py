@@ -105,7 +105,8 @@ class ThingSession:
     def accept(self, asked: Asked, value: Any = UNSET, at: datetime | None = None) -> Listening:
         """Accept an observe, with the current `value` and its time (D10), or a subscribe (D9).
 
-        Give the listening, for `reading` or `event`; it has `ended` if the peer has left it meanwhile.
+        Give the listening, for `reading` or `event`; it has `ended` if the peer has left it meanwhile, or the
+        value is longer than a message may be.
         """
         listening = asked.listening
         if not self._expect(asked, "accept") or listening is None:
@@ -114,8 +115,8 @@ class ThingSession:
             self._desk.settle(asked, self._desk.acknowledge(asked.message, asked.correlation))
         elif value is UNSET or at is None:
             raise LocalProtocolError("an observation is accepted with a value and its time")
-        else:
-            self._desk.settle(asked, _one(asked, value, at))
+        elif not self._desk.settle(asked, _one(asked, value, at)):
+            self._desk.forget(listening)
         listening.active = not listening.ended
         return listening
 
@@ -284,6 +285,11 @@ class ThingSession:
     def full(self) -> bool:
         """Whether more waits to be sent than a peer that reads leaves waiting: it is too slow, close it."""
         return self._outbox.full
+
+    @property
+    def open(self) -> int:
+        """How many requests wait for their answers."""
+        return len(self._desk.open)
 
     @property
     def waiting(self) -> int:

@@ -201,23 +201,25 @@ class Desk:
         state: State = State.ANSWERED,
         completed: bool = False,
         reply: tuple[Desk, str] | None = None,
-    ) -> None:
+    ) -> bool:
         """Give the final answer of a request that was asked here first; None is a silent success.
 
         `completed` lets its streams end as they should; `reply` names a connection and its cancel, of which
-        this is the answer as well.
+        this is the answer as well. False if it is too long, so that an error is told in its place.
         """
         # what cannot be made or encoded raises before all else
         told, frame = self._answer(asked, final, reply)
         others = [(desk, *desk._answer(asked, final, reply)) for desk in asked.also] if asked.also else ()
         asked.state = state
         self._end_streams(asked, completed)
+        fits = not isinstance(told, Error) or isinstance(final, Error)
         if asked.remembered and self.memory is not None and final is not None:
-            self.memory.settle(asked, final, asked.size + len(frame))
+            self.memory.settle(asked, final if fits else told or final, asked.size + len(frame))
         self._hand_over(asked, told, frame)
         for desk, *answer in others:
             desk._hand_over(asked, *answer)
         asked.also = ()
+        return fits
 
     def _end_streams(self, asked: Asked, completed: bool) -> None:
         if asked.streams is None and asked.out is None:

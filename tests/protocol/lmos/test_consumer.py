@@ -385,6 +385,26 @@ def test_so_many_requests_are_open_and_no_more() -> None:
     hand.session.read(THING, "c")
 
 
+def test_what_is_told_is_answered_by_silence_or_lost() -> None:
+    hand = Hand(options=SessionOptions(max_open=2))
+    told = [hand.session.tell(THING, "go", {"n": n}, host=n) for n in range(3)]
+    assert [frame["input"] for frame in hand.sent()] == [{"n": 0}, {"n": 1}, {"n": 2}]
+    assert all(one.sent and one.forgotten for one in told)
+    assert hand.status("c2", "in progress", progress=1) == []
+    assert hand.status("c2", "completed") == []
+    assert hand.error("c3", "503") == [("Lost", "AgentUnavailable")]
+    assert told[2].host == 2
+    assert hand.status("c1", "completed") == [("Stray",)]  # as many are known as may be open
+    assert hand.status("c2", "completed") == [("Stray",)]  # once
+    assert hand.adds_up()
+
+
+def test_what_is_told_and_not_sent_is_left_when_the_connection_ends() -> None:
+    hand = Hand()
+    told = hand.session.tell(THING, "go", host="mine")
+    assert hand.session.closed().pendings == ((told, False),)
+
+
 def test_requests_are_refused_while_too_much_waits() -> None:
     hand = Hand(options=SessionOptions(max_waiting=2))
     for _ in range(3):

@@ -1,0 +1,61 @@
+"""What comes on an open connection, told to its owner: messages put together, pings, the Close."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from wsproto.events import BytesMessage, CloseConnection, Ping, Pong, TextMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from wsproto.events import Event
+
+    from ._options import Owner
+
+
+class Incoming:
+    """The parts of a message that comes in fragments, or in several reads; `is_behind` is its host's.
+
+    They are not the connection's own: beyond thirty attributes it would take a kilobyte more.
+    """
+
+    __slots__ = ("_parts", "is_behind")
+
+    def __init__(self, is_behind: Callable[[], bool] = bool) -> None:
+        self._parts: bytearray | None = None
+        self.is_behind = is_behind
+
+    def take(self, event: Event, owner: Owner, *, is_live: bool) -> None:
+        """Tell the owner of an event; `is_live`: the peer has not said its Close."""
+        if isinstance(event, TextMessage | BytesMessage):
+            self._take_message(event, owner)
+        elif isinstance(event, Ping):
+            owner.on_ping(bytes(event.payload))
+        elif isinstance(event, Pong):
+            owner.on_trifle()  # that the peer was heard is all that a pong says
+        elif isinstance(event, CloseConnection):
+            # wsproto tells of errors by the same event, and then the state is as before
+            tell = owner.on_error if is_live else owner.on_close
+            tell(int(event.code), event.reason or "")
+
+    def _take_message(self, event: BytesMessage | TextMessage, owner: Owner) -> None:
+        data: Any = event.data
+        is_text = type(event) is TextMessage
+        parts = self._parts
+        if parts is None and event.message_finished:
+            tell: Any = owner.on_text if is_text else owner.on_binary
+            tell(data if is_text else bytes(data))
+            return
+        if parts is None:
+            parts = self._parts = bytearray()
+        parts += data.encode() if is_text else data
+        if not event.message_finished:
+            if event.frame_finished and not data:
+                owner.on_trifle()
+            return
+        self._parts = None
+        if is_text:
+            owner.on_text(parts.decode())
+        else:
+            owner.on_binary(bytes(parts))
