@@ -234,8 +234,9 @@ class Operation:
         """
         if self.whole or type(data) is not dict:
             return None
+        given: dict[str, Any] = data  # pyright: ignore[reportUnknownVariableType]
         try:
-            return tuple([take(data[wire]) for wire, _, take in self.inputs])
+            return tuple([take(given[wire]) for wire, _, take in self.inputs])
         except (InvalidInput, KeyError):
             return None
 

@@ -7,17 +7,7 @@ the slot itself, others carry the same verbs elsewhere. So near and far look the
 from __future__ import annotations
 
 import math
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Final,
-    Generic,
-    Literal,
-    ParamSpec,
-    Protocol,
-    TypeVar,
-    overload,
-)
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, Protocol, TypeVar, overload
 
 import attrs
 import trio
@@ -287,9 +277,17 @@ class Ref(Generic[A_co]):
         key = _event("subscribe", handle).key
         return self._entered("subscribe").listen(key, conflate=False, gaps=gaps, size=size)
 
-    def subscribe_all(self, *, size: int = 64) -> AbstractAsyncContextManager[Feed[Occurrence]]:
+    @overload
+    def subscribe_all(
+        self, *, gaps: Literal[False] = False, size: int = 64
+    ) -> AbstractAsyncContextManager[Feed[Occurrence]]: ...
+    @overload
+    def subscribe_all(
+        self, *, gaps: Literal[True], size: int = 64
+    ) -> AbstractAsyncContextManager[Feed[Occurrence | Gap]]: ...
+    def subscribe_all(self, *, gaps: bool = False, size: int = 64) -> Any:
         """Give every event of the agent, with its name."""
-        return self._entered("subscribe_all").listen("+!", conflate=False, gaps=False, size=size)
+        return self._entered("subscribe_all").listen("+!", conflate=False, gaps=gaps, size=size)
 
     def monitor(self) -> AbstractAsyncContextManager[Feed[Down]]:
         """Give a `Down` for every incarnation that ends from now on. Affects neither side."""

@@ -208,8 +208,8 @@ class Serving:
             os._exit(INTERRUPTED)
 
     def _drain(self, name: str) -> None:
+        self._asked.set()  # first: whoever reads that it drains may send the second signal at once
         self._announcer.draining(name)
-        self._asked.set()
         if not self._ready:  # its agents are still starting
             self._opening.cancel("told to stop")
 

@@ -220,8 +220,7 @@ class FrameCodec(WSConnection):
         end = len(buffer)
         fast = not self._fragments and self.state is OPEN
         while end - at >= 2:
-            size = buffer[at + 1]
-            mask_bit, size = size & 0x80, size & 0x7F
+            mask_bit, size = buffer[at + 1] & 0x80, buffer[at + 1] & 0x7F
             start = at + (6 if mask_bit else 2) + (0 if size < 126 else 2 if size == 126 else 8)
             if end < start:
                 break
@@ -310,7 +309,7 @@ class Wire(WebSocketConnection):
         while not self._open_handshake.is_set():
             data = await self._stream.receive_some(_READ)
             if not data:
-                raise EOFError("the server closed the connection during the handshake")
+                raise EOFError("the server closed the connection")
             self.codec.receive_data(bytes(data))
             for event in self.codec.events():
                 if isinstance(event, AcceptConnection):

@@ -229,8 +229,9 @@ def lines(verb: str, n: int) -> float:
     """Measure lines."""
 
     async def client(port: int) -> float:
-        end = Lines(socket.create_connection((HOST, port)))
-        return await measured(end.send, end.receive, verb, n)
+        with socket.create_connection((HOST, port)) as sock:
+            end = Lines(sock)
+            return await measured(end.send, end.receive, verb, n)
 
     with other_process("lines") as port:
         return trio.run(client, port)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -188,6 +189,32 @@ def test_it_says_what_its_end_waits_for(
     said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [each["event"] for each in said[3:]] == ["draining", "waiting", "waiting", "stopped"]
     assert said[4] == {"event": "waiting", "agents": {"slow": 1}, "connections": 1}
+
+
+def test_a_second_signal_may_come_as_soon_as_the_first_is_told(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    announcer = Announcer(json=True)
+
+    def hasty(name: str) -> None:
+        Announcer.draining(announcer, name)
+        signal.raise_signal(signal.SIGTERM)
+
+    async def main() -> None:
+        tree = SupervisorSpec("root", [ChildSpec("slow", Slow, shutdown="infinity")])
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(Serving(announcer, None).run, partial(open_node, tree, listen="ws://x"))
+            await trio.sleep(1.0)
+            signal.raise_signal(signal.SIGTERM)
+
+    def gone(code: int) -> None:
+        raise AssertionError(code)
+
+    monkeypatch.setattr(announcer, "draining", hasty)
+    monkeypatch.setattr(os, "_exit", gone)
+    trio.run(main, clock=MockClock(autojump_threshold=0))
+    said = [json.loads(line)["event"] for line in capsys.readouterr().out.splitlines()]
+    assert said[-2:] == ["draining", "ended"]
 
 
 # ---- as a process

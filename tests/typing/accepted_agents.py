@@ -115,6 +115,8 @@ async def listening(weather: Ref[Weather]) -> None:
         assert_type(await cities.receive(), str)
     async with weather.subscribe_all() as occurrences:
         assert_type(await occurrences.receive(), Occurrence)
+    async with weather.subscribe_all(gaps=True) as all_with_gaps:
+        assert_type(await all_with_gaps.receive(), Occurrence | Gap)
     async with weather.monitor() as downs:
         assert_type(await downs.receive(), Down)
 

@@ -270,7 +270,7 @@ async def _(b: Bench) -> Any:
 @behaviour("invoke a turn", "deadline passed while queued", kind=Serial)
 async def _(b: Bench) -> Any:
     it = await b.subject()
-    async with b.asking(it.invoke(Subject.line, "a"), it.within(0.05).invoke(Subject.echo, "b")) as asked:
+    async with b.asking(it.invoke(Subject.line, "a"), it.within(0.5).invoke(Subject.echo, "b")) as asked:
         await b.standing(waiting=0, running=1, cancelled=1)
         await b.open("a")
     return [*asked.answers, await b.said(it.invoke(Subject.counted)), await b.accounts()]

@@ -238,6 +238,18 @@ async def _(b: Bench) -> Any:
         return [*seen, await b.some(words, 1)]
 
 
+@behaviour("subscribe_all", "crashed and restarted")
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    async with it.subscribe_all(gaps=True) as events, it.subscribe_all() as plain:
+        await it.invoke(Subject.tell_all, ["a"])
+        seen = [await b.some(events, 1), await b.some(plain, 1)]
+        await b.crash()
+        await b.restarted()
+        await it.invoke(Subject.tell_all, ["b"])
+        return [*seen, await b.through(events, "asked: 'b'"), await b.some(plain, 1)]
+
+
 @behaviour("subscribe_all", "removed for good")
 async def _(b: Bench) -> Any:
     it = await b.subject()

@@ -96,7 +96,7 @@ async def _(b: Bench) -> Any:
 @behaviour("invoke a run", "deadline passed while it runs")
 async def _(b: Bench) -> Any:
     it = await b.subject()
-    late = await b.said(it.within(0.05).invoke(Subject.hold, "a"))
+    late = await b.said(it.within(0.5).invoke(Subject.hold, "a"))
     await b.until("cancelled hold")
     return [late, await b.accounts()]
 
@@ -293,7 +293,7 @@ async def _(b: Bench) -> Any:
 @behaviour("begin", "deadline passed")
 async def _(b: Bench) -> Any:
     it = await b.subject()
-    async with it.within(0.05).begin(Subject.hold, "a") as call:
+    async with it.within(0.5).begin(Subject.hold, "a") as call:
         late = await b.said(call.result())
         await b.until("cancelled hold")
         return [late, await b.said(call.query()), await b.accounts()]

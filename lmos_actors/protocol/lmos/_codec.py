@@ -119,7 +119,7 @@ def _reader(codec: Codec) -> tuple[Decode, Callable[[], None]]:
     dialect, limits = codec.dialect, codec.limits
     uncounted = min(SHORT, limits.max_bytes // 4)
     short, otherwise, strict = -1, -1, _strict_unnamed
-    respelt = _unspelt  # until it is needed: it is a kilobyte for every connection
+    respelt: Decode = _unspelt  # until it is needed: it is a kilobyte for every connection
 
     def decode(text: str | bytes) -> Message | Unreadable:
         if len(text) <= short:
@@ -188,7 +188,8 @@ def _respelling(dialect: Dialect) -> Decode:
 
 
 def _writer(dialect: Dialect) -> tuple[Encode, Callable[[], None]]:
-    by_letter, spell = True, _unspelt  # made where it is needed, as `respelt` above
+    by_letter = True
+    spell: Callable[[Message], dict[str, Any]] = _unspelt  # made where it is needed, as `respelt` above
 
     def encode(message: Message) -> bytes:
         try:
