@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 class Ambient:
     """The sources of time, ids and chance of a world, and who records what happens in it.
 
-    `timers` are None where time is real: then each node has its own. `describe` is called when the world turns out to be deadlocked: whoever knows what is waiting for what
-    appends a function that says so, or "" if it has nothing to say.
+    `timers` are None where time is real: then each node has its own. `describe` is called when the world
+    turns out to be deadlocked: whoever knows what is waiting for what appends a function that says so, or ""
+    if it has nothing to say.
     """
 
     entropy: Entropy

@@ -180,6 +180,7 @@ def test_the_version_needs_nothing_heavy(call: Callable[..., Ran]) -> None:
         (["run", "good.yaml", "-k", "(seed"], '")" is missing'),
         (["run", "good.yaml", "-k", "seed and"], "a word is missing at the end"),
         (["run", "good.yaml", "-k", "seed=1 )"], 'cannot be read at ")"'),
+        (["run", "good.yaml", "--speed", "0"], "more than 0 and at most 1000"),
         (["run", "good.yaml", "--time-limit", "10"], "10"),
         (["run", "good.yaml", "--check-determinism", "some"], "some"),
         (["run", "goood.yaml"], 'goood.yaml: no such file, did you mean "good.yaml"?'),

@@ -400,6 +400,7 @@ class Ear:
 def test_runs_that_end_in_any_order_are_told_in_one(project: Project) -> None:
     file = project.write("order.yaml", story(NOTE, seeds=[1, 2, 3]))
     asked = Asked(
+        speed=1.0,
         file=file, resolved=load_scenario(project.root / file), settings={}, seeds=None, until=None,
         cells=[0, 1, 2], twice=[], trials=2, time_limit=9.0, workers=6,
     )  # fmt: skip

@@ -389,17 +389,20 @@ def test_those_who_listen_from_afar_hear_how_agents_stop() -> None:
     heard: list[Any] = []
 
     async def main() -> None:
-        async with open_node() as client, trio.open_nursery() as nursery:
-            async with open_node(listen="ws://here:80") as node:
-                await node.start(Farewell)
-                far = await client.consume(Farewell, "ws://here/agents/farewell")
+        async with (
+            open_node() as client,
+            trio.open_nursery() as nursery,
+            open_node(listen="ws://here:80") as node,
+        ):
+            await node.start(Farewell)
+            far = await client.consume(Farewell, "ws://here/agents/farewell")
 
-                async def listen(task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-                    async with far.subscribe(Farewell.said) as said, far.monitor() as downs:
-                        task_status.started()
-                        heard.extend([await said.receive(), str((await downs.receive()).reason)])
+            async def listen(task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+                async with far.subscribe(Farewell.said) as said, far.monitor() as downs:
+                    task_status.started()
+                    heard.extend([await said.receive(), str((await downs.receive()).reason)])
 
-                await nursery.start(listen)
+            await nursery.start(listen)
 
     run(main)
     assert heard == ["good-bye", "shutdown"]

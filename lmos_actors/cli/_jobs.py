@@ -38,6 +38,7 @@ class Asked:
     twice: Sequence[int]
     trials: int
     time_limit: float
+    speed: float
     workers: int
 
     def cell(self, number: int) -> Cell:
@@ -68,6 +69,7 @@ class Asked:
             label=self.cell(task.cell).label,
             trial=task.trial,
             real_limit=self.time_limit,
+            speed=self.speed,
             log=log,
             draw=draw,
         )
@@ -193,6 +195,7 @@ class Jobs:
             cell,
             task.trial,
             real_limit=self._asked.time_limit,
+            speed=self._asked.speed,
             progress=progress,
             telling=progress.telling,
             whole_log=self._log_of(task),

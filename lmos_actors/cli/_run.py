@@ -52,6 +52,7 @@ class Options:
     until: float | None = None
     written: Mapping[Kind, str | None] = attrs.Factory(dict["Kind", "str | None"])
     time_limit: float = 60.0
+    speed: float = 1.0
     json: bool = False
     verbose: bool = False
 
@@ -192,6 +193,7 @@ class _Running:
             twice=_to_repeat(resolved, cells, options.determinism),
             trials=options.trials or resolved.cells[0].scenario.trials.count,
             time_limit=options.time_limit,
+            speed=options.speed,
             workers=self._workers,
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003 - the application reads the types
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from cyclopts import Parameter
 
@@ -28,6 +28,9 @@ from ._app import (
 
 if TYPE_CHECKING:
     from ._run import Options
+
+MOST_SPEED: Final = 1000.0
+"""Past it what trio itself takes counts for more than what is waited for."""
 
 
 @Parameter(name="*")
@@ -58,6 +61,8 @@ class Given:
     """Which cells run again, with another hash seed, to compare the logs: of the first seed, all, or none."""
     time_limit: Annotated[Time, Parameter(group=HOW)] = 60.0
     """How long one run may take in real time, such as 10s or 2m."""
+    speed: Annotated[float, Parameter(metavar="N", group=HOW)] = 1.0
+    """In worlds of real time, as websocket: so many of its seconds go by in one while everybody waits."""
     log: Written = None
     """The messages of all runs, as JSON lines; lmos-actors replay and diff read them."""
     junit: Written = None
@@ -81,6 +86,8 @@ class Given:
             raise ConfigError("give --seed or --seeds, not both", "--seeds")
         if self.time_limit <= 0:
             raise ConfigError("must be more than 0s", "--time-limit")
+        if not 0 < self.speed <= MOST_SPEED:
+            raise ConfigError(f"must be more than 0 and at most {MOST_SPEED:g}", "--speed")
         if self.trials is not None and self.trials < 1:
             raise ConfigError("must be at least 1", "--trials")
         return Options(
@@ -101,6 +108,7 @@ class Given:
                 "csv": _text(self.csv),
             },
             time_limit=self.time_limit,
+            speed=self.speed,
             json=self.json,
             verbose=self.verbose,
         )

@@ -62,6 +62,7 @@ class Order:
     label: str
     trial: int
     real_limit: float
+    speed: float = 1.0
     log: bool = True
     draw: bool = False
 
@@ -248,6 +249,7 @@ class _Desk:
             cell,
             order.trial,
             real_limit=order.real_limit,
+            speed=order.speed,
             progress=teller,
             telling=teller.telling,
             whole_log=order.log,

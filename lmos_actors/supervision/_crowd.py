@@ -48,7 +48,8 @@ class Crowd(SupervisorSpec):
             raise ConfigError(f"must be a ChildSpec, not {self.member!r}", f"{self.name}.member")
         self.check_child(self.member)
         if self.member.id is not None:
-            raise ConfigError("is one agent's alone: that of many would be nobody's", f"{self.member.name}.id")
+            where = f"{self.member.name}.id"
+            raise ConfigError("is one agent's alone: that of many would be nobody's", where)
         if self.children:
             raise ConfigError("a crowd has its members and no other children", f"{self.name}.children")
         if self.strategy != "one_for_one":

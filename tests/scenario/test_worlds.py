@@ -98,7 +98,12 @@ steps:
   - {do: expect, that: output, of: heard, equals: heard}
   - {do: invoke, target: other, action: die, error: {is: AgentDied}}
   - {do: wait, until: {agent: other, is: running}}
-  - {do: invoke, id: slow, target: other, action: slow, wait: false, error: {is: ActionCancelled, contains: enough}}
+  - do: invoke
+    id: slow
+    target: other
+    action: slow
+    wait: false
+    error: {is: ActionCancelled, contains: enough}
   - {do: query, of: slow, save: {status: $.status}}
   - {do: expect, that: value, of: $(saved.status), equals: in progress}
   - {do: cancel, of: slow, reason: enough}
