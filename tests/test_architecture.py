@@ -229,12 +229,12 @@ FILES: dict[str, tuple[str, ...]] = {
         "_tree",
     ),
     "lmos_actors.bindings": (
+        "_values",
         "_exposure",
         "_descriptions",
         "_pages",
         "_http",
         "_server_requests",
-        "_server_values",
         "_server_answers",
         "_server_listening",
         "_server_listeners",

@@ -29,8 +29,8 @@ from lmos_actors.protocol.td import (
 from lmos_actors.transport import endpoint_of
 
 from ._consume_thing import ConsumedThing
-from ._exposure import AGENTS
-from ._peer_things import path_of, public_name
+from ._exposure import AGENTS, name_in_url
+from ._peer_things import path_of
 from ._remote_link import RemoteLink
 from ._remote_terms import ClassTerms, PlainTerms
 
@@ -226,7 +226,7 @@ def _compare(description: Description, cls: type[Agent]) -> None:
 def socket_target(url: str, thing: str | None) -> Target:
     """Say where the thing at a WebSocket address is. Raises ConfigError."""
     endpoint = endpoint_of(url)
-    name = public_name(endpoint.url)
+    name = name_in_url(endpoint.url)
     if thing is None and name is None:
         raise ConfigError(f"{url!r} is an address of many things: say which one by thing=")
     if thing is None:  # the id that an agent without one of its own has in its description
@@ -313,7 +313,7 @@ def _chosen(text: bytes, place: str, thing: str | None) -> Any:
 def _is(thing_id: Any, title: Any, thing: str) -> bool:
     if thing in (thing_id, title):
         return True
-    return isinstance(thing_id, str) and thing in (public_name(thing_id), path_of(thing_id))
+    return isinstance(thing_id, str) and thing in (name_in_url(thing_id), path_of(thing_id))
 
 
 def _described(data: Any, place: str) -> Description:

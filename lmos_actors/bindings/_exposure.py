@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from lmos_actors.supervision import Supervisor
 
 AGENTS: Final = "/agents/"
+EXITED: Final = "lmosx:exited"
+"""The event by which monitors travel: an incarnation has ended (W3)."""
+
 KEPT: Final = 4096  # things that were found are found again without a search
 LONGEST: Final = 2048  # characters of a thing's id
 
@@ -30,6 +33,14 @@ def name_in_path(path: str) -> str | None:
     """Give the public name that the path of a URL ends in, None where it is no agent's address."""
     _, found, name = path.rpartition(AGENTS)
     return unquote(name) if found and name and "/" not in name else None
+
+
+def name_in_url(url: str) -> str | None:
+    """Give the public name of an agent whose address this is, None if it is none."""
+    try:
+        return name_in_path(urlsplit(url).path)
+    except ValueError:  # such as a bracket that is not closed
+        return None
 
 
 @attrs.frozen
@@ -137,10 +148,7 @@ class Exposure:
 def _name_meant(thing_id: str) -> str | None:
     if "://" not in thing_id:
         return thing_id.removeprefix(AGENTS)
-    try:
-        return name_in_path(urlsplit(thing_id).path)
-    except ValueError:  # an address that is none
-        return None
+    return name_in_url(thing_id)
 
 
 def class_at(link: Any) -> type[Agent] | None:

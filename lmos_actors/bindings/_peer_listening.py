@@ -15,6 +15,7 @@ from trio.lowlevel import Abort, current_task, enable_ki_protection, wait_task_r
 from lmos_actors._errors import AgentUnavailable, InvalidInput, MailboxFull, NotFound, RemoteProtocolError
 from lmos_actors.actors import Feed
 
+from ._exposure import EXITED
 from ._peer_wants import wake_all
 
 if TYPE_CHECKING:
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
 
     from ._peer_backoff import Backoff
     from ._peer_things import Far
-
-EXITED: Final = "lmosx:exited"
-"""The event by which monitors travel."""
 
 LOST: Final[Any] = object()
 """In place of that event's data: the connection is lost, and nobody here knows how the agent is."""

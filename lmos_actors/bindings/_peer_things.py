@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 from zlib import crc32
 
-from ._exposure import name_in_path
+from ._exposure import name_in_url
 
 if TYPE_CHECKING:
     from lmos_actors.actors import Runtime
@@ -17,14 +16,9 @@ if TYPE_CHECKING:
     from ._peer_wants import Want
 
 
-def public_name(url: str) -> str | None:
-    """Give the public name of an agent whose address this is, None if it is none."""
-    return name_in_path(urlsplit(url).path)
-
-
 def path_of(thing_id: str) -> str:
     """Give the path that an agent's errors name: that in its tree if its address tells it, else the id."""
-    name = public_name(thing_id)
+    name = name_in_url(thing_id)
     return thing_id if name is None else name.replace(".", "/")
 
 

@@ -26,7 +26,8 @@ from lmos_actors._errors import (
 )
 from lmos_actors.actors import BUDGET, CURRENT, MONITORS, OUT_SEATS, outgoing_trace, sent_numbers
 
-from ._peer_listening import EXITED, FarFeed, Listening, Tap
+from ._exposure import EXITED
+from ._peer_listening import FarFeed, Listening, Tap
 from ._peer_wants import STREAM, FarAsk, FarHeld, FarTell, Note, Said
 from ._remote_calls import RemoteCall, RemoteStream
 from ._remote_ends import down_of

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-import msgspec
 from msgspec import UNSET
 
 from lmos_actors._errors import AgentError, NotFound, RemoteProtocolError
 from lmos_actors.actors import STREAM, TURN, Occurrence, Operation, Parameter, not_in, shape_of
 from lmos_actors.protocol import lmos
+
+from ._values import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -17,13 +18,7 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Contract, Shape
     from lmos_actors.protocol.td import Description
 
-PLAIN: Final = (str, int, float, bool, type(None))
 WRONG: Final = "urn:lmos-actors:errors#wrong-type"
-
-
-def plain(value: Any) -> Any:
-    """Turn a checked value into plain data that JSON has a form for, sets in order."""
-    return value if type(value) in PLAIN else msgspec.to_builtins(value, order="deterministic")
 
 
 def wrong_answer(path: str, name: str, what: str, error: Exception) -> RemoteProtocolError:

@@ -9,7 +9,7 @@ from msgspec import UNSET
 from lmos_actors._errors import NotAllowed
 from lmos_actors.actors import STREAM
 
-from ._server_values import plain, plain_members
+from ._values import plain, plain_members
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -23,10 +23,11 @@ from lmos_actors._errors import (
 from lmos_actors.actors import Far, LocalLink, PoolLink, incoming_trace
 from lmos_actors.protocol import lmos
 
+from ._exposure import EXITED
 from ._server_answers import give_answer
 from ._server_listeners import Listeners
-from ._server_requests import EXITED, wish_of
-from ._server_values import plain
+from ._server_requests import wish_of
+from ._values import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors.actors import MONITORS, LocalLink, PoolLink, emitted_trace
 
+from ._exposure import EXITED
 from ._server_listening import Listener, Observer, Subscriber, SubscriberToAll, Watcher
-from ._server_requests import EXITED
-from ._server_values import plain
+from ._values import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

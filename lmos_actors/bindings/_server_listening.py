@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from lmos_actors._errors import NotFound
 from lmos_actors.actors import FEED_SIZE, Gap
 
-from ._server_requests import EXITED
+from ._exposure import EXITED
 
 if TYPE_CHECKING:
     from lmos_actors.actors import Down, Sinks, TraceMembers

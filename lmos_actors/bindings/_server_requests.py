@@ -9,14 +9,13 @@ from msgspec import UNSET
 from lmos_actors._errors import InvalidInput, NotAllowed, NotFound
 from lmos_actors.actors import ALL_EVENTS, LocalLink, PoolLink, event_key, property_key
 
+from ._exposure import EXITED
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lmos_actors.actors import Operation
     from lmos_actors.protocol import lmos
-
-EXITED: Final = "lmosx:exited"
-"""The event by which monitors travel: an incarnation has ended (DECISIONS W3)."""
 
 READ_ALL: Final = "?"
 WRITE_MANY: Final = "="

@@ -22,6 +22,7 @@ from lmos_actors import (
     prop,
 )
 from lmos_actors.bindings import ConsumedThing, ContractWarning, consume, consume_thing
+from lmos_actors.bindings._peer_things import path_of
 from lmos_actors.protocol import td
 from lmos_actors.transport import ConnectFailed, MemoryNetwork, endpoint_of
 from tests.bindings.clients import Weather, Wire, peers_of, quiet, scripted, two_nodes
@@ -357,3 +358,8 @@ async def test_every_verb_by_name(autojump_clock: Any) -> None:
             with pytest.raises(NotFound, match=f"no {name} .* did you mean"):
                 await ask
         assert server.statistics().dead_letters == 0
+
+
+@pytest.mark.parametrize("thing", ["http://[x/agents/y", "urn:x", "chatagent", ""])
+def test_an_id_that_is_no_address_names_itself(thing: str) -> None:
+    assert path_of(thing) == thing

@@ -1,4 +1,4 @@
-"""Values on their way out: what agents give, as something of which JSON has one form alone."""
+"""Values on their way out: what agents give and are given, as something of which JSON has one form alone."""
 
 from __future__ import annotations
 
