@@ -29,6 +29,7 @@ from ._errors import (
     NotFound as NotFound,
     OutcomeUnknown as OutcomeUnknown,
     ProtocolError as ProtocolError,
+    RateLimited as RateLimited,
     RemoteProtocolError as RemoteProtocolError,
     RestartIntensityExceeded as RestartIntensityExceeded,
     StartFailed as StartFailed,

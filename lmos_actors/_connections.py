@@ -25,6 +25,8 @@ from ._services import Services
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from starlette.routing import BaseRoute
+
     from .actors import Runtime
     from .bindings import LmosServer, Peers
     from .protocol.lmos import SessionOptions
@@ -193,7 +195,7 @@ class Connections:
         server = self._server = LmosServer(
             self._rt, exposure, options=wanted.session, on_failure=self._failed
         )
-        app = http_app(Descriptions(exposure, bases))
+        app = http_app(Descriptions(exposure, bases), server, extra=self._routes())
         for endpoint, listener in zip(self._endpoints, self._listeners, strict=True):
             door = FrontDoor(
                 listener,
@@ -205,6 +207,10 @@ class Connections:
                 **_given(options=wanted.door, connection=wanted.connection),
             )
             self._doors.append(door)
+
+    def _routes(self) -> list[BaseRoute]:
+        """Give what is served over HTTP beside the agents."""
+        return []
 
     def start(self) -> None:
         """Let in those who connect."""

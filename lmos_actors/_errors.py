@@ -209,6 +209,20 @@ class Forbidden(AgentError):
     """The agent knows who asks, and does not allow it to them; the request has not begun to run."""
 
 
+class RateLimited(AgentError):
+    """Whoever asks has asked too often; the request has not begun to run.
+
+    `retry_in` is how many seconds to wait, None where that is not known.
+    """
+
+    started = False
+
+    def __init__(self, retry_in: float | None = None) -> None:
+        self.retry_in = retry_in
+        hint = "" if retry_in is None else f", retry in {retry_in:g} s"
+        super().__init__(f"too many requests{hint}")
+
+
 class ProtocolError(LmosActorsError):
     """Something was said, or was to be said, that the protocol does not know."""
 

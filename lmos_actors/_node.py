@@ -28,18 +28,19 @@ from .actors import (
     CrashReport,
     DeadLetter,
     Feed,
-    Finder,
     Group,
     LocalLink,
     Outside,
     Ref,
     Runtime,
+    Sought,
     Topic,
     TracedLink,
     WaitingGraph,
     Watchdog,
     awaited,
     dispatch,
+    link_to,
     topic_of,
 )
 from .observe import NodeStatistics, dump, graph_of, shown, statistics_of
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from types import UnionType
 
     from ._instrument import Instrument
+    from .actors import Spread
     from .bindings import ConsumedThing, Habits
     from .protocol.lmos import SessionOptions
     from .transport import ConnectionOptions, DoorOptions, Network
@@ -111,12 +113,24 @@ class Node:
         """Start a supervisor and its children under the root. Raises NameTaken, StartFailed."""
         return await self._root.start_supervisor(spec)
 
-    def find(self, cls: type[A], name: str | None = None) -> Ref[A]:
+    def find(
+        self,
+        cls: type[A],
+        name: str | None = None,
+        *,
+        title: str | None = None,
+        type: str | None = None,
+        capability: str | None = None,
+        affordance: str | None = None,
+        spread: Spread | None = None,
+        key: str | None = None,
+    ) -> Ref[A]:
         """Give a ref to an agent of that class, by its name or path, or the first started.
 
         Never waits and never fails: the ref resolves on first use; `await ref.ready()` waits for it.
         """
-        return Ref(Finder(self._rt, cls, name))
+        wanted = Sought(cls, name, title, type, capability, affordance)
+        return Ref(link_to(self._rt, wanted, spread, key))
 
     @overload
     def topic(self, name: str, tp: type[T], /) -> Topic[T]: ...

@@ -417,7 +417,7 @@ def test_findings_and_differences_as_data(
         "message": 'id "bare" is no URI',
         "severity": "warning",
         "fix": finding["fix"],
-        "line": 10,
+        "line": 11,
         "column": 9,
     }
     (difference,) = (each for each in found.pop("differences") if each["weight"] == "breaks")

@@ -17,6 +17,7 @@ from ._contract import Contract as Contract
 from ._declare import Unit as Unit, action as action, event as event, every as every, prop as prop
 from ._describe import check_id as check_id, describe as describe
 from ._dispatcher import dispatch as dispatch
+from ._edge import Edge as Edge, Going as Going, Watch as Watch, going_out as going_out
 from ._evidence import (
     class_made_by as class_made_by,
     fields_of as fields_of,
@@ -26,6 +27,7 @@ from ._far import Asker as Asker, Far as Far
 from ._follow import Following as Following
 from ._gather import invoke_all as invoke_all
 from ._groups import Change as Change, Group as Group, Joined as Joined, Left as Left
+from ._handing import HandingLink as HandingLink
 from ._hiding import conceal as conceal, conceal_all as conceal_all
 from ._holding import (
     hold as hold,
@@ -42,6 +44,7 @@ from ._mailbox import (
     AgentStatistics as AgentStatistics,
     MailboxOptions as MailboxOptions,
     MailboxStatistics as MailboxStatistics,
+    Origin as Origin,
     Request as Request,
 )
 from ._monitor import NORMAL as NORMAL, SHUTDOWN as SHUTDOWN, Down as Down, ExitReason as ExitReason
@@ -70,17 +73,28 @@ from ._operation import (
 from ._options import About as About
 from ._outside import Outside as Outside
 from ._parking import park_among as park_among
+from ._population import (
+    Population as Population,
+    Resolver as Resolver,
+    Seeker as Seeker,
+    Sought as Sought,
+    Spread as Spread,
+)
 from ._ref import Call as Call, CallStatus as CallStatus, Link as Link, Ref as Ref
-from ._registry import Finder as Finder, slot_of as slot_of
+from ._registry import (
+    Finder as Finder,
+    link_to as link_to,
+    near_links as near_links,
+    slot_of as slot_of,
+)
 from ._reports import CrashReport as CrashReport
 from ._retrying import Attempt as Attempt, found_link as found_link
-from ._router import BY as BY, By as By, PoolLink as PoolLink
+from ._router import BY as BY, By as By, PoolLink as PoolLink, key_text as key_text, load_of as load_of
 from ._runtime import (
     BUDGET as BUDGET,
     DeadLetter as DeadLetter,
     Household as Household,
     Owner as Owner,
-    Resolver as Resolver,
     Runtime as Runtime,
     Staging as Staging,
     Startable as Startable,
@@ -104,9 +118,13 @@ from ._trace_context import (
     TRACES as TRACES,
     Carried as Carried,
     TraceMembers as TraceMembers,
+    current_mark as current_mark,
     emitted_trace as emitted_trace,
     incoming_trace as incoming_trace,
     outgoing_trace as outgoing_trace,
+    put_in_span as put_in_span,
+    read_trace as read_trace,
+    recorded_trace as recorded_trace,
     sent_numbers as sent_numbers,
     trace_context as trace_context,
 )

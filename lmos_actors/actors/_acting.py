@@ -18,8 +18,9 @@ from ._mailbox import Stashed
 from ._monitor import NORMAL, check_reason
 from ._options import check_behaviour
 from ._outside import outside_of
+from ._population import Sought
 from ._ref import Ref
-from ._registry import Finder, neighbour_of, slot_of
+from ._registry import link_to, neighbour_of, slot_of
 from ._topics import Topic, topic_of
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from ._links import Monitor
     from ._monitor import Down, ExitReason
     from ._observers import Gap
+    from ._population import Spread
     from ._runtime import Household, Startable
 
 A = TypeVar("A")
@@ -69,9 +71,24 @@ class Acting:
         """Its place in the tree."""
         return self._place().path
 
-    def find(self, cls: type[A], name: str | None = None) -> Ref[A]:
-        """Give a ref to an agent of that class, by name or the first started. Resolves on first use."""
-        return Ref(Finder(self._place().rt, cls, name))
+    def find(
+        self,
+        cls: type[A],
+        name: str | None = None,
+        *,
+        title: str | None = None,
+        type: str | None = None,
+        capability: str | None = None,
+        affordance: str | None = None,
+        spread: Spread | None = None,
+        key: str | None = None,
+    ) -> Ref[A]:
+        """Give a ref to an agent of that class, by name or the first started. Resolves on first use.
+
+        As `node.find`, which says more.
+        """
+        wanted = Sought(cls, name, title, type, capability, affordance)
+        return Ref(link_to(self._place().rt, wanted, spread, key))
 
     # ---- doing
 

@@ -25,6 +25,8 @@ from ._agent import Agent
 from ._operation import GATED, MISSING, STREAM, TURN
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ._affordances import ActionOptions, Event, Property
     from ._contract import Contract
     from ._operation import Operation, Parameter
@@ -65,7 +67,7 @@ def describe(cls: type[Agent], *, id: str | None = None) -> Description:
         {
             **(about.told() if about is not None else {}),
             "@context": default_context(),
-            "@type": TOOL_TYPE if tool else AGENT_TYPE,
+            "@type": _types(TOOL_TYPE if tool else AGENT_TYPE, about.types if about is not None else ()),
             **_said(id=id, title=contract.title, description=_doc(cls)),
             **({f"{EXTENSIONS_PREFIX}:offers": ["streams"]} if has_streams else {}),
             "securityDefinitions": {NO_SECURITY: {"scheme": "nosec"}},
@@ -79,6 +81,11 @@ def _contract_of(cls: Any) -> Contract:
     if not isinstance(cls, type) or not issubclass(cls, Agent) or cls is Agent:
         raise TypeError(f"describe takes an agent class, not {cls!r}")
     return cls.__contract__
+
+
+def _types(kind: str, more: Iterable[str]) -> str | list[str]:
+    types = list(dict.fromkeys((kind, *more)))
+    return types if len(types) > 1 else kind
 
 
 def _said(**members: Any) -> dict[str, Any]:

@@ -223,7 +223,9 @@ def _take(slot: Box, item: Any, run: Any) -> None:
     traced = envelope.trace is not None
     if traced:
         _note_delivered(slot, envelope)
-    value = run(op.fn, slot.agent, *envelope.args)
+        value = _carry_out(slot, envelope, run)
+    else:
+        value = run(op.fn, slot.agent, *envelope.args)
     try:
         value = op.give(value)
     except InvalidInput as exc:
@@ -232,6 +234,18 @@ def _take(slot: Box, item: Any, run: Any) -> None:
     if traced:
         _note_answered(slot, envelope, value)
     envelope.answer(value)
+
+
+def _carry_out(slot: Box, envelope: Envelope, run: Any) -> Any:
+    """Run a turn that has a trace: in its span, where spans are recorded."""
+    edge = slot.rt.edge
+    if edge is None:
+        return run(envelope.op.fn, slot.agent, *envelope.args)
+    token = run(edge.enter, envelope)
+    try:
+        return run(envelope.op.fn, slot.agent, *envelope.args)
+    finally:
+        run(edge.leave, token)
 
 
 def _note_delivered(slot: Box, envelope: Envelope) -> None:

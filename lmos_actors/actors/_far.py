@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import trio
 
     from ._box import Box
+    from ._edge import Watch
     from ._mailbox import Request
     from ._operation import Operation
 
@@ -69,7 +70,7 @@ class Far(Ask):
     It never waits for a seat: in a full mailbox `wait` means `reject` (B4).
     """
 
-    __slots__ = ("again", "asked", "asker", "giver", "until")
+    __slots__ = ("again", "asked", "asker", "giver", "until", "watch")
 
     parks = False
 
@@ -91,6 +92,7 @@ class Far(Ask):
         self.again: Callable[[], bool] | None = None  # of a pool: sends it to another member
         self.until: float | None = None  # when it fails if it is unanswered, in the clock's seconds
         self.giver: trio.lowlevel.Task | None = None  # the run, while there is no room for its item
+        self.watch: Watch | None = None  # who measures or traces it, if somebody does
 
     # ---- the slot's side
 

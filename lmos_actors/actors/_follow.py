@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
+from functools import partial
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +23,7 @@ from ._history import kept_turn
 from ._mailbox import Firing
 from ._observers import Gap, event_key
 from ._ref import Ref
-from ._registry import Finder, check_home
+from ._registry import Finder, check_home, near_link
 from ._retrying import Retrying
 from ._secrets import Discreet
 from ._topics import Topic
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from ._calls import LocalLink
     from ._mailbox import Mark
+    from ._population import Sought
     from ._runtime import Runtime
 
 FOLLOW_SIZE: Final = 64
@@ -219,7 +221,7 @@ class Absent:
 
     def __init__(self, rt: Runtime) -> None:
         self._rt = rt
-        self._by_finder: dict[tuple[type | None, str | None], dict[Following, str]] = {}
+        self._by_finder: dict[Sought, dict[Following, str]] = {}
 
     def add(self, finder: Finder, following: Following, key: str) -> None:
         """Have it bound when such an agent appears."""
@@ -227,7 +229,7 @@ class Absent:
         self._by_finder.setdefault(wanted, {})[following] = key
         following.bind(self, wanted)
 
-    def remove(self, wanted: tuple[type | None, str | None], following: Following) -> None:
+    def remove(self, wanted: Sought, following: Following) -> None:
         """Forget one."""
         waiting = self._by_finder[wanted]
         del waiting[following]
@@ -237,11 +239,15 @@ class Absent:
     def appeared(self, slot: LocalLink | None) -> None:
         """Bind those who wait for such an agent, or, told of none, for whatever can be found by now."""
         for wanted in tuple(self._by_finder):
-            if slot is None or _is_wanted(slot, *wanted):
-                link = self._rt.resolver.resolve(*wanted) if self._rt.resolver is not None else slot
+            if slot is None or _is_wanted(slot, wanted):
+                link = near_link(self._rt, wanted)
                 if link is not None:
-                    for following, key in self._by_finder.pop(wanted).items():
-                        _listen(link, following, key)
+                    self.settle(wanted, link)
+
+    def settle(self, wanted: Sought, link: Any) -> None:
+        """Bind those who wait for such an agent to one that was found."""
+        for following, key in self._by_finder.pop(wanted, {}).items():
+            _listen(link, following, key)
 
 
 @enable_ki_protection
@@ -285,13 +291,16 @@ def _follow_agent(rt: Runtime, link: Any, handle: EventHandle[Any, Any], followi
     link = link.inner if isinstance(link, Retrying) else link
     if isinstance(link, Finder):
         found = link.look()
-        if found is None:
-            _check_event(link.wanted[0], handle)
+        if found is None or getattr(found, "is_settled", True) is False:
+            _check_event(link.wanted.cls, handle)
             if rt.absent is None:
                 rt.absent = Absent(rt)
             rt.absent.add(link, following, event_key(handle.name))
+            if found is not None:
+                found.then(partial(rt.absent.settle, link.wanted))
             return
         link = found
+    link = link.settled() if hasattr(link, "settled") else link
     check_home(rt, link)
     if getattr(link, "state", None) == GONE or getattr(link, "gone", False):
         raise NotFound("agent", link.path)
@@ -313,7 +322,8 @@ def _check_event(cls: Any, handle: EventHandle[Any, Any]) -> None:
         raise NotFound("event", handle.name, where=cls.__name__, known=contract.events)
 
 
-def _is_wanted(slot: LocalLink, cls: type | None, name: str | None) -> bool:
+def _is_wanted(slot: LocalLink, wanted: Sought) -> bool:
+    cls, name = wanted.cls, wanted.name
     return (cls is None or isinstance(slot.agent, cls)) and (
         name is None or slot.label == name or ("/" in name and slot.path == name)
     )

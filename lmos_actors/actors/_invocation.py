@@ -132,6 +132,8 @@ class Run:
         """Run the handler to its end. Raises `trio.Cancelled` alone, and what is no `Exception`."""
         op, slot = self.op, self.slot
         CURRENT.set(self)
+        if slot.rt.edge is not None:
+            slot.rt.edge.enter(self.envelope)  # of this run's own context
         slot.run_began(self)
         current_task().custom_sleep_data = self  # until it first waits: then trio empties it
         try:

@@ -117,11 +117,17 @@ class Request:
 
 @attrs.frozen
 class Origin:
-    """A trace that began at somebody else's: its id, its flags, and what others keep in its state."""
+    """A trace that began at somebody else's: its id, its flags, and what others keep in its state.
+
+    `parent` is the id of the message, or span, in it that all of this came of; `span` what a node that records
+    spans has made of that.
+    """
 
     trace_id: str
     flags: str = "01"
     state: str = ""
+    parent: str = attrs.field(default="", eq=False, repr=False)
+    span: Any = attrs.field(default=None, eq=False, repr=False)
 
 
 Mark: TypeAlias = tuple[int, int, Origin | None, str | None]

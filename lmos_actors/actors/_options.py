@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
 
 
 _TEXT: Final = str | None
+_WORD: Final = re.compile(r"[!-~\u00a1-\U0010ffff]{1,200}")
+
+
+def _words(words: Any) -> tuple[str, ...]:
+    return () if words is None else (words,) if isinstance(words, str) else tuple(words)
 
 
 def _links(links: Iterable[Link]) -> tuple[Link, ...]:
@@ -38,6 +44,8 @@ class About:
     `vendor` and `model` become members of `lmos:metadata` (LMOS Agent Description Format); `more` holds its
     further members, plain data by the names they have there: `{"lmos:compliance": {...}}`. `version`, that of
     the class, `support`, a URI, and `links` are those of a Thing Description (TD 1.1, 5.3.1.1).
+    `capabilities` are words for what it can do, `lmosx:capabilities` there, and `types` join its `@type`:
+    both are what others find it by, each without blanks.
     What a subclass leaves out is as its base says; of `more`, member by member.
 
     Raises:
@@ -49,6 +57,8 @@ class About:
     version: str | None = None
     support: str | None = None
     links: tuple[Link, ...] = attrs.field(default=(), converter=_links)
+    capabilities: tuple[str, ...] = attrs.field(default=(), converter=_words)
+    types: tuple[str, ...] = attrs.field(default=(), converter=_words)
     more: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
 
     def __attrs_post_init__(self) -> None:
@@ -57,6 +67,10 @@ class About:
             if not isinstance(getattr(self, name), kind):
                 words = str(kind).replace("lmos_actors.protocol.td._model.", "")
                 raise TypeError(f"About: {name} must be {words}, not {getattr(self, name)!r}")
+        for name in ("capabilities", "types"):
+            for word in getattr(self, name):
+                if not isinstance(word, str) or not _WORD.fullmatch(word):
+                    raise TypeError(f"About: {name} are words without blanks, and {word!r} is none")
         try:
             load(self.told())
         except DescriptionError as exc:
@@ -72,6 +86,8 @@ class About:
                 support=self.support,
                 metadata=metadata if metadata != Metadata() else None,
                 links=self.links or None,
+                type=self.types or None,
+                capabilities=self.capabilities or None,
             )
         )
 

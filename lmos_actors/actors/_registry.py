@@ -8,63 +8,77 @@ from typing import TYPE_CHECKING, Any
 from trio.lowlevel import enable_ki_protection
 
 from lmos_actors._errors import NotAllowed, NotFound
+from lmos_actors.protocol.td import AGENT_TYPES, TOOL_TYPES
 
 from ._members import Members
 from ._operation import ASKING, named
 from ._parking import park_among
+from ._population import SPREADS
 from ._retrying import Retrying
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import AsyncGenerator, Iterator, Mapping
 
     from ._calls import LocalLink
+    from ._contract import Contract
     from ._mailbox import AgentStatistics, MailboxStatistics
     from ._monitor import Down
     from ._observers import Feed
+    from ._population import Sought, Spread
     from ._ref import Ref
     from ._router import PoolLink
     from ._runtime import Runtime, Turns
 
 
 class Finder:
-    """A link that looks for its agent when it is first used, and keeps what it found (L2)."""
+    """A link that looks for its agent when it is first used, and keeps what it found (L2).
 
-    __slots__ = ("_cls", "_found", "_name", "_rt")
+    Near ones come first. What was found elsewhere is kept until that is gone.
+    """
 
-    def __init__(self, rt: Runtime, cls: type | None, name: str | None) -> None:
+    __slots__ = ("_beyond", "_found", "_rt", "_seen", "wanted")
+
+    def __init__(self, rt: Runtime, wanted: Sought) -> None:
         self._rt = rt
-        self._cls = cls
-        self._name = name
+        self.wanted = wanted
+        """What is looked for."""
         self._found: LocalLink | PoolLink | None = None
+        self._beyond: Any = None
+        self._seen = -1
 
-    def resolve(self) -> LocalLink | PoolLink:
-        """Give the slot, or the pool. Raises NotFound."""
-        found = self._found
-        if found is None:
-            found = self._found = self._look()
+    def resolve(self) -> Any:
+        """Give the slot, the pool, or the link that leads elsewhere. Raises NotFound."""
+        found = self._found or self.look()
         if found is None:
             raise self._missing()
         return found
 
-    @property
-    def wanted(self) -> tuple[type | None, str | None]:
-        """The class and the name that are looked for."""
-        return self._cls, self._name
-
-    def look(self) -> LocalLink | PoolLink | None:
+    def near(self) -> LocalLink | PoolLink | None:
         """Give the slot, or the pool, if there is one by now."""
         if self._found is None:
-            self._found = self._look()
+            self._found = near_link(self._rt, self.wanted)
         return self._found
 
-    def _missing(self) -> NotFound:
-        title = self._cls.__name__ if self._cls is not None else "any class"
-        where = "" if self._name is None or self._cls is None else f"this node that is a {title}"
-        return NotFound("agent", self._name or title, where=where)
+    def look(self) -> Any:
+        """Give what `resolve` gives, None if there is no such agent and nowhere else to look."""
+        rt, beyond = self._rt, self._beyond
+        if self._found is not None or rt.seeker is None:
+            return self.near()
+        if beyond is not None and (beyond.is_settled or self._seen == rt.population.version):
+            return beyond
+        self._seen = rt.population.version
+        found = self.near()
+        if found is None and beyond is None:
+            beyond = self._beyond = rt.seeker.beyond(self.wanted)
+        return found or beyond
 
-    def _look(self) -> LocalLink | PoolLink | None:
-        resolver = self._rt.resolver
-        return None if resolver is None else resolver.resolve(self._cls, self._name)
+    def _missing(self) -> NotFound:
+        cls, name = self.wanted.cls, self.wanted.name
+        if not self.wanted.is_plain:
+            return NotFound("agent", self.wanted.shown, where="this node")
+        title = cls.__name__ if cls is not None else "any class"
+        where = "" if name is None or cls is None else f"this node that is a {title}"
+        return NotFound("agent", name or title, where=where)
 
     @property
     def turns(self) -> Turns:
@@ -74,14 +88,14 @@ class Finder:
     @property
     def path(self) -> str:
         """Where the agent is; the name it is looked for by, until it has been found."""
-        if self._found is None:
-            self._found = self._look()
-        return self._found.path if self._found is not None else (self._name or "?")
+        found = self.look()
+        return found.path if found is not None else (self.wanted.name or "?")
 
     @property
     def identity(self) -> tuple[object, int]:
         """What makes two refs equal. Raises NotFound when there is no such agent yet."""
-        return self.resolve().identity
+        identity: tuple[object, int] = self.resolve().identity
+        return identity
 
     @named(ASKING)
     async def ask(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -150,21 +164,70 @@ class Finder:
     @named("ref.ready")
     async def wait_running(self) -> None:
         """Wait until there is such an agent and it takes messages. Raises NotFound at the node's end."""
-        while self._found is None:
-            self._found = self._look()
-            if self._found is None:
-                if self._rt.ended:
-                    raise self._missing()
-                await park_among(self._rt.appeared)
-        await self._found.wait_running()
+        while (found := self.look()) is None:
+            if self._rt.ended:
+                raise self._missing()
+            await park_among(self._rt.appeared)
+        if found is self._beyond:  # one that appears here meanwhile will do as well
+            found = await found.settle_unless(self.near) or self.resolve()
+        await found.wait_running()
 
     def statistics(self) -> AgentStatistics:
         """See `Link`."""
-        return self.resolve().statistics()
+        found: AgentStatistics = self.resolve().statistics()
+        return found
 
     def mailbox_statistics(self) -> MailboxStatistics:
         """See `Link`."""
-        return self.resolve().mailbox_statistics()
+        found: MailboxStatistics = self.resolve().mailbox_statistics()
+        return found
+
+
+def link_to(rt: Runtime, wanted: Sought, spread: Spread | None, key: str | None) -> Any:
+    """Give the link of a ref that was looked for. Raises TypeError for what cannot be looked for."""
+    if wanted.cls is not None and not isinstance(wanted.cls, type):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"find takes an agent class, then perhaps a name, not {wanted.cls!r}")
+    if spread is None:
+        if key is not None:
+            raise TypeError('key goes with spread="key"')
+        return Finder(rt, wanted)
+    if spread not in SPREADS or (key is not None and spread != "key"):
+        raise TypeError(f"spread is one of {', '.join(SPREADS)}, and key goes with the last, not {spread!r}")
+    assert rt.spread is not None
+    return rt.spread(wanted, spread, key)
+
+
+def near_link(rt: Runtime, wanted: Sought) -> LocalLink | PoolLink | None:
+    """Give the first started agent, or pool, of a node that is wanted, None if there is none."""
+    resolver = rt.resolver
+    if resolver is None:
+        return None
+    if wanted.is_plain:
+        found: LocalLink | PoolLink | None = resolver.resolve(wanted.cls, wanted.name)
+        return found
+    return next(near_links(rt, wanted), None)
+
+
+def near_links(rt: Runtime, wanted: Sought) -> Iterator[Any]:
+    """Give all agents and pools of a node that are wanted, in start order (L3)."""
+    resolver = rt.resolver
+    for link, cls in resolver.every(wanted.cls, wanted.name) if resolver is not None else ():
+        if wanted.is_plain or (cls is not None and is_wanted(cls, wanted)):
+            yield link
+
+
+def is_wanted(cls: type, wanted: Sought) -> bool:
+    """Say whether what agents of a class say of themselves is what is looked for."""
+    contract: Contract | None = getattr(cls, "__contract__", None)
+    if contract is None:
+        return False
+    about, types = contract.options.about, TOOL_TYPES if contract.options.tool else AGENT_TYPES
+    return wanted.is_met(
+        contract.title,
+        types if about is None else (*types, *about.types),
+        () if about is None else about.capabilities,
+        (*contract.properties, *contract.actions, *contract.events),
+    )
 
 
 def check_home(rt: Runtime, link: Any) -> None:
@@ -188,7 +251,8 @@ def slot_of(ref: Ref[Any]) -> LocalLink:
     """
     link: Any = ref._link  # pyright: ignore[reportPrivateUsage] # what a ref is for those inside
     link = link.inner if isinstance(link, Retrying) else link
-    found: LocalLink | Members = link.resolve() if isinstance(link, Finder) else link
+    found: Any = link.resolve() if isinstance(link, Finder) else link
     if isinstance(found, Members):
         raise NotAllowed(f"{found.path!r} is a pool, this takes one agent: use the refs of pool.members")
-    return found
+    settled: LocalLink = found.settled() if hasattr(found, "settled") else found
+    return settled

@@ -40,17 +40,21 @@ _MASK: Final = (1 << 64) - 1
 _FACTOR: Final = 2862933555777941757  # of a linear congruential generator of full period
 
 
+def key_text(key: object) -> bytes:
+    """Give a key as text, the same in every process; equal plain data are one key."""
+    try:
+        return _encode(key)
+    except TypeError:  # a mapping whose keys are not text
+        return _encode(to_builtins(key, str_keys=True, order="deterministic"))
+
+
 def place_of(key: object, size: int) -> int:
     """Give the place from 0 to `size - 1` where a key belongs: the same in every process, whatever its seed.
 
     With one place more, one key in `size + 1` moves, all of them to the new place; with one less, those of
     the last place alone (jump consistent hashing, Lamping and Veach 2014). Equal plain data are one key.
     """
-    try:
-        text = _encode(key)
-    except TypeError:  # a mapping whose keys are not text
-        text = _encode(to_builtins(key, str_keys=True, order="deterministic"))
-    state = int.from_bytes(blake2b(text, digest_size=8).digest(), "big")
+    state = int.from_bytes(blake2b(key_text(key), digest_size=8).digest(), "big")
     place, following = 0, 0
     while following < size:
         place = following

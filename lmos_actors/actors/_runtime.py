@@ -27,6 +27,7 @@ from ._hiding import conceal
 from ._invocation import CURRENT
 from ._mailbox import Bucket, Firing
 from ._operation import Operation
+from ._population import Population
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,10 +37,12 @@ if TYPE_CHECKING:
     from lmos_actors._timers import Timers
 
     from ._box import Box
+    from ._edge import Edge
     from ._invocation import Runners
     from ._mailbox import Ask, Envelope
     from ._monitor import ExitReason
     from ._observers import Feed
+    from ._population import Resolver, Seeker, Spreading
 
 BUDGET: Final = 256  # messages between two checkpoints (T6)
 BATCH: Final = 64  # messages of one agent before the next agent's turn (T6)
@@ -87,14 +90,6 @@ class Owner(Protocol):
 
     def child_path(self, name: str) -> str:
         """Give the path of a child of that name."""
-        ...
-
-
-class Resolver(Protocol):
-    """Who knows where agents are; filled in by the node, later also by directories."""
-
-    def resolve(self, cls: type | None, name: str | None) -> Any:
-        """Give the link to an agent of that class, by name or the first started; None if there is none."""
         ...
 
 
@@ -316,6 +311,9 @@ class Runtime:
         self.fatal: Callable[[BaseException], None] | None = None
         self.wake_watchdog: Callable[[], None] | None = None
         self.resolver: Resolver | None = None
+        self.seeker: Seeker | None = None
+        self.spread: Spreading | None = None
+        self.population = Population()
         self.starter: Starter | None = None
         self.outside: Any = None  # threads and processes, filled in by the node
         self.staging: Staging | None = None
@@ -331,6 +329,7 @@ class Runtime:
         self.ended = False
         self.failed = False  # what ends the node has happened: nobody is restarted any more
         self.trace_context: Any = None  # made at its first use, see `_trace_context.py`
+        self.edge: Edge | None = None  # who measures and traces requests of and to others, if somebody does
         self.base_context = copy_context()
         self.base_context.run(RUNTIME.set, self)
         self.base_context.run(CURRENT.set, None)  # the node may be opened inside a run

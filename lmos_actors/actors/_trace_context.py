@@ -73,6 +73,7 @@ class TraceContext:
         self._spans = self._random.getrandbits(64) | _HALF  # numbers are below it, so that no id is zero
         self._numbers: OrderedDict[str, int] = OrderedDict()
         self._sent: OrderedDict[int, tuple[Any, int]] = OrderedDict()
+        self._named: OrderedDict[str, int] = OrderedDict()
         self.noticed: Callable[[int], None] | None = None
         """Is told the number of each message that is sent over a wire, in the step of its sender."""
         self.carried: Mark | None = None
@@ -90,7 +91,13 @@ class TraceContext:
 
     def message(self, span_id: str) -> int:
         """Give the number of the message of that id."""
-        return int(span_id, 16) ^ self._spans
+        named = self._named.get(span_id)
+        return int(span_id, 16) ^ self._spans if named is None else named
+
+    def named(self, trace_id: str, span_id: str, number: int, trace: int) -> None:
+        """Take note that a message of this node goes out under ids that are not made of its numbers."""
+        _keep(self._named, span_id, number)
+        _keep(self._numbers, trace_id, trace)
 
     def number_of(self, trace_id: str) -> int | None:
         """Give the number of the message with which a trace began here, None if it did not."""
@@ -199,7 +206,7 @@ def outgoing_trace(rt: Runtime) -> TraceMembers:
 
 def sent_numbers(rt: Runtime, said: TraceMembers) -> tuple[int, int] | None:
     """Give number and trace of a request that was sent with this, None where nothing is numbered."""
-    found = None if rt.instrument is None else _read(said.get("traceparent"), None)
+    found = None if rt.instrument is None else read_trace(said.get("traceparent"), None)
     if found is None:
         return None
     origin, span_id, _ = found
@@ -217,11 +224,32 @@ def _members(rt: Runtime, mark: Mark, number: int) -> TraceMembers:
     context, origin = trace_context(rt), mark[2]
     trace_id = context.trace_id(mark[1]) if origin is None else origin.trace_id
     flags = "01" if origin is None else origin.flags
-    parent = f"00-{trace_id}-{context.span_id(number)}-{flags}"
+    span_id = _span_of(rt, origin) if origin is not None and rt.edge is not None else ""
+    parent = f"00-{trace_id}-{span_id or context.span_id(number)}-{flags}"
+    return _said(rt, parent, "" if origin is None else origin.state)
+
+
+def _span_of(rt: Runtime, origin: Origin) -> str:
+    """Give the id of the span that the code that runs now works in, empty where none are recorded."""
+    return origin.parent if rt.edge is not None and rt.edge.hands_on else ""
+
+
+def _said(rt: Runtime, parent: str, others: str) -> TraceMembers:
     slot = _sender(rt)
     sender = "user" if slot is None else slot.path or "user"
-    state = _state(sender, "" if origin is None else origin.state)
+    state = _state(sender, others)
     return {"traceparent": parent, "tracestate": state} if state else {"traceparent": parent}
+
+
+def recorded_trace(rt: Runtime, said: TraceMembers, span: Origin) -> TraceMembers:
+    """Give the trace context of a request that goes out in a span of its own, for what `outgoing_trace` gave.
+
+    `span` has its id as `parent`.
+    """
+    numbers = sent_numbers(rt, said)
+    if numbers is not None:
+        trace_context(rt).named(span.trace_id, span.parent, *numbers)
+    return _said(rt, f"00-{span.trace_id}-{span.parent}-{span.flags}", span.state)
 
 
 def _state(sender: str, others: str) -> str:
@@ -244,7 +272,7 @@ def incoming_trace(
     One that this very node has sent is the message it was when it was sent, with the agent that sent it as
     its sender. What is no trace context is as good as none. Never raises.
     """
-    said = _read(traceparent, tracestate)
+    said = read_trace(traceparent, tracestate)
     if rt.instrument is None:
         envelope.trace = None if said is None else (0, 0, said[0], said[2])
         return
@@ -255,6 +283,12 @@ def incoming_trace(
         return
     rt.messages = number = rt.messages + 1
     envelope.trace = (number, number, None, None) if said is None else _marked(rt, number, said[0], said[2])
+
+
+def put_in_span(envelope: Envelope, span: Origin) -> None:
+    """Let a request that has come in be carried out in a span that is recorded of it."""
+    number, trace, _, sender = envelope.trace or (0, 0, None, None)
+    envelope.trace = (number, trace, span, sender)
 
 
 def _marked(rt: Runtime, number: int, origin: Origin, sender: str | None) -> Mark:
@@ -278,7 +312,8 @@ class Carried:
     __slots__ = ("_before", "_mark", "_rt")
 
     def __init__(self, rt: Runtime, traceparent: str | None, tracestate: str | None = None) -> None:
-        said = None if rt.instrument is None else _read(traceparent, tracestate)
+        traced = rt.instrument is not None or (rt.edge is not None and rt.edge.hands_on)
+        said = read_trace(traceparent, tracestate) if traced else None
         self._rt = rt
         self._mark = None if said is None else _marked(rt, 0, said[0], None)
         self._before: Mark | None = None
@@ -295,8 +330,11 @@ class Carried:
             trace_context(self._rt).carried = self._before
 
 
-def _read(parent: str | None, state: str | None) -> tuple[Origin, str, str | None] | None:
-    """Read the two members: the trace, the id of the message, who says to have sent it."""
+def read_trace(parent: str | None, state: str | None) -> tuple[Origin, str, str | None] | None:
+    """Read the two members: the trace, the id of the message, who says to have sent it.
+
+    None for what is no trace context.
+    """
     found = None if parent is None or len(parent) > LONGEST_STATE else _PARENT.fullmatch(parent)
     if found is None:
         return None
@@ -304,7 +342,7 @@ def _read(parent: str | None, state: str | None) -> tuple[Origin, str, str | Non
     if version == "ff" or (version == "00" and more) or not int(trace_id, 16) or not int(span_id, 16):
         return None
     others, sender = _read_state(state)
-    return Origin(trace_id, "01" if int(flags, 16) & 1 else "00", others), span_id, sender
+    return Origin(trace_id, "01" if int(flags, 16) & 1 else "00", others, span_id), span_id, sender
 
 
 def _read_state(state: str | None) -> tuple[str, str | None]:

@@ -101,7 +101,7 @@ class TracedLink(LocalLink):
 
     def own(self, op: Operation, args: tuple[Any, ...]) -> Own:
         """As `LocalLink.own`, in the trace of what runs now."""
-        made = _TracedOwn((op, args, self))
+        made = TracedOwn((op, args, self))
         made.trace = current_mark(self.rt)
         return made
 
@@ -147,7 +147,7 @@ class TracedLink(LocalLink):
             self.rt.record("event", self, event=name, data=data, trace=mark[1])
 
 
-class _TracedOwn(Own):
+class TracedOwn(Own):
     """A message of an agent to itself that hands on the trace it was sent in."""
 
     trace: Mark | None = None

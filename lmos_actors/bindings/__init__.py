@@ -8,6 +8,15 @@ from ._consume import (
     remote_ref as remote_ref,
     remote_thing as remote_thing,
 )
+from ._consume_found import (
+    found_link as found_link,
+    hold as hold,
+    hrefs_of as hrefs_of,
+    is_down as is_down,
+    let_go as let_go,
+    names_of as names_of,
+    reached as reached,
+)
 from ._consume_thing import ConsumedThing as ConsumedThing
 from ._descriptions import (
     RESERVED as RESERVED,

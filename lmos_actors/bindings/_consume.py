@@ -276,7 +276,7 @@ def target_of(text: bytes, url: str | None, place: str, thing: str | None) -> Ta
     if thing is not None and not _is(description.id, description.title, thing):
         told = f"this describes {description.id or description.title!r}, not {thing!r}"
         raise ConfigError(told + _links_of(description), place)
-    form = next(_sockets(description, url), None)
+    form = next(sockets_of(description, url), None)
     if form is None:
         told = f"no form is for LMOS over a WebSocket (subprotocol {SUBPROTOCOL!r})"
         raise ConfigError(told + _links_of(description), place)
@@ -325,7 +325,7 @@ def _described(data: Any, place: str) -> Description:
     return load(data)
 
 
-def _sockets(description: Description, url: str | None) -> Iterator[Form]:
+def sockets_of(description: Description, url: str | None) -> Iterator[Form]:
     """Give the forms by which LMOS is spoken to a thing, the best of each affordance, in their order."""
     base = description.base or url
     described = attrs.evolve(description, base=base)

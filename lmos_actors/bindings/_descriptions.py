@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from hashlib import sha256
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import quote
 
 import attrs
@@ -14,7 +14,7 @@ from lmos_actors.actors import describe
 from lmos_actors.protocol.td import (
     JSON,
     OFFERS,
-    SUBPROTOCOL,
+    OLD_TD_CONTEXT_URI,
     TD_CONTEXT_URI,
     Description,
     Form,
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lmos_actors.actors import Agent
-    from lmos_actors.protocol.td import AnyAffordance
 
 KEPT: Final = 1_024
 """Descriptions that are kept as text; of more agents they are made anew when they are asked for."""
@@ -39,10 +38,11 @@ LINKS: Final = 1_000
 
 TD_JSON: Final = "application/td+json"
 
-RESERVED: Final = (".well-known", "agents", "api", "arc", "metrics", "things", "ws")
+RESERVED: Final = (
+    ".well-known", "agents", "api", "arc", "events", "healthz", "metrics", "openapi.json", "readyz", "search",
+    "things", "ws",
+)  # fmt: skip
 """What a node serves, or will serve, right below its address: no agent at the root has such a name."""
-
-T = TypeVar("T", bound="AnyAffordance")
 
 
 class Listed(Protocol):
@@ -91,29 +91,9 @@ def served_text(data: str) -> Served:
 
 
 def description_of(exposed: Listed, bases: Sequence[str]) -> Description:
-    """Give the description of an agent with its id, its forms at these addresses, and what this side offers.
-
-    Only forms that lead somewhere are in it: those for LMOS over a WebSocket.
-    """
+    """Give the description of an agent with its id, its forms at these addresses, and what this side offers."""
     described = attrs.evolve(describe(exposed.cls, id=exposed.thing_id), offers=OFFERS)
-    formed = with_forms(described, exposed.name, bases)
-    return attrs.evolve(
-        formed,
-        properties=_lmos_only(formed.properties),
-        actions=_lmos_only(formed.actions),
-        events=_lmos_only(formed.events),
-        forms=_lmos_forms(formed.forms),
-    )
-
-
-def _lmos_only(affordances: dict[str, T] | None) -> dict[str, T] | None:
-    if affordances is None:
-        return None
-    return {name: attrs.evolve(each, forms=_lmos_forms(each.forms)) for name, each in affordances.items()}
-
-
-def _lmos_forms(forms: Sequence[Form] | None) -> tuple[Form, ...] | None:
-    return tuple(form for form in forms or () if form.subprotocol == SUBPROTOCOL) or None
+    return with_forms(described, exposed.name, bases)
 
 
 def http_of(base: str) -> str:
@@ -163,7 +143,7 @@ class Descriptions:
             forms=(listed,),
         )
         described = Description(
-            context=TD_CONTEXT_URI,
+            context=[OLD_TD_CONTEXT_URI, TD_CONTEXT_URI],
             id=f"{base}/",
             title="lmos_actors node",
             description="Links to the descriptions of the agents that this node serves.",

@@ -83,7 +83,7 @@ class Exposure:
 
     def named(self, name: str) -> Exposed | None:
         """Give what is exposed under a public name, None if nothing is."""
-        link = self._at(name)
+        link = self.at(name)
         return None if link is None else self._exposed(link)
 
     def _exposed(self, link: LocalLink | PoolLink) -> Exposed | None:
@@ -132,6 +132,10 @@ class Exposure:
                 del self._found[next(iter(self._found))]
         return found
 
+    def at(self, name: str) -> LocalLink | PoolLink | None:
+        """Give what has that public name, or that path; None if nothing has."""
+        return self._tree.at(name) or self._tree.at(name.replace(".", "/"))
+
     def _look(self, thing_id: str) -> LocalLink | PoolLink | None:
         if len(thing_id) > LONGEST:
             return None
@@ -139,10 +143,7 @@ class Exposure:
         if owner is not None:
             return owner
         name = _name_meant(thing_id)
-        return None if name is None else self._at(name)
-
-    def _at(self, name: str) -> LocalLink | PoolLink | None:
-        return self._tree.at(name) or self._tree.at(name.replace(".", "/"))
+        return None if name is None else self.at(name)
 
 
 def _name_meant(thing_id: str) -> str | None:

@@ -2,20 +2,42 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from starlette.applications import Starlette
+    from collections.abc import Sequence
+
+    from starlette.routing import BaseRoute
+
+    from lmos_actors.transport import App
 
     from ._descriptions import Descriptions
+    from ._server import LmosServer
 
 
-def http_app(descriptions: Descriptions) -> Starlette:
-    """Make the application that serves these descriptions (DECISIONS W4).
+def http_app(
+    descriptions: Descriptions,
+    server: LmosServer,
+    *,
+    extra: Sequence[BaseRoute] = (),
+    guard: Any = None,
+) -> App:
+    """Make the application that serves a node's agents and their descriptions over HTTP (DECISIONS W4).
 
-    `/agents/NAME` one of them, `/` all, `/.well-known/wot` the only one or else the node's own;
-    `/NAME` leads to `/agents/NAME`.
+    Below `/agents/NAME` are the descriptions and the forms of single agents; `/` has all descriptions,
+    `/.well-known/wot` that of the only agent or else the node's own; `/NAME` leads to `/agents/NAME`. The
+    routes `extra` go before those of the pages. `guard` says who is let in; None: everybody.
     """
     from ._pages import pages_of  # takes long, and whoever only consumes has no use for it
+    from ._web_agents import AgentsOverHttp
+    from ._web_requests import PREFIX
 
-    return pages_of(descriptions)
+    agents, pages = AgentsOverHttp(descriptions, server), pages_of(descriptions, extra)
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["raw_path"].startswith(PREFIX):
+            await agents(scope, receive, send)
+        else:
+            await pages(scope, receive, send)
+
+    return app

@@ -17,11 +17,14 @@ from lmos_actors.protocol.lmos import problem_of
 from lmos_actors.protocol.td import JSON
 
 from ._descriptions import LINKS, TD_JSON
+from ._web_accept import best_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from starlette.requests import Request
+    from starlette.routing import BaseRoute
+    from starlette.routing import BaseRoute
 
     from ._descriptions import Descriptions, Listed, Served
 
@@ -34,15 +37,15 @@ ALWAYS: Final = {"X-Content-Type-Options": "nosniff", "Vary": "Accept", "Cache-C
 NOTHING_FOREIGN: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
-def pages_of(descriptions: Descriptions) -> Starlette:
+def pages_of(descriptions: Descriptions, extra: Sequence[BaseRoute] = ()) -> Starlette:
     """See `http_app`."""
     pages = _Pages(descriptions)
     return Starlette(
         routes=[
+            *extra,
             Route("/", pages.everything),
             Route("/.well-known/wot", pages.well_known),
             Route("/agents", pages.everything),
-            Route("/agents/{name:path}", pages.one),
             Route("/{name:path}", pages.elsewhere),
         ],
         exception_handlers={HTTPException: _as_problem, NotFound: _as_missing},
@@ -54,11 +57,6 @@ class _Pages:
 
     def __init__(self, descriptions: Descriptions) -> None:
         self._all = descriptions
-
-    async def one(self, request: Request) -> Response:
-        """Give the description of an agent."""
-        exposed = self._named(request.path_params["name"])
-        return _described(request, self._all.served(exposed))
 
     async def well_known(self, request: Request) -> Response:
         """Give the description of the only agent, else that of the node."""
@@ -153,38 +151,11 @@ def _tags(request: Request) -> list[str]:
 
 
 def accepted(request: Request, offered: Sequence[str]) -> str:
-    """Give the media type that `Accept` likes best, of equal ones the first offered (RFC 9110, 12.5.1).
+    """Give the media type that `Accept` likes best; where it likes none, the first.
 
-    Where it likes none, the first: a description in a type that was not asked for is better than none.
+    A description in a type that was not asked for is better than none.
     """
-    said = ",".join(request.headers.getlist("accept")) or "*/*"
-    liked = [_range(part) for part in said.split(",")]
-    best = max(offered, key=lambda kind: _quality(kind, liked))  # of equal ones max gives the first
-    return best if _quality(best, liked) > 0 else offered[0]
-
-
-def _range(part: str) -> tuple[str, float]:
-    kind, *parameters = (word.strip().lower() for word in part.split(";"))
-    for parameter in parameters:
-        if parameter.startswith("q="):
-            return kind, _number(parameter[2:])
-    return kind, 1.0
-
-
-def _number(text: str) -> float:
-    try:
-        return min(max(float(text), 0.0), 1.0)
-    except ValueError:
-        return 0.0
-
-
-def _quality(kind: str, liked: Sequence[tuple[str, float]]) -> float:
-    """Give the quality of the most specific range that the type is in."""
-    for wanted in (kind, f"{kind.partition('/')[0]}/*", "*/*"):
-        found = [quality for word, quality in liked if word == wanted]
-        if found:
-            return max(found)
-    return 0.0
+    return best_of(request.scope["headers"], offered) or offered[0]
 
 
 async def _as_problem(request: Request, error: Exception) -> Response:

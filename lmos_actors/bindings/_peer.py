@@ -72,6 +72,8 @@ class Peer(Traffic):
         self.origin = (endpoint.secure, endpoint.authority)
         self.failure: ConnectFailed | None = None
         self.ended = False
+        self.tried = False
+        """Whether a try has failed or succeeded by now."""
         self.users = 0
         self.scope = trio.CancelScope()
         self.things: dict[str, Far] = {}
@@ -145,6 +147,7 @@ class Peer(Traffic):
 
     def _unreached(self, failure: ConnectFailed) -> None:
         self.failure = failure
+        self.tried = True
         self._failures += 1
 
     def _began(self, connection: Connection) -> None:
@@ -152,6 +155,7 @@ class Peer(Traffic):
         said = b",".join(told).decode("ascii", "replace").split(",") if told else self._learnt
         self._offers = tuple(word.strip() for word in said)
         self._connection, self._since = connection, trio.current_time()
+        self.tried = True
         self.session = lmos.ConsumerSession(
             selected=connection.subprotocol == "lmosprotocol",
             new_id=self.rt.entropy.new_id,

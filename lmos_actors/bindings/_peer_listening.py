@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lmos_actors._timers import Timer
+    from lmos_actors.actors import Going, TraceMembers
     from lmos_actors.protocol import lmos
 
     from ._peer_backoff import Backoff
@@ -103,9 +104,11 @@ class Tap:
 class Listening:
     """One property, event or all events of a thing, as all share it who listen to it over one connection."""
 
-    __slots__ = ("_again", "_backoff", "_waiting", "far", "feed", "heard", "kind", "last", "name", "taps")
+    __slots__ = (
+        "_again", "_backoff", "_going", "_waiting", "far", "feed", "heard", "kind", "last", "name", "taps",
+    )  # fmt: skip
 
-    def __init__(self, far: Far, kind: str, name: str, backoff: Backoff) -> None:
+    def __init__(self, far: Far, kind: str, name: str, backoff: Backoff, going: Going | None = None) -> None:
         self.far = far
         self.kind = kind
         self.name = name
@@ -116,6 +119,7 @@ class Listening:
         self._waiting: list[trio.lowlevel.Task] = []
         self._again: Timer | None = None
         self._backoff = backoff
+        self._going = going  # the request of whoever listened first: it goes out in its trace
 
     # ---- those who listen
 
@@ -131,6 +135,7 @@ class Listening:
         """One listens no more; with the last one it ends."""
         if self.taps.pop(tap, self) is not self and not self.taps:
             self.rest()
+            self._settle(None)
             self.far.peer.unlisten(self)
 
     @enable_ki_protection
@@ -153,16 +158,17 @@ class Listening:
     def ask(self, session: lmos.ConsumerSession) -> bool:
         """Ask for it; False if the outbox has no room now. What it listens to is known by `feed` then."""
         thing = self.far.thing_id
+        trace: TraceMembers = {} if self._going is None else self._going.trace
         try:
             if self.name == EXITED and not self.far.peer.offers("exited"):
                 self.stands()  # nothing to ask for: the end of the connection says it
                 return True
             if self.kind == "property":
-                self.feed = session.observe(thing, self.name)
+                self.feed = session.observe(thing, self.name, **trace)
             elif self.kind == "event":
-                self.feed = session.subscribe(thing, self.name)
+                self.feed = session.subscribe(thing, self.name, **trace)
             else:
-                self.feed = session.subscribe_all(thing)
+                self.feed = session.subscribe_all(thing, **trace)
         except MailboxFull as error:
             if session.full:
                 return False
@@ -178,10 +184,16 @@ class Listening:
     def stands(self) -> None:
         """It is confirmed, or its thing confirms nothing."""
         self.heard = True
+        self._settle(None)
         self._backoff.reset()
         for tap in self.taps:
             tap.entering = False
         wake_all(self.far, self._waiting)
+
+    def _settle(self, error: Exception | None) -> None:
+        """The request is answered: only the first time counts."""
+        if self._going is not None:
+            self._going.ended(error)
 
     def value(self, raw: Any) -> None:
         """Give a value to all who listen."""
@@ -199,6 +211,7 @@ class Listening:
     def broke(self, error: Callable[[], Exception]) -> None:
         """The connection is gone: those who listen wait for the next one, those who enter are told."""
         lost = self.heard and self.name == EXITED
+        self._settle(None if self._going is None else error())
         self.feed, self.heard, self.last = None, False, UNSET
         self.rest()
         for tap in tuple(self.taps):
@@ -214,6 +227,7 @@ class Listening:
 
     def refused(self, error: Exception) -> None:
         """The thing does not let it be, or not now: then it is asked for again."""
+        self._settle(error)
         passing = isinstance(error, AgentUnavailable | MailboxFull)
         stood = self.heard
         gone = isinstance(error, NotFound) and error.kind == "agent" and stood
@@ -249,6 +263,7 @@ class Listening:
     def close(self) -> None:
         """The node has ended: nothing will come."""
         self.rest()
+        self._settle(None)
         taps, self.taps = self.taps, {}
         for tap in taps:
             tap.end(AgentUnavailable(self.far.path, "the node has ended") if tap.entering else None)

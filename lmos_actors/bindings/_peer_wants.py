@@ -25,7 +25,7 @@ from lmos_actors._errors import (
 from lmos_actors.protocol import lmos
 
 if TYPE_CHECKING:
-    from lmos_actors.actors import Attempt, TraceMembers
+    from lmos_actors.actors import Attempt, Going, TraceMembers
     from lmos_actors.protocol.lmos import ConsumerSession, Pending
 
     from ._peer_things import Far
@@ -50,6 +50,8 @@ class Said:
     credit: lmos.Credit | None = None
     binary: bool = False
     attempt: Attempt | None = None
+    going: Going | None = None
+    """Who measures or traces it, if somebody does."""
 
     def count(self, session: ConsumerSession, *, is_ours: bool) -> int:
         """Say in how many messages it goes out, by the habits of the peer."""

@@ -52,7 +52,7 @@ class RemoteCall(Want):
     """An invocation whose consumer may look at it before it ends; see `Call`."""
 
     __slots__ = (
-        "_aside", "_done", "_error", "_tasks", "_terms", "_timer", "_value", "cancelled", "deadline", "feed",
+        "_aside", "_done", "_error", "_going", "_tasks", "_terms", "_timer", "_value", "cancelled", "deadline", "feed",
         "op", "reason", "trace",
     )  # fmt: skip
 
@@ -66,6 +66,7 @@ class RemoteCall(Want):
         self.feed: Feed[Any] = Feed(far.rt.timers, conflate=True)
         self._terms = terms
         self._done = False
+        self._going = said.going
         self._value: Any = None
         self._error: Exception | None = None
         self._tasks: list[trio.lowlevel.Task] = []
@@ -97,6 +98,8 @@ class RemoteCall(Want):
 
     def _finish(self) -> None:
         self.ended = self._done = True
+        if self._going is not None:
+            self._going.ended(self._error)
         self.feed.close()
         if self._timer is not None:
             self._timer.cancel()

@@ -24,29 +24,31 @@ from lmos_actors._errors import (
     NotFound,
     OutcomeUnknown,
 )
-from lmos_actors.actors import BUDGET, CURRENT, MONITORS, OUT_SEATS, outgoing_trace, sent_numbers
+from lmos_actors.actors import (
+    BUDGET,
+    CURRENT,
+    OUT_SEATS,
+    outgoing_trace,
+    sent_numbers,
+)
 
-from ._exposure import EXITED
-from ._peer_listening import FarFeed, Listening, Tap
 from ._peer_wants import STREAM, FarAsk, FarHeld, FarTell, Note, Said
 from ._remote_calls import RemoteCall, RemoteStream
-from ._remote_ends import down_of
-from ._remote_sinks import FarSinks
+from ._remote_listening import WAY, RemoteListening
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping
+    from collections.abc import AsyncGenerator, Mapping
 
     from lmos_actors.actors import (
         AgentStatistics,
         Attempt,
-        Feed,
+        Going,
         MailboxStatistics,
         Operation,
-        Runtime,
+        TraceMembers,
         Turns,
     )
 
-    from ._peer_listening import Sink
     from ._peer_things import Far
     from ._remote_terms import Terms
 
@@ -55,18 +57,15 @@ TELL_COSTS: Final = 4
 """Messages to agents here that one to a far agent counts as, between two checkpoints: it takes as long."""
 
 
-class RemoteLink:
+class RemoteLink(RemoteListening):
     """One far agent, spoken to on certain terms; see `Link`."""
 
-    __slots__ = ("_sinks", "_terms", "far", "rt", "table", "turns")
+    __slots__ = ("table", "turns")
 
     def __init__(self, far: Far, terms: Terms) -> None:
-        self.far = far
-        self.rt: Runtime = far.rt
+        super().__init__(far, terms)
         self.turns: Turns = far.rt.turns
         self.table = terms.table
-        self._terms = terms
-        self._sinks: FarSinks | None = None
 
     @property
     def path(self) -> str:
@@ -77,10 +76,6 @@ class RemoteLink:
     def identity(self) -> tuple[object, int]:
         """What makes two refs equal: the same thing at the same address with the same credentials."""
         return self.far.identity
-
-    def operation(self, key: str) -> Operation:
-        """Give the operation of that key. Raises NotFound, NotAllowed."""
-        return self._terms.operation(key, self.far.path)
 
     def repeatable(self, key: str) -> bool:
         """Whether asking twice does no more than asking once."""
@@ -97,11 +92,20 @@ class RemoteLink:
     ) -> tuple[Operation, tuple[Any, ...], Said]:
         """Check the arguments here, as near, and give what is to be sent. Raises InvalidInput, NotFound."""
         op, args, payload, names = self._bound(key, args, kwargs)
-        said = Said(op.verb, op.name, payload, names, outgoing_trace(self.rt))
+        going, trace = self._goes(op)
+        said = Said(op.verb, op.name, payload, names, trace)
+        said.going = going
         said.attempt = attempt
         if seconds is not None:
             said.deadline, said.seconds = trio.current_time() + seconds, seconds
         return op, args, said
+
+    def _goes(self, op: Operation) -> tuple[Going | None, TraceMembers]:
+        """Give who watches a request, if somebody does, and the trace of what runs now; once for each."""
+        if self.rt.edge is None:
+            return None, outgoing_trace(self.rt)
+        going = self.rt.edge.goes(op, self.far.path, WAY)
+        return going, going.trace
 
     def _bound(
         self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -149,6 +153,12 @@ class RemoteLink:
         attempt: Attempt | None,
     ) -> Any:
         op, _, said = self._say(key, args, kwargs, seconds=seconds, attempt=attempt)
+        if said.going is None:
+            return await self._asked(op, said, seconds)
+        with said.going:
+            return await self._asked(op, said, seconds)
+
+    async def _asked(self, op: Operation, said: Said, seconds: float | None) -> Any:
         await checkpoint_if_cancelled()
         ask = FarAsk(self.far, said)
         self.far.peer.post(ask)
@@ -186,8 +196,9 @@ class RemoteLink:
         rt, turns = self.rt, self.turns
         op, args, payload, _ = self._bound(key, args, kwargs)
         await checkpoint_if_cancelled()
-        note, trace = Note(self, op, args, self._sender()), outgoing_trace(rt)
-        if not self.far.peer.tell(note, op.name, payload, trace):
+        note = Note(self, op, args, self._sender())
+        going, trace = self._goes(op)
+        if not self._put(note, payload, going, trace):
             await self._in_line(FarTell(self.far, Said(op.verb, op.name, payload, None, trace), note))
             return
         turns.budget -= TELL_COSTS
@@ -218,8 +229,15 @@ class RemoteLink:
         """See `Link`: raises `trio.WouldBlock` where the outbox has no room."""
         op, args, payload, _ = self._bound(key, args, kwargs)
         note = Note(self, op, args, self._sender())
-        if not self.far.peer.tell(note, op.name, payload, outgoing_trace(self.rt)):
+        if not self._put(note, payload, *self._goes(op)):
             raise trio.WouldBlock
+
+    def _put(self, note: Note, payload: Any, going: Going | None, trace: TraceMembers) -> bool:
+        """Put a one-way message into the outbox; False where there is no room."""
+        if going is None:
+            return self.far.peer.tell(note, note.op.name, payload, trace)
+        with going:
+            return self.far.peer.tell(note, note.op.name, payload, trace)
 
     def _sender(self) -> Any:
         run = CURRENT.get()
@@ -230,6 +248,8 @@ class RemoteLink:
         """See `Link`: what finds no room holds the agent back (B4)."""
         op, args, said = self._say(key, args, kwargs)
         held: Any = FarHeld(self.far, said, Note(self, op, args, sender))
+        if said.going is not None:
+            said.going.ended(None)  # from here on nobody waits for it
         peer = self.far.peer
         if peer.session is not None and len(sender.furnish().out) >= OUT_SEATS and peer.has_line:
             raise MailboxFull(self.far.path, OUT_SEATS)
@@ -280,85 +300,18 @@ class RemoteLink:
         await checkpoint_if_cancelled()
         call = kind(self.far, said, op, self._terms)
         call.trace = sent_numbers(self.rt, said.trace)
-        self.far.peer.post(call)
+        try:
+            self.far.peer.post(call)
+        except BaseException as error:
+            if said.going is not None:
+                said.going.ended(error)
+            raise
         try:
             if seconds is not None:
                 call.expire_in(seconds)
             yield call
         finally:
             call.leave()
-
-    # ---- listening
-
-    @asynccontextmanager
-    @enable_ki_protection
-    async def listen(self, key: str, *, conflate: bool, gaps: bool, size: int) -> AsyncGenerator[Feed[Any]]:
-        """Observe a property or subscribe to events until the block is left.
-
-        Goes on over breaks of the connection. Raises what the agent refuses it with; of an agent that
-        confirms no subscriptions the first iteration does.
-        """
-        feed = FarFeed(self.rt.timers, size=size, conflate=conflate, gaps=gaps)
-        self.operation(key)
-        async with self._tapped(key[1:], feed):
-            yield feed
-
-    @asynccontextmanager
-    @enable_ki_protection
-    async def watch(self, *, gaps: bool = False) -> AsyncGenerator[Feed[Any]]:
-        """Monitor until the block is left. Of agents that tell no ends, the end of the connection is one."""
-        feed = FarFeed(self.rt.timers, gaps=gaps)
-        async with self._tapped(MONITORS, feed):
-            yield feed
-
-    @asynccontextmanager
-    async def _tapped(self, key: str, feed: FarFeed) -> AsyncGenerator[None]:
-        await checkpoint_if_cancelled()
-        peer = self.far.peer
-        if peer.session is None:
-            raise peer.unavailable(self.far)
-        tap, listening = self.tapped(key, feed, entering=True)
-        try:
-            await checkpoint()
-            await listening.confirmed(tap)
-            yield
-        finally:
-            listening.leave(tap)
-            feed.close()
-
-    def tapped(self, key: str, sink: Sink, *, entering: bool) -> tuple[Tap, Listening]:
-        """Let a sink hear a property, event, all events, or ends; now, or once there is a connection.
-
-        `entering`: a task waits until that stands, and is told if it cannot.
-        """
-        far = self.far
-        kind, name, convert = self._heard(key)
-        listening = far.listenings.get((kind, name))
-        tap = Tap(sink, convert, entering=entering)
-        if listening is None:
-            listening = far.listenings[kind, name] = Listening(far, kind, name, far.peer.new_backoff())
-            listening.join(tap)
-            far.peer.listen(listening)
-        else:
-            listening.join(tap)
-        return tap, listening
-
-    def _heard(self, key: str) -> tuple[str, str, Callable[[Any], Any]]:
-        path = self.far.path
-        if key == MONITORS:
-            return "event", EXITED, down_of(path)
-        if key == "!":
-            return "events", "", self._terms.heard(key, path)
-        return "property" if key[0] == "?" else "event", key[1:], self._terms.heard(key, path)
-
-    def _followed(self, key: str, sink: Sink) -> tuple[Tap, Listening]:
-        return self.tapped(key, sink, entering=False)
-
-    def sinks(self) -> FarSinks:
-        """Give the listeners of this agent here, as near."""
-        if self._sinks is None:
-            self._sinks = FarSinks(self._followed)
-        return self._sinks
 
     # ---- what there is only near
 

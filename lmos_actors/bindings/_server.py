@@ -14,6 +14,7 @@ from lmos_actors.protocol.lmos import Asked, InvokeAction, SessionOptions
 from lmos_actors.transport import Accept, Refuse
 
 from ._exposure import class_at, name_in_path
+from ._meter import left
 from ._server_connection import Served, lmos_offered
 from ._server_memories import Memories
 
@@ -154,6 +155,7 @@ class LmosServer:
         if far is not None:
             far.slot.withdraw(far)
             far.leave()
+            left(far)
 
     def credited(self, run: object) -> None:
         """The peer has room for more items of a run."""

@@ -20,17 +20,18 @@ from lmos_actors._errors import (
     LocalProtocolError,
     NotFound,
 )
-from lmos_actors.actors import Far, LocalLink, PoolLink, incoming_trace
+from lmos_actors.actors import Far, LocalLink, PoolLink
 from lmos_actors.protocol import lmos
 
 from ._exposure import EXITED
+from ._meter import came, ended, refused
 from ._server_answers import give_answer
 from ._server_listeners import Listeners
 from ._server_requests import wish_of
 from ._values import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
     from lmos_actors.transport import Connection
@@ -41,6 +42,19 @@ if TYPE_CHECKING:
 
 LONGEST: Final = 1e9
 """Seconds: a longer time is as good as no deadline."""
+
+WAY: Final = "lmos"
+"""How requests come in here, as metrics and traces name it."""
+
+VERBS: Final[Mapping[str, str]] = {
+    "read_all": "read all",
+    "read_many": "read all",
+    "write_many": "write many",
+    "write_all": "write many",
+    "subscribe_all": "subscribe to all",
+    **{word: word for word in ("read", "write", "invoke", "observe", "subscribe")},
+}
+"""The verb near, by that of a message."""
 
 TOO_SLOW: Final = 1008
 RESTARTING: Final = 1012
@@ -66,6 +80,7 @@ class Served:
         self._givers: dict[Far, None] = {}  # runs that wait for room, of the peer or of the connection
         self._over = False
         self._giving_up = False
+        self._counted: BaseException | None = None  # what a mailbox has just refused
 
     def _wake(self) -> None:
         self._rt.timers.woke = True  # the instant is not over: somebody has something to send
@@ -131,9 +146,17 @@ class Served:
             if not self._invoked(asked, link):
                 self._carry_out(asked, link)
         except AgentError as error:
+            self._refused(asked, error)
             self._fail(asked, error)
         except Exception as error:
+            self._refused(asked, error)
             self._broken(asked, error)
+
+    def _refused(self, asked: lmos.Asked, error: Exception) -> None:
+        """A request has not got into a mailbox; what was watched on its way there is counted already."""
+        if error is not self._counted:
+            refused(self._rt, WAY, VERBS[asked.verb.word], error)
+        self._counted = None
 
     def _invoked(self, asked: lmos.Asked, link: Anybody) -> bool:
         """Post a plain invocation with good input: `_carry_out` in few steps. False sends it that way."""
@@ -162,11 +185,20 @@ class Served:
             raise DeadlineExceeded(link.path, max(remaining, 0.0))
         self._send(asked, link, wish, remaining)
 
-    def _send(self, asked: lmos.Asked, link: Anybody, wish: Wish, remaining: float | None) -> None:
+    def _send(
+        self,
+        asked: lmos.Asked,
+        link: Anybody,
+        wish: Wish,
+        remaining: float | None,
+        before: Far | None = None,
+    ) -> None:
         key, args, kwargs = wish
         slot = link if isinstance(link, LocalLink) else link.choose(key, args, kwargs)
         op = slot.operation(key)
         far = Far(slot, op, slot.bound(op, args, kwargs), self, asked)
+        if before is not None:
+            far.watch, far.trace = before.watch, before.trace
         if isinstance(link, PoolLink):
             far.again = partial(self._send_again, far, link, wish)
         self._post(far)
@@ -184,7 +216,7 @@ class Served:
             return False
         left = None if far.until is None else far.until - trio.current_time()
         try:
-            self._send(far.asked, pool, wish, left)
+            self._send(far.asked, pool, wish, left, far)
         except AgentError:
             return False
         return True
@@ -192,12 +224,14 @@ class Served:
     def _post(self, far: Far) -> None:
         """Put a request into its agent's mailbox. Raises MailboxFull, AgentUnavailable, NotFound."""
         message = far.asked.message
-        incoming_trace(self._rt, far, message.traceparent, message.tracestate)
+        came(far, WAY, message.traceparent, message.tracestate)
         self.server.open[far.asked] = far
         try:
             far.slot.post(far)
-        except BaseException:
+        except BaseException as error:
             self.server.open.pop(far.asked, None)
+            ended(far, error)
+            self._counted = error
             raise
 
     # ---- answers, as `Asker`
@@ -212,9 +246,12 @@ class Served:
                 give_answer(self.session, far, value, self._rt.entropy.now)
             else:
                 self._accept(asked, far.args[0], value, self._rt.entropy.now())
+            ended(far, None)
         except AgentError as error:
+            ended(far, error)
             self._fail(asked, error)
         except Exception as error:
+            ended(far, error)
             self._broken(asked, error)
         self._look(shared=shared)
 
@@ -226,6 +263,7 @@ class Served:
         if asked.listening is not None:
             far.args[0].leave()
         if not isinstance(error, AgentUnavailable) or far.again is None or not far.again():
+            ended(far, error)
             self._fail(asked, error)
         self._look(shared=shared)
 
@@ -267,6 +305,7 @@ class Served:
         try:
             wanted = self.session.item(asked, plain(item))
         except Exception as error:
+            ended(far, error)
             self._broken(asked, error)
             wanted = False
         if not wanted:

@@ -44,7 +44,8 @@ def somebody(link: Anybody) -> LocalLink:
     return one
 
 
-def _operation(link: Anybody, kind: str, key: str, name: str) -> Operation:
+def operation_named(link: Anybody, kind: str, key: str, name: str) -> Operation:
+    """Give the operation of that key and name. Raises NotFound, NotAllowed, AgentUnavailable."""
     one = somebody(link)
     op = one.table.get(key)
     if op is None or op.name != name or not name:
@@ -75,7 +76,7 @@ def _no_observing(link: Anybody) -> None:
 
 def _read(asked: lmos.Asked, link: Anybody) -> Wish:
     key = property_key(asked.name)
-    _operation(link, "property", key, asked.name)
+    operation_named(link, "property", key, asked.name)
     return key, (), _NO_NAMES
 
 
@@ -86,13 +87,13 @@ def _read_all(_: lmos.Asked, link: Anybody) -> Wish:
 
 def _read_many(asked: lmos.Asked, link: Anybody) -> Wish:
     for name in dict.fromkeys(asked.message.properties):
-        _operation(link, "property", property_key(name), name)
+        operation_named(link, "property", property_key(name), name)
     return _read_all(asked, link)
 
 
 def _write(asked: lmos.Asked, link: Anybody) -> Wish:
     key = f"{WRITE_MANY}{asked.name}"
-    _operation(link, "property", key, asked.name)
+    operation_named(link, "property", key, asked.name)
     return key, (asked.message.data,), _NO_NAMES
 
 
@@ -103,7 +104,7 @@ def _write_many(asked: lmos.Asked, link: Anybody) -> Wish:
 
 def _invoke(asked: lmos.Asked, link: Anybody) -> Wish:
     message = asked.message
-    op = _operation(link, "action", message.action, message.action)
+    op = operation_named(link, "action", message.action, message.action)
     if asked.streams:
         raise InvalidInput(f"{op.label} takes no streams", "$.streams")
     data = None if message.input is UNSET else message.input
@@ -114,7 +115,7 @@ def _invoke(asked: lmos.Asked, link: Anybody) -> Wish:
 def _observe(asked: lmos.Asked, link: Anybody) -> Wish:
     _no_observing(link)
     key = f"+{property_key(asked.name)}"
-    _operation(link, "property", key, asked.name)
+    operation_named(link, "property", key, asked.name)
     return key, (), _NO_NAMES
 
 
@@ -122,7 +123,7 @@ def _subscribe(asked: lmos.Asked, link: Anybody) -> Wish:
     if asked.name == EXITED:
         return EXITED, (), _NO_NAMES
     key = f"+{event_key(asked.name)}"
-    _operation(link, "event", key, asked.name)
+    operation_named(link, "event", key, asked.name)
     return key, (), _NO_NAMES
 
 

@@ -223,6 +223,7 @@ class Branch:
 
     def _announce(self, *children: Child) -> None:
         """Let those look again who wait for an agent to appear, and those follow who wait to."""
+        self.rt.population.changed(*children)
         if self.rt.absent is not None:
             for child in children:
                 self.rt.absent.appeared(child if isinstance(child, LocalLink) else None)
@@ -389,6 +390,7 @@ class Branch:
             child.bury()
             if isinstance(child, LocalLink):
                 self.ids.free(child)
+            self.rt.population.changed(child)
 
     def _new_supervisor(self, spec: SupervisorSpec | Pool[Any]) -> Supervisor:
         return self.kinds[type(spec)](self.rt, spec, self)

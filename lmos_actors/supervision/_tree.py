@@ -14,7 +14,7 @@ from ._supervisor import Supervisor
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lmos_actors.actors import PoolLink
+    from lmos_actors.actors import Agent, PoolLink
 
 
 def agents_of(supervisor: Supervisor) -> Iterator[LocalLink]:
@@ -88,6 +88,16 @@ class Tree:
         """Give the links to all agents and pools, in start order."""
         return map(_link, _addressable(self._root))
 
+    def every(
+        self, cls: type | None, name: str | None
+    ) -> Iterator[tuple[LocalLink | PoolLink, type[Agent] | None]]:
+        """Give all agents and pools of that class and name; see `Resolver`."""
+        for child in _addressable(self._root):
+            if isinstance(child, LocalLink) and isinstance(child.owner, PoolSupervisor):
+                continue
+            if (name is None or name in (child.label, child.path)) and _is_a(child, cls):
+                yield _link(child), _class_of(child)
+
     def resolve(self, cls: type | None, name: str | None) -> LocalLink | PoolLink | None:
         """Give the link to an agent or a pool; see `Resolver`."""
         if name is not None:
@@ -137,8 +147,21 @@ def _is_a(child: LocalLink | PoolSupervisor, cls: type | None) -> bool:
 
 
 def _is_of(child: LocalLink | PoolSupervisor, cls: type) -> bool:
-    slot = child if isinstance(child, LocalLink) else next(iter(child.link.members), None)
+    slot = _some_slot(child)
     if slot is not None and slot.agent is not None:
         return isinstance(slot.agent, cls)
-    made = agent_class(child.spec if isinstance(child, LocalLink) else child.pool_spec.member(1))
+    made = _made_by(child)
     return made is not None and issubclass(made, cls)
+
+
+def _some_slot(child: LocalLink | PoolSupervisor) -> LocalLink | None:
+    return child if isinstance(child, LocalLink) else next(iter(child.link.members), None)
+
+
+def _made_by(child: LocalLink | PoolSupervisor) -> type[Agent] | None:
+    return agent_class(child.spec if isinstance(child, LocalLink) else child.pool_spec.member(1))
+
+
+def _class_of(child: LocalLink | PoolSupervisor) -> type[Agent] | None:
+    slot = _some_slot(child)
+    return type(slot.agent) if slot is not None and slot.agent is not None else _made_by(child)

@@ -6,7 +6,8 @@ from lmos_actors._errors import (
     TransportError as TransportError,
 )
 
-from ._asgi import App as App
+from ._asgi import App as App, ClientLeft as ClientLeft
+from ._certificates import ClientCertificate as ClientCertificate
 from ._descriptors import raise_descriptor_limit as raise_descriptor_limit
 from ._front_door import FrontDoor as FrontDoor
 from ._guests import DoorOptions as DoorOptions, DoorStatistics as DoorStatistics

@@ -16,6 +16,7 @@ import trio
 from lmos_actors._errors import ConnectionLost
 
 from ._asgi import Exchange, HttpLimits, received, scope_of, too_long, write_within
+from ._certificates import certificate_of
 from ._guests import DoorOptions, DoorStatistics, Guest, Guests
 from ._handshake import accept
 from ._head import Head, Headers, HeadReader, Refused, refused_bytes
@@ -172,6 +173,7 @@ class FrontDoor:
         try:
             with trio.move_on_after(self._options.tls_seconds):
                 await stream.do_handshake()
+                guest.certificate = certificate_of(stream, tls)
                 return stream
             guest.end = "slow TLS"
         except trio.BrokenResourceError as error:
@@ -248,14 +250,14 @@ class FrontDoor:
         self, guest: Guest, stream: trio.abc.Stream, head: Head, rest: bytes
     ) -> _Serve | None:
         """Answer a request for a WebSocket; give what serves it."""
-        upgrade = upgrade_of(head, guest.peer, secure=self._tls is not None)
+        upgrade = upgrade_of(head, guest.peer, secure=self._tls is not None, certificate=guest.certificate)
         try:
             answer = self._route(upgrade)
         except Exception as error:
             self._failed(guest, error)
             raise _failed() from None
         if isinstance(answer, Refuse):
-            raise Refused(answer.status, answer.reason, f"route {answer.status}")
+            raise Refused(answer.status, answer.reason, f"route {answer.status}", answer.headers)
         try:
             connection = await accept(
                 stream,
@@ -278,6 +280,8 @@ class FrontDoor:
         self._guests.serve(guest)
         exchange = Exchange(stream, head, rest, self._http, last=self._accepting.cancel_called)
         scope = scope_of(head, guest.peer, self._listener.addresses[0], secure=self._tls is not None)
+        if guest.certificate is not None:
+            scope["state"]["certificate"] = guest.certificate
         outcome = await exchange.run(self._app, scope)
         if outcome.failure is not None:
             self._failed(guest, outcome.failure)

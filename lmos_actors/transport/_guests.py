@@ -14,6 +14,8 @@ from lmos_actors._errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ._certificates import ClientCertificate
+
 
 @attrs.frozen(kw_only=True)
 class DoorOptions:
@@ -77,10 +79,11 @@ class DoorStatistics:
 class Guest:
     """One connection while it is here."""
 
-    __slots__ = ("bare", "end", "peer", "place", "requests", "scope")
+    __slots__ = ("bare", "certificate", "end", "peer", "place", "requests", "scope")
 
     def __init__(self, peer: str) -> None:
         self.peer = peer
+        self.certificate: ClientCertificate | None = None
         self.scope = trio.CancelScope()
         self.requests = 0  # that were handed on
         self.bare = False  # the answer under way has no body: it is one to HEAD

@@ -92,6 +92,11 @@ class MemoryStream(trio.abc.HalfCloseableStream):
         if place.is_taken:
             raise trio.BusyResourceError("another task uses this end of the stream")
 
+    def has_news(self) -> bool:
+        """Whether receiving would not wait: something has come, or it is the end."""
+        pipe = self._in
+        return bool(self._closed or pipe.data or pipe.broken or pipe.ended)
+
     async def wait_send_all_might_not_block(self) -> None:
         """Wait until there is some room."""
         await checkpoint()

@@ -81,6 +81,16 @@ class DirectStream(trio.abc.HalfCloseableStream):
         self._check_sending()
         await wait_writable(self._socket)
 
+    def has_news(self) -> bool:
+        """Whether receiving would not wait: something has come, or it is the end."""
+        try:
+            self._socket.recv(1, socket.MSG_PEEK)
+        except _IDLE:
+            return False
+        except OSError:
+            return True
+        return True
+
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """Give what has come, at most `max_bytes`; waits for it. Empty: the peer has said its last."""
         self._check_open()

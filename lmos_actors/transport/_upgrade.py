@@ -12,6 +12,7 @@ from ._head import Head, Headers, Refused, malformed
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
+    from ._certificates import ClientCertificate
     from ._websocket import Connection
 
 _KEY = re.compile(r"[A-Za-z0-9+/]{22}==")  # 16 bytes, as base64
@@ -26,7 +27,7 @@ class Upgrade:
 
     `target` is as it came, `path` its percent-decoded path, `query` what follows the "?". `headers` are all
     of the request's, names lower-cased. `offered` are the subprotocols, best first. `peer` is the address it
-    comes from; `secure` says whether it came over TLS.
+    comes from; `secure` says whether it came over TLS, `certificate` is the client's, if it has shown one.
     """
 
     target: str
@@ -36,6 +37,7 @@ class Upgrade:
     offered: tuple[str, ...]
     peer: str
     secure: bool
+    certificate: ClientCertificate | None = None
 
 
 @attrs.frozen
@@ -52,10 +54,14 @@ class Accept:
 
 @attrs.frozen
 class Refuse:
-    """The WebSocket is not opened: an HTTP status from 400 up, and a short reason that the peer is told."""
+    """The WebSocket is not opened: an HTTP status from 400 up, and a short reason that the peer is told.
+
+    `headers` are further ones of the answer.
+    """
 
     status: int
     reason: str
+    headers: Headers = ()
 
 
 def asks_for_websocket(head: Head) -> bool:
@@ -63,7 +69,9 @@ def asks_for_websocket(head: Head) -> bool:
     return "websocket" in [token.lower() for token in head.tokens(b"upgrade")]
 
 
-def upgrade_of(head: Head, peer: str, *, secure: bool) -> Upgrade:
+def upgrade_of(
+    head: Head, peer: str, *, secure: bool, certificate: ClientCertificate | None = None
+) -> Upgrade:
     """Check the opening handshake (RFC 6455, 4.2.1). Raises `Refused`."""
     if head.method != "GET":
         raise Refused(405, "a WebSocket is opened with GET", "upgrade", ((b"Allow", b"GET"),))
@@ -79,7 +87,9 @@ def upgrade_of(head: Head, peer: str, *, secure: bool) -> Upgrade:
     if head.chunked or head.length:
         raise _wrong("a request with a body cannot become a WebSocket")
     _check_host(head)
-    return Upgrade(head.target, head.path, head.query, head.headers, _offered(head), peer, secure)
+    return Upgrade(
+        head.target, head.path, head.query, head.headers, _offered(head), peer, secure, certificate
+    )
 
 
 def _wrong(why: str) -> Refused:

@@ -44,12 +44,15 @@ from ._dialects import (
     canonical_status as canonical_status,
     message_type as message_type,
 )
+from ._finite import written as written
 from ._frames import Binary as Binary
 from ._letter import (
     irregularities as irregularities,
 )
 from ._limits import (
     Limits as Limits,
+    beyond as beyond,
+    outside_strings as outside_strings,
 )
 from ._memory import AnswerMemory as AnswerMemory
 from ._messages import (

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from ._messages import Message
 
+_encode: Final = msgspec.json.Encoder().encode
 PAYLOADS: Final = ("input", "data", "value", "output", "progress", "about")
 
 
@@ -31,6 +32,17 @@ def finite_only(encode: Callable[[Message], bytes]) -> Callable[[Message], bytes
         return frame
 
     return write
+
+
+def written(value: Any) -> bytes:
+    """Give the JSON of a value. Raises LocalProtocolError for one that JSON has no form for."""
+    try:
+        text = _encode(value)
+    except (TypeError, ValueError, RecursionError, OverflowError) as error:
+        raise LocalProtocolError(f"this cannot be written as JSON: {type(error).__name__}") from error
+    if b"null" in text and _has_infinite(value):
+        raise LocalProtocolError("this cannot be written as JSON: a number is not finite")
+    return text
 
 
 def _has_infinite(payload: Any) -> bool:

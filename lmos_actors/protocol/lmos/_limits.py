@@ -38,7 +38,7 @@ def beyond(text: str | bytes, limits: Limits) -> Problem | None:
     deep = data.count(b"{") + data.count(b"[") > limits.max_depth
     if not deep and not _may_have_long(data, limits.max_digits):
         return None
-    outside = _outside_strings(data)
+    outside = outside_strings(data)
     if deep and _deeper(outside, limits.max_depth):
         return invalid(f"nested more than {limits.max_depth} levels deep, or brackets that do not match")
     if b"0" * (limits.max_digits + 1) in outside.translate(_DIGITS):
@@ -56,7 +56,7 @@ def _may_have_long(data: bytes, digits: int) -> bool:
     return len(data) > digits and b"00" in data[:: max(1, digits // 2)].translate(_DIGITS)
 
 
-def _outside_strings(data: bytes) -> bytes:
+def outside_strings(data: bytes) -> bytes:
     """Give what stands outside of strings, in time that grows with the length."""
     for escape in _ESCAPES:
         data = data.replace(escape, b"")

@@ -19,6 +19,7 @@ from lmos_actors._errors import (
     MailboxFull,
     NotAllowed,
     NotFound,
+    RateLimited,
     RemoteProtocolError,
     Unauthorized,
 )
@@ -51,6 +52,7 @@ UNAVAILABLE: Final = f"{OURS}agent-unavailable"
 DIED: Final = f"{OURS}agent-died"
 DEADLINE: Final = f"{OURS}deadline-exceeded"
 CANCELLED: Final = f"{OURS}action-cancelled"
+RATE_LIMITED: Final = f"{OURS}rate-limited"
 
 DETAIL = 2_000  # characters
 LONGEST = 1e12
@@ -93,8 +95,8 @@ def problem_of(error: BaseException) -> Problem:
 def error_of(message: Error, request: Message | None = None) -> LmosActorsError:
     """Make the exception that an `error` message stands for, as the answer to `request`.
 
-    Types that the table does not know are taken by their status: 400, 401, 403, 404, 405, 503, and 500 where
-    an action was asked for; RemoteProtocolError for the rest.
+    Types that the table does not know are taken by their status: 400, 401, 403, 404, 405, 429, 503, and 500
+    where an action was asked for; RemoteProtocolError for the rest.
     """
     make = _MAKE.get(message.type) or _BY_STATUS.get(message.status, _unknown)
     return make(message, request)
@@ -197,6 +199,17 @@ def _tell_late(error: DeadlineExceeded) -> Problem:
     )
 
 
+def _tell_limited(error: RateLimited) -> Problem:
+    return Problem(
+        type=RATE_LIMITED,
+        title="Rate Limited",
+        status=429,
+        detail=_text(error),
+        started=False,
+        retry_in=error.retry_in,
+    )
+
+
 def _plainly(type_: str, title: str, status: int) -> Callable[[Any], Problem]:
     return lambda error: Problem(type=type_, title=title, status=status, detail=_text(error), started=False)
 
@@ -217,6 +230,7 @@ _TELL: tuple[tuple[type[LmosActorsError], Callable[[Any], Problem]], ...] = (
     (DeadlineExceeded, _tell_late),
     (Unauthorized, _plainly(UNAUTHORIZED, "Unauthorized", 401)),
     (Forbidden, _plainly(FORBIDDEN, "Forbidden", 403)),
+    (RateLimited, _tell_limited),
 )
 
 
@@ -276,6 +290,10 @@ def _make_late(message: Error, _: Message | None) -> LmosActorsError:
     return DeadlineExceeded(message.thing_id, seconds if abs(seconds) <= LONGEST else 0.0)
 
 
+def _make_limited(message: Error, _: Message | None) -> LmosActorsError:
+    return RateLimited(message.retry_in)
+
+
 def _as(cls: type[LmosActorsError]) -> Callable[[Error, Message | None], LmosActorsError]:
     return lambda message, _: cls(message.detail)
 
@@ -326,6 +344,7 @@ _MAKE: dict[str, Callable[[Error, Message | None], LmosActorsError]] = {
     DIED: _make_died,
     DEADLINE: _make_late,
     CANCELLED: _make_cancelled,
+    RATE_LIMITED: _make_limited,
 }
 _BY_STATUS: dict[str, Callable[[Error, Message | None], LmosActorsError]] = {
     "400": _make_invalid,
@@ -333,6 +352,7 @@ _BY_STATUS: dict[str, Callable[[Error, Message | None], LmosActorsError]] = {
     "403": _as(Forbidden),
     "404": _make_not_found,
     "405": _as(NotAllowed),
+    "429": _make_limited,
     "500": _make_internal,
     "503": _make_unavailable,
 }

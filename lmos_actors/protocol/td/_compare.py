@@ -189,6 +189,9 @@ def _thing(offered: Description, expected: Description) -> Iterator[Difference]:
     for feature in expected.offers or ():
         if not offered.has_offer(feature):
             yield Difference(("lmosx:offers",), f"does not offer {feature!r}, the class does", None, feature)
+    for word in expected.capabilities or ():
+        if word not in (offered.capabilities or ()):
+            yield Difference(("lmosx:capabilities",), f"does not have {word!r}, the class does", None, word)
     words = ("title", "titles", "description", "descriptions")
     theirs, ours = ({word: getattr(each, word) for word in words} for each in (offered, expected))
     yield from texts_differ(theirs, ours, ())

@@ -43,6 +43,7 @@ _METHODS: Final = {
     "writeallproperties": "PUT",
     "writemultipleproperties": "PUT",
     "invokeaction": "POST",
+    "cancelaction": "DELETE",
 }
 _PORTS: Final = {
     "ws": ("ws", "http"),
@@ -124,7 +125,7 @@ def with_forms(description: Description, agent: str, bases: Iterable[str]) -> De
 
     A base is `ws://host:port` or the same with `wss`, `http` or `https`: one port has both. Each affordance
     gets, for each base, a form to `<base>/ws` with the subprotocol `lmosprotocol`, then forms to
-    `<base>/agents/<agent>/...`; the thing gets those for all its properties and all its events. An action
+    `<base>/agents/<agent>/...`; the thing gets those for all its properties, actions and events. An action
     with streams has no form for HTTP. Raises DescriptionError for a base that is none.
     """
     ports = [_port(base) for base in bases]
@@ -158,15 +159,29 @@ def _of_affordance(affordance: AnyAffordance, port: tuple[str, str], agent: str,
     ws, http = port
     ops = served_ops(affordance)
     yield lmos_form(ws, ops)
-    if isinstance(affordance, ActionAffordance) and affordance.streams is not None:
-        return
     href = f"{http}/agents/{quote(agent, safe='')}/{_kind(affordance)}/{quote(name, safe='')}"
-    asked = tuple(op for op in ops if op in ("readproperty", "writeproperty", "invokeaction"))
-    heard = tuple(op for op in ops if op in (*PROPERTY_OPS[2:], *EVENT_OPS))
-    if asked:
-        yield Form(href=href, op=asked, content_type=JSON)
-    if heard:
-        yield Form(href=href, op=heard, content_type=JSON, subprotocol="sse")
+    if isinstance(affordance, PropertyAffordance):
+        asked = tuple(op for op in ops if op in PROPERTY_OPS[:2])
+        if asked:
+            yield Form(href=href, op=asked, content_type=JSON)
+        if len(asked) < len(ops):
+            yield from _listening(f"{href}/observable", PROPERTY_OPS[2:])
+    elif isinstance(affordance, EventAffordance):
+        yield from _listening(href, EVENT_OPS)
+    elif affordance.streams is None:
+        yield Form(href=href, op=("invokeaction",), content_type=JSON)
+        if not affordance.synchronous:  # what is done in one step is never under way
+            yield _by_method(href, "queryaction", "GET")
+            yield _by_method(href, "cancelaction", "DELETE")
+
+
+def _listening(href: str, ops: tuple[str, ...]) -> Iterator[Form]:
+    for subprotocol in ("longpoll", "sse"):
+        yield Form(href=href, op=ops, content_type=JSON, subprotocol=subprotocol)
+
+
+def _by_method(href: str, op: str, method: str) -> Form:
+    return Form(href=href, op=(op,), content_type=JSON, extra={"htv:methodName": method})
 
 
 def _kind(affordance: AnyAffordance) -> str:
@@ -193,9 +208,18 @@ def _of_thing(description: Description, port: tuple[str, str], agent: str) -> It
     ops = tuple(_thing_ops(description))
     if ops:
         yield lmos_form(ws, ops)
-    if "readallproperties" in ops:
-        href = f"{http}/agents/{quote(agent, safe='')}/properties"
-        yield Form(href=href, op=("readallproperties",), content_type=JSON)
+    href = f"{http}/agents/{quote(agent, safe='')}"
+    asked = tuple(op for op in ops if op.endswith("properties") and op != "readmultipleproperties")
+    if asked:
+        yield Form(href=f"{href}/properties", op=asked, content_type=JSON)
+    if any(each.observable for each in (description.properties or {}).values()):
+        heard = ("observeallproperties", "unobserveallproperties")
+        yield Form(href=f"{href}/properties", op=heard, content_type=JSON, subprotocol="sse")
+    if any(each.streams is None for each in (description.actions or {}).values()):
+        yield Form(href=f"{href}/actions", op=("queryallactions",), content_type=JSON)
+    if description.events:
+        heard = ("subscribeallevents", "unsubscribeallevents")
+        yield Form(href=f"{href}/events", op=heard, content_type=JSON, subprotocol="sse")
 
 
 def _thing_ops(description: Description) -> Iterator[str]:

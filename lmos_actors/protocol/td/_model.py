@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ._schema import Schema
 
 TD_CONTEXT_URI: Final = "https://www.w3.org/2022/wot/td/v1.1"
+OLD_TD_CONTEXT_URI: Final = "https://www.w3.org/2019/wot/td/v1"
 LMOS_PREFIX: Final = "lmos"
 LMOS_CONTEXT_URI: Final = "https://eclipse.dev/lmos/protocol/v1"
 EXTENSIONS_PREFIX: Final = "lmosx"
@@ -60,8 +61,12 @@ SCHEMA_WORDS: Final = frozenset(
 
 
 def default_context() -> list[Any]:
-    """Give the `@context` of our descriptions: TD 1.1, the prefix of LMOS, the prefix of our extensions."""
-    return [TD_CONTEXT_URI, {LMOS_PREFIX: LMOS_CONTEXT_URI, EXTENSIONS_PREFIX: EXTENSIONS_URI}]
+    """Give the `@context` of our descriptions: TD 1.0 and 1.1, the prefixes of LMOS and of our extensions.
+
+    1.0 stands first, as TD 1.1 asks of descriptions that consumers of 1.0 may read; node-wot is one of them.
+    """
+    prefixes = {LMOS_PREFIX: LMOS_CONTEXT_URI, EXTENSIONS_PREFIX: EXTENSIONS_URI}
+    return [OLD_TD_CONTEXT_URI, TD_CONTEXT_URI, prefixes]
 
 
 def _none() -> dict[str, Any]:
@@ -272,6 +277,9 @@ class Description:
     )
     offers: tuple[str, ...] | None = attrs.field(
         default=None, metadata=member(f"{EXTENSIONS_PREFIX}:offers", text_list, lax=True)
+    )
+    capabilities: tuple[str, ...] | None = attrs.field(
+        default=None, metadata=member(f"{EXTENSIONS_PREFIX}:capabilities", text_list, lax=True)
     )
     links: tuple[Link, ...] | None = attrs.field(
         default=None, metadata=member("links", list_of(struct(Link)))

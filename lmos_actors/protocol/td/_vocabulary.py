@@ -95,7 +95,7 @@ def _type(data: dict[str, Any], is_plain: bool, is_prefixed: bool) -> Iterator[F
 
 
 def check_metadata(data: dict[str, Any]) -> Iterator[Finding]:
-    """Check the open vocabulary of `lmos:metadata` as far as it has names, and `lmosx:offers`."""
+    """Check the open vocabulary of `lmos:metadata` as far as it has names, and our own members."""
     yield from _of_kind(data, (), _METADATA, dict)
     metadata = as_object(data.get(_METADATA))
     for name in metadata:
@@ -110,6 +110,7 @@ def check_metadata(data: dict[str, Any]) -> Iterator[Finding]:
     if isinstance(url, str) and not is_uri(url):
         fix = 'write it whole, as in "https://example.com"'
         yield Finding((_METADATA, "lmos:vendor", "lmos:url"), f"{url!r} is no URL", fix, "warning")
+    yield from _of_kind(data, (), f"{EXTENSIONS_PREFIX}:capabilities", list)
     yield from _offers(data)
 
 

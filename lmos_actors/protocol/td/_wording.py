@@ -15,7 +15,7 @@ import msgspec
 
 from lmos_actors._errors import nearest
 
-from ._model import LMOS_CONTEXT_URI, TD_CONTEXT_URI
+from ._model import LMOS_CONTEXT_URI, OLD_TD_CONTEXT_URI, TD_CONTEXT_URI
 from ._reading import Place, is_array, is_object, kind_of, pointer
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ Severity: TypeAlias = Literal["error", "warning"]
 LONGEST: Final = 60  # characters of a value that are shown
 SOME: Final = 12  # words listed in one sentence
 NEAR_OF: Final = 100  # known words looked at: a description may be somebody's attack
-_OLD_CONTEXT_URI: Final = "https://www.w3.org/2019/wot/td/v1"
 _KINDS: Final = {
     "string": "a text", "object": "an object", "array": "an array", "boolean": "true or false",
     "number": "a number", "integer": "a whole number", "null": "null",
@@ -204,7 +203,7 @@ def _context(fault: Fault) -> Finding:
     first = value[0] if is_array(value) and value else value
     if value is None:
         what = "is missing"
-    elif first in (TD_CONTEXT_URI, _OLD_CONTEXT_URI):
+    elif first in (TD_CONTEXT_URI, OLD_TD_CONTEXT_URI):
         what = "holds something that is neither a URI nor an object of prefixes"
     else:
         what = "does not begin with that of TD 1.1"

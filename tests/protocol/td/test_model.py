@@ -111,7 +111,11 @@ def test_fields_win_over_what_was_put_aside() -> None:
 def test_a_description_of_ours() -> None:
     made = td.Description(type=td.AGENT_TYPE, title="Clerk")
     assert td.dump(made) == {
-        "@context": [td.TD_CONTEXT_URI, {"lmos": td.LMOS_CONTEXT_URI, "lmosx": td.EXTENSIONS_URI}],
+        "@context": [
+            td.OLD_TD_CONTEXT_URI,
+            td.TD_CONTEXT_URI,
+            {"lmos": td.LMOS_CONTEXT_URI, "lmosx": td.EXTENSIONS_URI},
+        ],
         "@type": "lmos:Agent",
         "title": "Clerk",
     }

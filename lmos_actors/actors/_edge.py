@@ -1,0 +1,104 @@
+"""Where requests come in and go out: what is told to whoever measures and traces them, if somebody does.
+
+Nothing of this costs anything where nobody looks: `Runtime.edge` is None then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ._trace_context import outgoing_trace
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from ._mailbox import Envelope
+    from ._operation import Operation
+    from ._runtime import Runtime
+    from ._trace_context import TraceMembers
+
+
+class Watch(Protocol):
+    """One request that has come in, until it is answered."""
+
+    def ended(self, error: BaseException | None, /) -> None:
+        """It is answered: with this error, or with a value. Only the first call counts."""
+        ...
+
+    def left(self) -> None:
+        """Its consumer wants no answer any more."""
+        ...
+
+
+class Going(Protocol):
+    """One request that goes out. As a context manager it ends with the block, and gives `trace`."""
+
+    @property
+    def trace(self) -> TraceMembers:
+        """What is to be sent with it."""
+        ...
+
+    def ended(self, error: BaseException | None, /) -> None:
+        """It is answered: with this error, or with a value. Only the first call counts."""
+        ...
+
+    def __enter__(self) -> TraceMembers: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+
+class Edge(Protocol):
+    """Who measures requests, and records them as spans of traces. Filled in by the node; never raises."""
+
+    @property
+    def hands_on(self) -> bool:
+        """Whether spans are recorded: then agents are told in which one they work."""
+        ...
+
+    def came(self, far: Any, way: str, traceparent: str | None, tracestate: str | None, /) -> Watch:
+        """Look at a request that is about to be posted; it gets its mark (see `incoming_trace`)."""
+        ...
+
+    def refused(self, way: str, verb: str, error: BaseException, /) -> None:
+        """Take note of a request that was answered before it was known whom it is for."""
+        ...
+
+    def goes(self, op: Operation, path: str, way: str, /) -> Going:
+        """Look at a request that the code that runs now sends."""
+        ...
+
+    def enter(self, envelope: Envelope, /) -> Any:
+        """Let what is called from here on run in the span of a request; for the context that is set."""
+        ...
+
+    def leave(self, token: Any, /) -> None:
+        """Undo `enter`."""
+        ...
+
+
+class _Unseen:
+    """A request that goes out and that nobody looks at."""
+
+    __slots__ = ("trace",)
+
+    def __init__(self, trace: TraceMembers) -> None:
+        self.trace = trace
+
+    def ended(self, error: BaseException | None, /) -> None:
+        pass
+
+    def __enter__(self) -> TraceMembers:
+        return self.trace
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def going_out(rt: Runtime, op: Operation, path: str, way: str) -> Going:
+    """Look at a request that the code that runs now sends: to be called once for each.
+
+    `path` is the agent it goes to, `way` how: `lmos` or `http`.
+    """
+    return _Unseen(outgoing_trace(rt)) if rt.edge is None else rt.edge.goes(op, path, way)

@@ -1,0 +1,103 @@
+"""Which agents there are: who resolves a name, who looks elsewhere, and what changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, get_args
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+Spread: TypeAlias = Literal["round_robin", "least_loaded", "key"]
+SPREADS: Final[tuple[str, ...]] = get_args(Spread)
+
+
+@attrs.frozen
+class Sought:
+    """Which agents are looked for: those that all that is given here is true of."""
+
+    cls: type | None = None
+    name: str | None = None
+    title: str | None = None
+    type: str | None = None
+    capability: str | None = None
+    affordance: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        for word in ("name", "title", "type", "capability", "affordance"):
+            said = getattr(self, word)
+            if said is not None and (not isinstance(said, str) or not said):
+                raise TypeError(f"{word} must be a text, not {said!r}")
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether class and name alone are looked for."""
+        return self.title is self.type is self.capability is self.affordance is None
+
+    @property
+    def shown(self) -> str:
+        """What is looked for, in words."""
+        title = self.cls.__name__ if self.cls is not None else None
+        said = {"title": self.title, "type": self.type, "capability": self.capability}
+        said["affordance"] = self.affordance
+        words = [f"{word} {each!r}" for word, each in said.items() if each is not None]
+        first = [word for word in (self.name, title if self.name is None or words else None) if word]
+        return ", ".join([*first, *words]) or "any"
+
+    def is_met(
+        self, title: str | None, types: Sequence[str], capabilities: Sequence[str], affordances: Sequence[str]
+    ) -> bool:
+        """Say whether an agent is wanted whose description says this; class and name are not looked at."""
+        return (
+            (self.title is None or self.title == title)
+            and (self.type is None or self.type in types)
+            and (self.capability is None or self.capability in capabilities)
+            and (self.affordance is None or self.affordance in affordances)
+        )
+
+
+class Resolver(Protocol):
+    """Who knows where near agents are; filled in by the node."""
+
+    def resolve(self, cls: type | None, name: str | None) -> Any:
+        """Give the link to an agent of that class, by name or the first started; None if there is none."""
+        ...
+
+    def every(self, cls: type | None, name: str | None) -> Iterator[tuple[Any, type | None]]:
+        """Give all of them in start order, with their classes; of a pool the pool alone."""
+        ...
+
+
+class Seeker(Protocol):
+    """Who finds agents elsewhere; filled in by a node that looks in directories."""
+
+    def beyond(self, wanted: Sought) -> Any:
+        """Give a link to whichever agent elsewhere is wanted."""
+        ...
+
+
+class Spreading(Protocol):
+    """What makes the link to all that are wanted, near and far, which chooses one for each request."""
+
+    def __call__(self, wanted: Sought, by: Spread, key: str | None, /) -> Any:
+        """Make it."""
+        ...
+
+
+class Population:
+    """The agents of a node's tree: a number that changes with them, and who is told of each change."""
+
+    __slots__ = ("version", "watchers")
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.watchers: list[Callable[[str], None]] = []
+        """Called with the path of what has started or is gone for good; must not raise."""
+
+    def changed(self, *children: Any) -> None:
+        """These have started, for the first time or again, or their slots are empty for good."""
+        self.version += 1
+        for tell in self.watchers:
+            for child in children:
+                tell(child.path)

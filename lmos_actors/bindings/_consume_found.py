@@ -1,0 +1,97 @@
+"""Agents elsewhere that somebody has told of: from a description at hand to a link, without waiting."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lmos_actors._errors import ConfigError
+from lmos_actors.protocol.td import SUBPROTOCOL, effective_forms, resolve
+from lmos_actors.transport import endpoint_of
+
+from ._consume import sockets_of
+from ._exposure import AGENTS, name_in_path
+from ._remote_link import RemoteLink
+from ._remote_terms import ClassTerms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lmos_actors.actors import Link
+    from lmos_actors.protocol.td import Description
+
+    from ._peers import Peers
+
+
+def found_link(peers: Peers, cls: Any, description: Description, told_at: str) -> Link:
+    """Give the link to a thing, to be spoken to as an agent of a class. Connects behind it.
+
+    No headers go with it: credentials are those that the node has for where it leads. Raises ConfigError for
+    a description that leads nowhere.
+    """
+    thing_id = description.id
+    form = next(sockets_of(description, told_at), None)
+    if form is None:
+        raise ConfigError(f"no form is for LMOS over a WebSocket (subprotocol {SUBPROTOCOL!r})", told_at)
+    if thing_id is None:
+        raise ConfigError("the description has no id", told_at)
+    peer = peers.peer(endpoint_of(form.href).url)
+    peer.learn(description.offers or ())
+    return RemoteLink(peer.thing(thing_id), ClassTerms(cls.__contract__))
+
+
+def hold(peers: Peers, link: Link) -> None:
+    """Somebody uses what this leads to from now on."""
+    if isinstance(link, RemoteLink):
+        peers.hold(link.far.peer)
+
+
+def let_go(peers: Peers, link: Link) -> None:
+    """Somebody uses it no more."""
+    if isinstance(link, RemoteLink):
+        peers.let_go(link.far.peer)
+
+
+async def reached(link: Link) -> None:
+    """Wait for the first connection, where there is to be one. Raises ConnectFailed once a try has failed."""
+    if isinstance(link, RemoteLink):
+        peer = link.far.peer
+        if peer.session is None and peer.failure is None:
+            await peer.first()
+
+
+def is_down(link: Link) -> bool:
+    """Say whether the last that was known is that nothing can be reached there."""
+    if not isinstance(link, RemoteLink):
+        return False
+    peer = link.far.peer
+    return peer.ended or (peer.session is None and peer.tried)
+
+
+def hrefs_of(description: Description, told_at: str) -> Iterator[str]:
+    """Give all addresses that a description leads to, absolute."""
+    base = description.base or told_at
+    affordances: list[Any] = [
+        *(description.properties or {}).values(),
+        *(description.actions or {}).values(),
+        *(description.events or {}).values(),
+    ]
+    forms = [
+        *(description.forms or ()),
+        *(f for each in affordances for f in effective_forms(description, each)),
+    ]
+    for href in dict.fromkeys(form.href for form in forms):
+        yield resolve(base, href)
+
+
+def names_of(description: Description, told_at: str) -> tuple[str, ...]:
+    """Give the public names of an agent, as its id and the addresses in its description tell them."""
+    places = [description.id or "", *hrefs_of(description, told_at)]
+    found: list[str] = []
+    for place in places:
+        before, there, after = place.partition(AGENTS)
+        name = (
+            name_in_path(f"{AGENTS}{after.partition('/')[0].partition('?')[0]}") if there and before else None
+        )
+        if name is not None:
+            found.append(name)
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,148 @@
+"""Answers over HTTP as a server for ASGI takes them, problem details (RFC 9457) among them."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import msgspec
+
+from lmos_actors._errors import LmosActorsError
+from lmos_actors.protocol.lmos import problem_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+    from lmos_actors.protocol.lmos import Problem
+
+    Send = Callable[[Any], Awaitable[None]]
+    Receive = Callable[[], Awaitable[Any]]
+
+JSON: Final = b"application/json"
+PROBLEM: Final = b"application/problem+json"
+EVENTS: Final = b"text/event-stream"
+
+INSTANCE: Final = "https://eclipse.dev/lmos/protocol/v1/errors/"
+"""Before the id of each occurrence of a problem, as in LMOS."""
+
+NOSNIFF: Final = (b"x-content-type-options", b"nosniff")
+NO_STORE: Final = (b"cache-control", b"no-store")
+NO_CACHE: Final = (b"cache-control", b"no-cache")
+VARY: Final = (b"vary", b"Accept")
+TYPE_JSON: Final = (b"content-type", JSON)
+TYPE_PROBLEM: Final = (b"content-type", PROBLEM)
+
+RETRY: Final = 1  # seconds, where an agent is not there and nobody knows for how long
+LONGEST_RETRY: Final = 3600
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+@attrs.frozen
+class Answer:
+    """A whole answer."""
+
+    status: int
+    body: bytes = b""
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+class HttpError(LmosActorsError):
+    """What is wrong with a request is of HTTP alone: no agent has been asked anything."""
+
+    def __init__(
+        self, status: int, title: str, detail: str, headers: tuple[tuple[bytes, bytes], ...] = ()
+    ) -> None:
+        self.status = status
+        self.title = title
+        self.detail = detail
+        self.headers = headers
+        super().__init__(f"{status} {title}: {detail}")
+
+
+def value(body: bytes, *more: tuple[bytes, bytes]) -> Answer:
+    """Answer with a value."""
+    return Answer(200, body, (TYPE_JSON, NOSNIFF, *more))
+
+
+EMPTY: Final = Answer(204, b"", (NO_STORE,))
+
+
+def problem_answer(error: Exception, occurrence: str, allow: str = "") -> Answer:
+    """Say what is wrong: with the status, and in the words, that LMOS has for it.
+
+    `occurrence` is a new id; `allow` names the methods of the resource, for an answer of 405.
+    """
+    if isinstance(error, HttpError):
+        told: dict[str, Any] = {"type": "about:blank", "title": error.title, "status": error.status}
+        told["detail"] = error.detail
+        return Answer(error.status, _encode(told), (*_headers(), *error.headers))
+    problem = problem_of(error)
+    more = list(error_headers(error))
+    if problem.status == 405:
+        more.append((b"allow", allow.encode()))
+    elif problem.status in (429, 503):
+        more.append((b"retry-after", b"%d" % _retry_in(problem)))
+    return Answer(problem.status, _encode(problem_data(problem, occurrence)), (*_headers(), *more))
+
+
+def error_headers(error: Exception) -> Iterable[tuple[bytes, bytes]]:
+    """Give the headers that an error brings along, such as WWW-Authenticate."""
+    found: Iterable[tuple[bytes, bytes]] = getattr(error, "http_headers", ())
+    return found
+
+
+def _headers() -> tuple[tuple[bytes, bytes], ...]:
+    return TYPE_PROBLEM, NOSNIFF, NO_STORE
+
+
+def problem_data(problem: Problem, occurrence: str) -> dict[str, Any]:
+    """Give problem details as plain data, in the JSON names of an LMOS `error`."""
+    told: dict[str, Any] = {
+        "type": problem.type,
+        "title": problem.title,
+        "status": problem.status,
+        "detail": problem.detail,
+        "instance": f"{INSTANCE}{occurrence}",
+        "path": problem.path,
+        "started": problem.started,
+        "retryIn": problem.retry_in,
+        "about": problem.about,
+    }
+    return {name: each for name, each in told.items() if each is not None}
+
+
+def _retry_in(problem: Problem) -> int:
+    seconds = problem.retry_in
+    if seconds is None or not 0 <= seconds <= LONGEST_RETRY:
+        return RETRY
+    return max(RETRY, ceil(seconds))
+
+
+async def give(send: Send, answer: Answer, *, bare: bool = False) -> None:
+    """Send an answer; `bare`: without its body, to HEAD."""
+    length = () if answer.status in (204, 304) else ((b"content-length", b"%d" % len(answer.body)),)
+    await send(
+        {"type": "http.response.start", "status": answer.status, "headers": [*answer.headers, *length]}
+    )
+    await send({"type": "http.response.body", "body": b"" if bare else answer.body})
+
+
+async def whole_body(receive: Receive) -> bytes:
+    """Give the body of a request. Raises ClientGone if there will not be all of it."""
+    message: Mapping[str, Any] = await receive()
+    body = message.get("body", b"")
+    if message.get("more_body"):
+        parts = [body]
+        while message.get("more_body"):
+            message = await receive()
+            parts.append(message.get("body", b""))
+        body = b"".join(parts)
+    if message["type"] != "http.request":
+        raise ClientGone
+    return bytes(body)
+
+
+class ClientGone(Exception):
+    """Nobody is there any more to be answered."""

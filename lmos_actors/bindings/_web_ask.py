@@ -1,0 +1,202 @@
+"""One request over HTTP as an agent sees it: an envelope, and a task that waits for what comes of it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+import trio
+from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule, wait_task_rescheduled
+
+from lmos_actors._errors import ActionCancelled, AgentError, AgentUnavailable, DeadlineExceeded
+from lmos_actors.actors import Far, LocalLink, PoolLink, incoming_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lmos_actors.actors import Runtime
+
+    from ._server_requests import Anybody, Wish
+
+LONGEST = 1e9
+"""Seconds: a longer time is as good as no deadline."""
+
+
+class Desk(Protocol):
+    """Where requests over HTTP are counted."""
+
+    @property
+    def rt(self) -> Runtime:
+        """The node's machinery."""
+        ...
+
+    @property
+    def open(self) -> dict[WebAsk, None]:
+        """What has been asked and not answered."""
+        ...
+
+    def settled(self) -> None:
+        """One of them is open no more."""
+        ...
+
+
+class WebAsk:
+    """A request; `Asker` of the actors, and also what the envelope names as asked.
+
+    It waits for no seat: a full mailbox is an answer. Once it is done it has a `value` or an `error`.
+    """
+
+    __slots__ = (
+        "_desk", "_far", "_task", "done", "error", "label", "message_id", "on_done", "principal", "progress",
+        "running", "traceparent", "tracestate", "value",
+    )  # fmt: skip
+
+    def __init__(
+        self, desk: Desk, label: str, principal: str | None, traceparent: str | None, tracestate: str | None
+    ) -> None:
+        self._desk = desk
+        self._far: Far | None = None
+        self._task: trio.lowlevel.Task | None = None
+        self.label = label
+        self.principal = principal
+        self.traceparent = traceparent
+        self.tracestate = tracestate
+        self.message_id = desk.rt.entropy.new_id()
+        self.running = False
+        self.progress: Any = None
+        self.done = False
+        self.value: Any = None
+        self.error: Exception | None = None
+        self.on_done: Callable[[], None] | None = None
+
+    # ---- asking
+
+    def send(self, link: Anybody, wish: Wish, remaining: float | None = None) -> Far:
+        """Put it into an agent's mailbox.
+
+        Raises MailboxFull, AgentUnavailable, NotFound, NotAllowed, InvalidInput, DeadlineExceeded.
+        """
+        if remaining is not None and not remaining > 0:
+            raise DeadlineExceeded(link.path, max(remaining, 0.0))
+        key, args, kwargs = wish
+        slot = link if isinstance(link, LocalLink) else link.choose(key, args, kwargs)
+        op = slot.operation(key)
+        far = Far(slot, op, slot.bound(op, args, kwargs), self, self)
+        if isinstance(link, PoolLink):
+            far.again = partial(self._send_again, far, link, wish)
+        self.post(far, remaining)
+        return far
+
+    def post(self, far: Far, remaining: float | None = None) -> None:
+        """Put an envelope of this request into its agent's mailbox."""
+        desk = self._desk
+        incoming_trace(desk.rt, far, self.traceparent, self.tracestate)
+        self._far = far
+        desk.open[self] = None
+        try:
+            far.slot.post(far)
+        except BaseException:
+            self._leave()
+            raise
+        if remaining is not None and remaining < LONGEST and not self.done:
+            far.until = trio.current_time() + remaining
+            desk.rt.deadlines.add(far, remaining)
+
+    def _send_again(self, far: Far, pool: PoolLink, wish: Wish) -> bool:
+        """A member of a pool is gone before it has begun: another may take it, as near. Say whether so."""
+        if not pool.replaces(far.slot):
+            return False
+        left = None if far.until is None else far.until - trio.current_time()
+        try:
+            self.send(pool, wish, left)
+        except AgentError:
+            return False
+        return True
+
+    @enable_ki_protection
+    async def result(self) -> Any:
+        """Wait for the answer and give it. Cancelled, it takes the request back: see `left`."""
+        if not self.done:
+            self._task = current_task()
+            try:
+                await wait_task_rescheduled(self._abort)
+            except BaseException:
+                self.left()
+                raise
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+    def _abort(self, _: object) -> Abort:
+        self._task = None
+        return Abort.SUCCEEDED
+
+    # ---- taking it back
+
+    def left(self) -> None:
+        """Whoever has asked is gone: withdrawn, unless its action is to be finished all the same (R5)."""
+        far = self._far
+        if far is not None and far.op.on_disconnect != "finish":
+            self._withdraw(far)
+
+    def cancel(self, reason: str | None) -> None:
+        """Somebody wants no result of it: fail with ActionCancelled, if it is not done."""
+        far = self._far
+        if far is not None and self._withdraw(far):
+            self.failed(far, ActionCancelled(reason))
+
+    def _withdraw(self, far: Far) -> bool:
+        open_still: bool = far.slot.withdraw(far)
+        far.leave()
+        self._leave()
+        return open_still
+
+    def _leave(self) -> None:
+        self._far = None
+        self._desk.open.pop(self, None)
+        self._desk.settled()
+
+    # ---- answers, as `Asker`
+
+    def answered(self, far: Far, value: Any) -> None:
+        """Take the value."""
+        self.value = value
+        self._finish()
+
+    def failed(self, far: Far, error: Exception) -> None:
+        """Take the error, unless another member of a pool takes the request."""
+        if not isinstance(error, AgentUnavailable) or far.again is None or not far.again():
+            self.error = error
+            self._finish()
+
+    def _finish(self) -> None:
+        self.done = True
+        self._leave()
+        if self.on_done is not None:
+            self.on_done()
+        self._wake()
+
+    def _wake(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            self._desk.rt.timers.woke = True
+            reschedule(task)
+
+    def waits(self, far: Far) -> None:
+        """It waits for its action's concurrency, which nobody is told of."""
+
+    def began(self, far: Far) -> None:
+        """Its run begins."""
+        self.running = True
+
+    def reported(self, far: Far, value: Any) -> None:
+        """Keep how far it is, for those who query it."""
+        self.progress = value
+
+    def has_room(self, far: Far) -> bool:
+        """Say that items may be given; those of this request go nowhere."""
+        return True
+
+    def gave(self, far: Far, item: Any) -> bool:
+        """Take no item."""
+        return False

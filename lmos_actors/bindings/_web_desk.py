@@ -1,0 +1,96 @@
+"""What requests over HTTP have in common: where they are counted, kept, and told that the node leaves."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from lmos_actors._errors import AgentUnavailable
+
+from ._web_accept import check_brought
+from ._web_answers import whole_body
+from ._web_ask import WebAsk
+from ._web_listening import LEAVING, Listening
+from ._web_runs import Runs
+from ._web_values import read_json
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from lmos_actors.actors import Runtime
+
+    from ._descriptions import Descriptions
+    from ._server import LmosServer
+    from ._server_requests import Anybody
+    from ._web_requests import WebRequest
+
+_NO_NAMES: Final[dict[str, Any]] = {}
+
+
+class WebDesk:
+    """The desk of one node; see `Desk`, and `Fellow` of the LMOS server that drains with it."""
+
+    def __init__(self, descriptions: Descriptions, server: LmosServer) -> None:
+        self.descriptions = descriptions
+        self.server = server
+        self.rt: Runtime = server.rt
+        self.open: dict[WebAsk, None] = {}
+        self.runs = Runs(self.rt, server.failed)
+        self._listening: dict[Listening, None] = {}
+        self._quiet: trio.Event | None = None
+        server.join(self)
+
+    # ---- asking
+
+    def ask(self, request: WebRequest) -> WebAsk:
+        """Make the request that an agent gets. Raises AgentUnavailable while the node leaves."""
+        if self.server.draining:
+            raise AgentUnavailable(request.parts[0], LEAVING)
+        parent, state = request.header(b"traceparent"), request.header(b"tracestate")
+        return WebAsk(self, request.label, request.principal, parent, state)
+
+    async def outcome(self, request: WebRequest, link: Anybody, key: str, *args: Any) -> Any:
+        """Have an operation carried out and give its value. Raises what `WebAsk.send` does, AgentError."""
+        ask = self.ask(request)
+        ask.send(link, (key, args, _NO_NAMES), request.remaining())
+        return await ask.result()
+
+    @contextmanager
+    def listening(self, link: Anybody, *, name: str = "", conflate: bool = False) -> Generator[Listening]:
+        """Have a listener at an agent, which hears nothing yet, until the block is left."""
+        made = Listening(self.rt, link.sinks(), name=name, conflate=conflate)
+        self._listening[made] = None
+        try:
+            yield made
+        finally:
+            del self._listening[made]
+            made.leave()
+
+    # ---- the end
+
+    def settled(self) -> None:
+        """A request is open no more."""
+        if self._quiet is not None and not self.open:
+            self._quiet.set()
+
+    def look(self) -> None:
+        """The node leaves: those who only listen are not waited for, once it says so."""
+        if self.server.finishing:
+            for listening in tuple(self._listening):
+                listening.end()
+
+    async def wait_done(self) -> None:
+        """Wait until nothing is open."""
+        self._quiet = trio.Event()
+        self.settled()
+        await self._quiet.wait()
+
+
+async def brought(request: WebRequest) -> Any:
+    """Give the value that a request brings. Raises HttpError 415, InvalidInput, ClientGone."""
+    body = await whole_body(request.receive)
+    if body:
+        check_brought(request.headers)
+    return read_json(body)

@@ -1,0 +1,286 @@
+"""Requests over HTTP by the network of a node: connections kept for the next request, redirects, who asks.
+
+What says who asks goes to the server it is meant for and to no other: a redirect to another server is
+followed without it, and only where something is read.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import attrs
+import trio
+
+from lmos_actors._errors import ConfigError, ConnectFailed
+from lmos_actors.protocol.td import resolve
+from lmos_actors.transport import endpoint_of
+
+from ._web_link_stream import BadAnswer, HttpStream, Unanswered, WebAnswer, WebRequest
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncGenerator, Callable
+
+    from lmos_actors.transport import Endpoint, Network
+
+    from ._web_link_stream import Head, Headers
+
+    Own: TypeAlias = Callable[[str], Headers]
+
+OPEN: Final = 128
+"""Requests that are open at one server at a time; more wait in line."""
+
+LISTENING: Final = 256
+"""Answers that are listened to at one server at a time."""
+
+IDLE: Final = 16
+"""Connections to one server that are kept while they carry nothing."""
+
+IDLE_SECONDS: Final = 20.0
+CONNECT_SECONDS: Final = 10.0
+BODY_SECONDS: Final = 60.0
+"""How long the body of an answer may take once its head has come."""
+
+LONGEST: Final = 4 << 20
+"""Bytes of the body of an answer."""
+
+REDIRECTS: Final = 5
+_AGAIN: Final = (307, 308)  # the same once more
+_READ: Final = (301, 302, 303)
+_SAFE: Final = ("GET", "HEAD")
+_WEB: Final = ("http://", "https://")
+
+
+class TooMany(Exception):
+    """As many answers of one server are listened to as may be."""
+
+
+class _Place:
+    """One server: its idle connections, the longest idle first, and room for those that carry something."""
+
+    def __init__(self) -> None:
+        self.seats = trio.Semaphore(OPEN)
+        self.idle: list[HttpStream] = []
+        self.listening = 0
+
+
+class WebPool:
+    """The connections over HTTP of one node.
+
+    `start_soon` starts the task that closes what is idle, in a stage that ends after the agents;
+    `credentials` gives the headers that say who asks at a URL: it is called for every request.
+    """
+
+    def __init__(
+        self,
+        network: Callable[[], Network],
+        start_soon: Callable[..., object],
+        *,
+        tls: ssl.SSLContext | None,
+        credentials: Callable[[str], Headers],
+    ) -> None:
+        self._network = network
+        self._tls = tls
+        self.credentials = credentials
+        self._places: dict[tuple[bool, str], _Place] = {}
+        self._kept = False
+        self._stirred = trio.Event()
+        start_soon(self._keep_house, name="connections over HTTP")
+
+    # ---- one request
+
+    async def exchange(
+        self, request: WebRequest, own: Own, *, sent: Callable[[], None] | None = None
+    ) -> WebAnswer:
+        """Send a request, and give its answer with the whole body; `own` gives more headers for a URL.
+
+        `sent` is called when it is written. Raises ConnectFailed: nothing was sent. Unanswered, BadAnswer,
+        Unsendable. Cancelled, it closes the connection.
+        """
+        route = _Route(self, request, own)
+        while True:
+            place, says = self._place(route.endpoint), route.says()
+            async with place.seats:
+                answer = await self._once(place, route, says, sent)
+            if not route.goes_on(answer.head):
+                return answer
+
+    async def _once(
+        self, place: _Place, route: _Route, says: Headers, sent: Callable[[], None] | None
+    ) -> WebAnswer:
+        while True:
+            stream = await self._idle(place) or await self._connected(route.endpoint)
+            was_used = stream.used
+            try:
+                answer = await _whole(stream, await stream.ask(route.request, says, sent))
+            except Unanswered:
+                await stream.aclose()
+                if was_used and route.request.again and not stream.begun:
+                    continue  # its server has closed it as idle, while the request was on its way
+                raise
+            except BaseException:
+                await stream.aclose()
+                raise
+            await self._keep(place, stream)
+            return answer
+
+    # ---- an answer that is read as it comes
+
+    @asynccontextmanager
+    async def listening(self, request: WebRequest, own: Own) -> AsyncGenerator[tuple[Head, HttpStream]]:
+        """Send a request, and give the head of the answer and what its body comes from.
+
+        Raises what `exchange` does, and TooMany. Redirects are followed as there.
+        """
+        route = _Route(self, request, own)
+        while True:
+            place, says = self._place(route.endpoint), route.says()
+            if place.listening >= LISTENING:
+                raise TooMany
+            place.listening += 1
+            try:
+                stream = await self._connected(route.endpoint)
+                try:
+                    head = await stream.ask(route.request, says, None)
+                    if not route.goes_on(head):
+                        check_encoding(head)
+                        yield head, stream
+                        return
+                finally:
+                    await stream.aclose()
+            finally:
+                place.listening -= 1
+
+    # ---- connections
+
+    def _place(self, endpoint: Endpoint) -> _Place:
+        return self._places.setdefault((endpoint.secure, endpoint.authority), _Place())
+
+    async def _idle(self, place: _Place) -> HttpStream | None:
+        """Take an idle connection that is still good."""
+        earliest = trio.current_time() - IDLE_SECONDS
+        while place.idle:
+            stream = place.idle.pop()
+            if stream.idle_since > earliest and not stream.is_stale:
+                return stream
+            await stream.aclose()
+        return None
+
+    async def _connected(self, endpoint: Endpoint) -> HttpStream:
+        place = f"{'https' if endpoint.secure else 'http'}://{endpoint.authority}"
+        with trio.move_on_after(CONNECT_SECONDS):
+            try:
+                return HttpStream(await self._network().connect(endpoint, self._tls))
+            except ConnectFailed as error:
+                raise ConnectFailed(place, error.why) from error
+        raise ConnectFailed(place, f"no connection within {CONNECT_SECONDS:g} s")
+
+    async def warm(self, url: str) -> None:
+        """See to it that there is a connection for the next request to a URL. Raises ConnectFailed."""
+        endpoint = endpoint_of(url)
+        place = self._place(endpoint)
+        stream = await self._idle(place) or await self._connected(endpoint)
+        await self._keep(place, stream)
+
+    async def _keep(self, place: _Place, stream: HttpStream) -> None:
+        if (stream.used and not stream.is_reusable) or len(place.idle) >= IDLE or not self._kept:
+            await stream.aclose()
+            return
+        stream.idle_since = trio.current_time()
+        place.idle.append(stream)
+        self._stirred.set()
+
+    async def cool(self, url: str) -> None:
+        """Close the idle connections to a server, which nobody uses any more."""
+        place = self._places.pop(origin_of(url), None)
+        while place is not None and place.idle:
+            await place.idle.pop().aclose()
+
+    async def _keep_house(self) -> None:
+        """Close what has been idle for too long, and at the end everything that is idle."""
+        self._kept = True
+        try:
+            while True:
+                await self._stirred.wait()
+                await trio.sleep_until(self._next_due())
+                await self._close_idle(trio.current_time() - IDLE_SECONDS)
+                if not any(place.idle for place in self._places.values()):
+                    self._stirred = trio.Event()
+        finally:
+            self._kept = False
+            await self._close_idle(trio.current_time())
+
+    def _next_due(self) -> float:
+        since = [place.idle[0].idle_since for place in self._places.values() if place.idle]
+        return min(since, default=trio.current_time()) + IDLE_SECONDS
+
+    async def _close_idle(self, since: float) -> None:
+        for place in tuple(self._places.values()):
+            while place.idle and place.idle[0].idle_since <= since:
+                await place.idle.pop(0).aclose()
+
+
+class _Route:
+    """Where a request has led to so far. What says who asks goes to the server that was asked at first."""
+
+    def __init__(self, pool: WebPool, request: WebRequest, own: Own) -> None:
+        self.request = request
+        self.endpoint = endpoint_of(request.url)
+        self._pool = pool
+        self._own = own
+        self._left = REDIRECTS
+        self._at_home = True
+
+    def says(self) -> Headers:
+        """Give the headers that say who asks."""
+        url = self.request.url
+        return (*self._pool.credentials(url), *self._own(url)) if self._at_home else ()
+
+    def goes_on(self, head: Head) -> bool:
+        """Say whether an answer leads elsewhere, and go there. Raises BadAnswer for what is not followed."""
+        request, location = self.request, head.header(b"location")
+        safe = request.method in _SAFE
+        if not location or not (head.status in _AGAIN or (safe and head.status in _READ)):
+            return False
+        if not self._left:
+            raise BadAnswer(f"more than {REDIRECTS} redirects")
+        self._left -= 1
+        url, endpoint = _led(request.url, location)
+        if self.endpoint.secure and not endpoint.secure:
+            raise BadAnswer("it redirects to what is not secure")
+        same = (endpoint.secure, endpoint.authority) == (self.endpoint.secure, self.endpoint.authority)
+        if not same and not safe:
+            raise BadAnswer("it redirects to another server what is more than a question")
+        self._at_home = self._at_home and same
+        self.request, self.endpoint = attrs.evolve(request, url=url), endpoint
+        return True
+
+
+def _led(url: str, location: str) -> tuple[str, Endpoint]:
+    led = resolve(url, location).partition("#")[0]
+    try:
+        if not led.startswith(_WEB):
+            raise ConfigError("no address of HTTP")
+        return led, endpoint_of(led)
+    except ConfigError as error:
+        raise BadAnswer(f"it redirects to what is no address: {error.message}") from None
+
+
+async def _whole(stream: HttpStream, head: Head) -> WebAnswer:
+    check_encoding(head)
+    with trio.move_on_after(BODY_SECONDS):
+        return WebAnswer(head, await stream.body(LONGEST))
+    raise BadAnswer(f"its body was not there after {BODY_SECONDS:g} s")
+
+
+def check_encoding(head: Head) -> None:
+    """Raise BadAnswer for what is compressed: how long it is would not be known."""
+    if head.header(b"content-encoding").lower() not in ("", "identity"):
+        raise BadAnswer("it is compressed, which was not asked for")
+
+
+def origin_of(url: str) -> tuple[bool, str]:
+    """Give what two URLs of one server have in common."""
+    endpoint = endpoint_of(url)
+    return endpoint.secure, endpoint.authority

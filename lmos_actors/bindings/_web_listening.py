@@ -1,0 +1,224 @@
+"""Listening over HTTP: server-sent events, and long polls.
+
+Nobody who listens holds an agent back: each has a feed, which keeps the latest reading alone, or drops its
+oldest event, and says where something is missing. A client that does not read is the front door's to give up.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+import trio
+
+from lmos_actors._errors import AgentError, AgentUnavailable, NotFound, Unauthorized
+from lmos_actors.actors import Feed, Gap, Occurrence
+from lmos_actors.protocol.lmos import problem_of, written
+
+from ._web_accept import has_tag
+from ._web_answers import EMPTY, EVENTS, NO_STORE, NOSNIFF, VARY, Answer, problem_data, value
+from ._web_values import tag_of, written_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lmos_actors.actors import Runtime, Sink, Sinks
+
+    from ._web_answers import Send
+    from ._web_requests import WebRequest
+
+HEARTBEAT: Final = 15.0
+"""Seconds of silence after which a stream of events says that it is still there."""
+
+AT_ONCE: Final = 64
+"""Events that leave together."""
+
+GAP: Final = "lmosx:gap"
+END: Final = "lmosx:end"
+RECONNECTED: Final = "reconnected"
+
+LEAVING: Final = "the node is shutting down"
+
+
+class Named:
+    """A sink for one property among several: what it hears goes on with its name."""
+
+    __slots__ = ("_feed", "_name")
+
+    def __init__(self, feed: Feed[Any], name: str) -> None:
+        self._feed = feed
+        self._name = name
+
+    def push(self, value: Any) -> None:
+        """Take a reading."""
+        self._feed.push(Occurrence(self._name, value))
+
+    def gap(self, reason: str, missed: int | None) -> None:
+        """Take note that readings are missing."""
+        self._feed.gap(reason, missed)
+
+    def close(self) -> None:
+        """There will be no more."""
+        self._feed.close()
+
+
+class Listening:
+    """One listener: its feed, and where that is fed from. To be left with `leave`, whatever happens."""
+
+    def __init__(self, rt: Runtime, sinks: Sinks, *, name: str, conflate: bool) -> None:
+        self.feed: Feed[Any] = Feed(rt.timers, conflate=conflate, gaps=True)
+        self.name = name
+        self.conflates = conflate
+        self.leaving = False
+        self._sinks = sinks
+        self._joined: dict[str, Sink] = {}
+
+    def sink(self, key: str, name: str = "") -> Sink:
+        """Give what is to hear what is pushed under a key; with a name it is one of several."""
+        sink = self._joined[key] = Named(self.feed, name) if name else self.feed
+        return sink
+
+    def join(self, key: str) -> None:
+        """Hear what is pushed under a key from now on."""
+        self._sinks.add(key, self.sink(key))
+
+    def leave(self) -> None:
+        """Hear nothing more."""
+        for key, sink in self._joined.items():
+            self._sinks.remove(key, sink)
+
+    def end(self) -> None:
+        """The node is leaving: what has come is still told."""
+        self.leaving = True
+        self.feed.close()
+
+    def told(self, value: Any) -> tuple[str, Any]:
+        """Give the name under which a value is told, and the value."""
+        return (value.event, value.data) if type(value) is Occurrence else (self.name, value)
+
+
+# ---- long polls
+
+
+async def polled(request: WebRequest, listening: Listening, current: Any, *, observes: bool) -> Answer:
+    """Answer a long poll with the next value.
+
+    An observation whose client says by If-None-Match which value it has is answered at once by another.
+    Without an answer within what it prefers to `wait`, 204.
+    """
+    feed = listening.feed
+    if observes and not feed.missed:
+        feed.receive_nowait()  # the value that there is now
+        body = written_value(current)
+        if request.header(b"if-none-match") and not has_tag(
+            request.headers, b"if-none-match", tag_of(body)
+        ):
+            return _reading(body)
+    wait = request.wait()
+    with trio.move_on_after(float("inf") if wait is None else wait):
+        try:
+            while type(found := await feed.receive()) is Gap:
+                pass
+        except trio.EndOfChannel:
+            raise _over(request, listening) from None
+        body = written_value(found)
+        return _reading(body) if observes else value(body, NO_STORE, VARY)
+    return EMPTY
+
+
+def _reading(body: bytes) -> Answer:
+    return value(body, NO_STORE, VARY, (b"etag", tag_of(body)))
+
+
+def _over(request: WebRequest, listening: Listening) -> AgentError:
+    name = request.parts[0]
+    return AgentUnavailable(name, LEAVING) if listening.leaving else NotFound("agent", name)
+
+
+# ---- server-sent events
+
+
+HEAD: Final = ((b"content-type", EVENTS), NO_STORE, NOSNIFF, VARY, (b"x-accel-buffering", b"no"))
+
+
+class EventStream:
+    """Tells a client what its listener hears, as `text/event-stream`, until one of them leaves.
+
+    `failed` is given what JSON cannot say: a gap stands in its place.
+    """
+
+    def __init__(
+        self,
+        request: WebRequest,
+        listening: Listening,
+        new_id: Callable[[], str],
+        failed: Callable[[BaseException], object],
+    ) -> None:
+        self._request = request
+        self._send: Send = request.send
+        self._listening = listening
+        self._new_id = new_id
+        self._failed = failed
+        self._count = 0
+
+    async def run(self) -> None:
+        """Send the head, then events as they come; ends with the channel."""
+        await self._send({"type": "http.response.start", "status": 200, "headers": list(HEAD)})
+        again = self._request.header(b"last-event-id") is not None
+        await self._say(self._frame(Gap(RECONNECTED)) if again else b": listening\n\n")
+        while (events := await self._next()) is not None:
+            await self._say(events)
+        await self._send({"type": "http.response.body", "body": self._goodbye()})
+
+    async def _say(self, body: bytes) -> None:
+        await self._send({"type": "http.response.body", "body": body, "more_body": True})
+
+    async def _next(self) -> bytes | None:
+        """Wait for what is to be said next; None at the end."""
+        feed, found = self._listening.feed, list[Any]()
+        with trio.move_on_after(HEARTBEAT):
+            try:
+                found.append(await feed.receive())
+            except trio.EndOfChannel:
+                return None
+        if not self._is_valid():
+            return None
+        if not found:
+            return b":\n\n"
+        try:
+            while len(found) < AT_ONCE:
+                found.append(feed.receive_nowait())
+        except (trio.WouldBlock, trio.EndOfChannel):
+            pass
+        return b"".join(map(self._frame, found))
+
+    def _is_valid(self) -> bool:
+        admission = self._request.admission
+        return admission is None or bool(admission.valid(trio.current_time()))
+
+    def _frame(self, value: Any) -> bytes:
+        self._count += 1
+        if type(value) is not Gap:
+            name, data = self._listening.told(value)
+            try:
+                return framed(name, written_value(data), self._count)
+            except Exception as error:
+                self._failed(error)
+                value = Gap("a value that could not be sent", 1)
+        told = {"reason": value.reason, "missed": value.missed}
+        return framed(GAP, written(told), self._count)
+
+    def _goodbye(self) -> bytes:
+        """Say that there is nothing to come back for, unless there is."""
+        if not self._is_valid():
+            error = Unauthorized("the credentials are valid no more")
+            return framed(END, written(problem_data(problem_of(error), self._new_id())))
+        return b"" if self._listening.leaving else framed(END, b"null")
+
+
+def framed(name: str, data: bytes, number: int | None = None) -> bytes:
+    """Give one event; its data is JSON on one line."""
+    if not name.isprintable():
+        name = quote(name)
+    said = b"event: %s\ndata: %s\n\n" % (name.encode(), data)
+    return said if number is None else b"id: %d\n%s" % (number, said)

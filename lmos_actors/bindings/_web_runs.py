@@ -1,0 +1,162 @@
+"""Runs of actions that were asked for over HTTP and are looked at later: kept for a while, within bounds."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import msgspec
+import trio
+
+from lmos_actors._errors import LocalProtocolError, MailboxFull, NotFound
+from lmos_actors.protocol.lmos import format_time, problem_of
+
+from ._web_answers import problem_data
+from ._web_values import written_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import datetime
+
+    from lmos_actors.actors import Runtime
+
+    from ._web_ask import WebAsk
+
+SECONDS: Final = 600.0
+"""For which a run that has ended can be queried."""
+
+MOST: Final = 1_024
+"""Runs kept in all, and of one owner; to make room those are forgotten that have ended, the oldest first."""
+
+MOST_OF_ONE: Final = 64
+
+LONGEST_OUTPUT: Final = 1 << 20
+"""Bytes of a result that is kept."""
+
+
+@attrs.define(eq=False)
+class KeptRun:
+    """One run; `place` is where it is found again, `owner` who may look at it."""
+
+    id: str
+    owner: str
+    agent: str
+    action: str
+    place: str
+    ask: WebAsk
+    asked_at: datetime
+    output: bytes | None = None
+    error: dict[str, Any] | None = None
+    ended_at: datetime | None = None
+    until: float = 0.0
+
+    @property
+    def status(self) -> str:
+        """How it stands, in the words of LMOS."""
+        if self.ended_at is None:
+            return "running" if self.ask.running else "pending"
+        return "completed" if self.error is None else "failed"
+
+    def told(self) -> dict[str, Any]:
+        """Give it as an ActionStatus."""
+        told: dict[str, Any] = {"status": self.status, "href": self.place}
+        told["timeRequested"] = format_time(self.asked_at)
+        if self.ended_at is not None:
+            told["timeEnded"] = format_time(self.ended_at)
+        if self.ended_at is None and self.ask.progress is not None:
+            told["progress"] = msgspec.Raw(self.ask.progress)
+        if self.output is not None:
+            told["output"] = msgspec.Raw(self.output)
+        if self.error is not None:
+            told["error"] = self.error
+        return told
+
+
+class Runs:
+    """All that are kept. `failed` is given what is a mistake in a program."""
+
+    def __init__(self, rt: Runtime, failed: Callable[[BaseException], object]) -> None:
+        self._rt = rt
+        self._failed = failed
+        self._runs: OrderedDict[str, KeptRun] = OrderedDict()
+        self._ended: OrderedDict[str, KeptRun] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def make_room(self, owner: str, agent: str) -> None:
+        """Forget what is one too many for one more. Raises MailboxFull where nothing can be forgotten."""
+        now = trio.current_time()
+        while self._ended and next(iter(self._ended.values())).until <= now:
+            self._forget(next(iter(self._ended.values())))
+        of_owner = [run for run in self._runs.values() if run.owner == owner]
+        if len(of_owner) >= MOST_OF_ONE:
+            ended = next((run for run in self._ended.values() if run.owner == owner), None)
+            if ended is None:
+                raise MailboxFull(agent, MOST_OF_ONE)
+            self._forget(ended)
+        elif len(self._runs) >= MOST:
+            if not self._ended:
+                raise MailboxFull(agent, MOST)
+            self._forget(next(iter(self._ended.values())))
+
+    def keep(self, owner: str, agent: str, action: str, place: str, ask: WebAsk) -> KeptRun:
+        """Keep a run; its place is completed with its id."""
+        run_id = ask.message_id
+        run = KeptRun(run_id, owner, agent, action, f"{place}/{run_id}", ask, self._rt.entropy.now())
+        self._runs[run_id] = run
+        ask.on_done = lambda: self._settle(run)
+        if ask.done:
+            self._settle(run)
+        return run
+
+    def _settle(self, run: KeptRun) -> None:
+        """Keep what has come of it, and nothing else."""
+        ask = run.ask
+        run.ended_at = self._rt.entropy.now()
+        error = ask.error
+        if error is None:
+            try:
+                run.output = None if ask.value is None else written_value(ask.value)
+            except Exception as bug:
+                self._failed(bug)
+                error = LocalProtocolError("the answer could not be made")
+            if run.output is not None and len(run.output) > LONGEST_OUTPUT:
+                run.output = None
+                error = LocalProtocolError(f"the result is over {LONGEST_OUTPUT} bytes, which are not kept")
+        if error is not None:
+            run.error = problem_data(problem_of(error), self._rt.entropy.new_id())
+        ask.value = ask.error = ask.on_done = ask.progress = None
+        run.until = trio.current_time() + SECONDS
+        self._ended[run.id] = run
+
+    def _forget(self, run: KeptRun) -> None:
+        del self._runs[run.id]
+        self._ended.pop(run.id, None)
+
+    # ---- looking
+
+    def find(self, owner: str, agent: str, action: str, run_id: str) -> KeptRun:
+        """Give a run. Raises NotFound, also for one that is another's, or of another action."""
+        run = self._runs.get(run_id)
+        mine = run is not None and (run.owner == owner or owner[:1] != "@" != run.owner[:1])
+        if run is None or not mine or (run.agent, run.action) != (agent, action) or self._is_over(run):
+            raise NotFound("invocation", run_id[:100], where=agent)
+        return run
+
+    def newest(self, owner: str, agent: str, action: str) -> KeptRun:
+        """Give an owner's newest run of an action that has not ended, else the newest. Raises NotFound."""
+        mine = [run for run in self.of(owner, agent) if run.action == action]
+        if not mine:
+            raise NotFound("invocation", action, where=agent)
+        return next((run for run in mine if run.ended_at is None), mine[0])
+
+    def of(self, owner: str, agent: str) -> Iterator[KeptRun]:
+        """Give an owner's runs at an agent, the newest first."""
+        for run in reversed(self._runs.values()):
+            if run.owner == owner and run.agent == agent and not self._is_over(run):
+                yield run
+
+    def _is_over(self, run: KeptRun) -> bool:
+        return run.ended_at is not None and run.until <= trio.current_time()

@@ -1,0 +1,282 @@
+"""What speaks with a directory of descriptions: the API of W3C WoT Discovery, over HTTP/1.1.
+
+Nothing that a directory answers is believed before it is checked, everything is bounded, and no redirect is
+followed: a directory is who was named.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from urllib.parse import quote, urlencode
+
+import attrs
+import h11
+import msgspec
+import trio
+
+from lmos_actors._errors import ConfigError, ConnectFailed, TransportError
+from lmos_actors.transport import endpoint_of
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncGenerator, Callable, Mapping
+
+    from lmos_actors.transport import Network
+
+SECONDS: Final = 10.0
+"""For one request, connecting included."""
+
+MAX_ANSWER: Final = 8 << 20
+"""Bytes of an answer."""
+
+PAGE: Final = 100
+"""Descriptions that are asked for at a time."""
+
+PAGES: Final = 20
+"""Pages that are read at most."""
+
+TOLD: Final = 300  # characters of a refusal
+
+TD_JSON: Final = "application/td+json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+ACCEPT: Final = "application/ld+json, application/json;q=0.9, application/problem+json;q=0.5"
+
+_CHUNK: Final = 65536
+_SCHEMES: Final = ("http://", "https://")
+_BROKEN: Final = (trio.BrokenResourceError, trio.ClosedResourceError, h11.RemoteProtocolError)
+_NO_SEARCH: Final = (400, 404, 405, 501)
+
+Headers = tuple[tuple[bytes, bytes], ...]
+
+
+class DirectoryRefused(TransportError):
+    """A directory answered with a refusal; `status` is that of HTTP."""
+
+    def __init__(self, url: str, status: int, why: str) -> None:
+        self.url = url
+        self.status = status
+        self.why = why
+        super().__init__(f"the directory at {url} answered {status}{f': {why}' if why else ''}")
+
+
+class Directory(Protocol):
+    """Where descriptions are registered and looked up.
+
+    All raise ConnectFailed where nothing can be reached, DirectoryRefused where it does not do what is asked.
+    """
+
+    @property
+    def url(self) -> str:
+        """How it is named."""
+        ...
+
+    async def put(self, thing_id: str, text: bytes, ttl: float) -> None:
+        """Create or replace the entry of a description, for so many seconds."""
+        ...
+
+    async def renew(self, thing_id: str) -> bool:
+        """Let an entry begin its time anew; False where there is none."""
+        ...
+
+    async def remove(self, thing_id: str) -> None:
+        """Take an entry away; there may be none."""
+        ...
+
+    async def find(self, query: str | None, most: int) -> list[Any]:
+        """Give the descriptions, as plain data, that a JSONPath chooses, without one all; at most so many."""
+        ...
+
+
+@attrs.frozen
+class Answer:
+    """What was answered."""
+
+    status: int
+    headers: Mapping[bytes, bytes]
+    body: bytes
+
+
+class HttpDirectory:
+    """A directory elsewhere. `url` is that of its root: `http://127.0.0.1:8081`, without `/things`.
+
+    `headers_for` is asked at every request for what goes with it to that URL, such as credentials.
+    Raises ConfigError for no such URL.
+    """
+
+    def __init__(
+        self,
+        network: Callable[[], Network],
+        url: str,
+        *,
+        tls: ssl.SSLContext | None = None,
+        headers_for: Callable[[str], Headers] | None = None,
+    ) -> None:
+        if not url.startswith(_SCHEMES):
+            raise ConfigError(f"a directory is at an http or https URL, not at {url!r}")
+        self._endpoint = endpoint_of(url)
+        if "?" in self._endpoint.target or "#" in url:
+            raise ConfigError(f"the URL of a directory ends with its path: {url!r}")
+        self.url = url.rstrip("/").removesuffix("/things")
+        self._prefix = self._endpoint.target.rstrip("/").removesuffix("/things")
+        self._network = network
+        self._tls = tls
+        self._headers_for = headers_for
+        self._talk: _Talk | None = None
+        self._lock = trio.Lock()
+
+    # ---- what can be asked
+
+    async def put(self, thing_id: str, text: bytes, ttl: float) -> None:
+        """See `Directory`."""
+        entry: dict[str, Any] = {**msgspec.json.decode(text), "registration": {"ttl": ttl}}
+        body = msgspec.json.encode(entry)
+        self._checked(await self.ask("PUT", _entry(thing_id), body, TD_JSON), 200, 201, 204)
+
+    async def renew(self, thing_id: str) -> bool:
+        """See `Directory`."""
+        answer = await self.ask("PATCH", _entry(thing_id), b"{}", MERGE_PATCH)
+        return self._checked(answer, 200, 204, 404).status != 404
+
+    async def remove(self, thing_id: str) -> None:
+        """See `Directory`."""
+        self._checked(await self.ask("DELETE", _entry(thing_id)), 200, 204, 404)
+
+    async def find(self, query: str | None, most: int) -> list[Any]:
+        """See `Directory`: where it knows no JSONPath, all descriptions are given, page by page."""
+        if query is not None:
+            answer = await self.ask("GET", f"/search/jsonpath?{urlencode({'query': query})}")
+            if answer.status not in _NO_SEARCH:
+                return self._listed(answer)[:most]
+        found: list[Any] = []
+        for page in range(PAGES):
+            answer = await self.ask("GET", f"/things?limit={PAGE}&offset={page * PAGE}")
+            listed = self._listed(answer)
+            found += listed
+            if len(found) >= most or not listed or b'rel="next"' not in answer.headers.get(b"link", b""):
+                break
+        return found[:most]
+
+    def _listed(self, answer: Answer) -> list[Any]:
+        body = self._checked(answer, 200).body
+        try:
+            listed: list[Any] = msgspec.json.decode(body, type=list[Any])
+        except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+            raise DirectoryRefused(self.url, 200, f"what it lists is no JSON array: {error}") from None
+        return listed
+
+    def _checked(self, answer: Answer, *wanted: int) -> Answer:
+        if answer.status not in wanted:
+            raise DirectoryRefused(self.url, answer.status, _told(answer))
+        return answer
+
+    # ---- how
+
+    async def ask(self, method: str, path: str, body: bytes = b"", kind: str = "") -> Answer:
+        """Ask one thing, over the connection of the last time if it still stands. One at a time."""
+        try:
+            with trio.fail_after(SECONDS):
+                async with self._lock:
+                    return await self._asked(method, self._prefix + path, body, kind)
+        except trio.TooSlowError:
+            raise ConnectFailed(self.url, f"no answer within {SECONDS:g} s") from None
+        except ConnectFailed as error:
+            raise ConnectFailed(self.url, error.why) from error
+        except _BROKEN as error:
+            raise ConnectFailed(self.url, f"{error}" or type(error).__name__) from error
+
+    async def _asked(self, method: str, target: str, body: bytes, kind: str) -> Answer:
+        headers = self._headers(body, kind)
+        request = h11.Request(method=method, target=target, headers=headers)
+        if self._talk is not None:
+            try:
+                async with self._talking(self._talk) as talk:
+                    return await talk.ask(request, body)
+            except _BROKEN:  # it was closed meanwhile; asking twice does no more than asking once
+                pass
+        stream = await self._network().connect(attrs.evolve(self._endpoint, target="/"), self._tls)
+        async with self._talking(_Talk(stream)) as talk:
+            return await talk.ask(request, body)
+
+    def _headers(self, body: bytes, kind: str) -> list[tuple[bytes, bytes]]:
+        own = self._headers_for(self.url) if self._headers_for is not None else ()
+        headers = [(b"Host", self._endpoint.authority.encode()), (b"Accept", ACCEPT.encode()), *own]
+        if kind:
+            headers += [(b"Content-Type", kind.encode()), (b"Content-Length", b"%d" % len(body))]
+        return headers
+
+    @asynccontextmanager
+    async def _talking(self, talk: _Talk) -> AsyncGenerator[_Talk]:
+        """Keep the connection if it can be used again afterwards."""
+        self._talk = None
+        try:
+            yield talk
+        except BaseException:
+            await trio.aclose_forcefully(talk.stream)
+            raise
+        if talk.renew():
+            self._talk = talk
+        else:
+            await trio.aclose_forcefully(talk.stream)
+
+    async def aclose(self) -> None:
+        """Close the connection, if there is one."""
+        talk, self._talk = self._talk, None
+        if talk is not None:
+            await trio.aclose_forcefully(talk.stream)
+
+
+class _Talk:
+    """One connection, for one request after the other."""
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self.stream = stream
+        self._http = h11.Connection(h11.CLIENT)
+
+    def renew(self) -> bool:
+        """Make ready for another request; False where the connection cannot carry one."""
+        if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
+            return False
+        self._http.start_next_cycle()
+        return True
+
+    async def ask(self, request: h11.Request, body: bytes) -> Answer:
+        """Send a request and read its answer. Raises ConnectFailed for one that is too long."""
+        sent = self._http.send(request) or b""
+        if body:
+            sent += self._http.send(h11.Data(data=body)) or b""
+        await self.stream.send_all(sent + (self._http.send(h11.EndOfMessage()) or b""))
+        head = await self._next()
+        while isinstance(head, h11.InformationalResponse):
+            head = await self._next()
+        if not isinstance(head, h11.Response):
+            raise h11.RemoteProtocolError("the connection ended before the answer")
+        return Answer(head.status_code, dict(head.headers), await self._body())
+
+    async def _body(self) -> bytes:
+        found = bytearray()
+        while isinstance(event := await self._next(), h11.Data):
+            found += event.data
+            if len(found) > MAX_ANSWER:
+                raise ConnectFailed("", f"its answer is longer than {MAX_ANSWER} bytes")
+        return bytes(found)
+
+    async def _next(self) -> Any:
+        while (event := self._http.next_event()) is h11.NEED_DATA:
+            self._http.receive_data(bytes(await self.stream.receive_some(_CHUNK)))
+        return event
+
+
+def _entry(thing_id: str) -> str:
+    return f"/things/{quote(thing_id, safe='')}"
+
+
+def _told(answer: Answer) -> str:
+    """Give what problem details say, as one line, nothing else of an answer."""
+    try:
+        said = msgspec.convert(msgspec.json.decode(answer.body), dict[str, Any])
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        return ""
+    line = said.get("detail") or said.get("title")
+    line = line.strip() if isinstance(line, str) else ""
+    return line if len(line) <= TOLD and line.isprintable() else ""

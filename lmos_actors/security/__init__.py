@@ -1,0 +1,33 @@
+"""Who is let in: schemes, secrets by reference, access lists, and what this side presents to others."""
+
+from lmos_actors._hidden import SecretBytes as SecretBytes
+
+from ._access import Access as Access, Who as Who
+from ._credentials import (
+    BasicAuth as BasicAuth,
+    BearerToken as BearerToken,
+    Credential as Credential,
+    Credentials as Credentials,
+    is_loopback as is_loopback,
+)
+from ._guard import Admission as Admission, Guard as Guard
+from ._rates import Buckets as Buckets, Rate as Rate
+from ._references import Reference as Reference, SecretSource as SecretSource
+from ._schemes import (
+    ANYONE as ANYONE,
+    AUTHENTICATED as AUTHENTICATED,
+    Basic as Basic,
+    Bearer as Bearer,
+    ClientCertificates as ClientCertificates,
+    Jwt as Jwt,
+    NoSec as NoSec,
+    Scheme as Scheme,
+)
+from ._security import Security as Security
+from ._who import (
+    Certificate as Certificate,
+    Presented as Presented,
+    Principal as Principal,
+    Refusal as Refusal,
+    Verb as Verb,
+)

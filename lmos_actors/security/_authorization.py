@@ -1,0 +1,72 @@
+"""What an Authorization header says (RFC 9110, 11.6.2; RFC 7617; RFC 6750). Nothing here raises."""
+
+from __future__ import annotations
+
+import binascii
+import re
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from lmos_actors._hidden import SecretBytes
+
+if TYPE_CHECKING:
+    from ._who import Presented
+
+LONGEST: Final = 1 << 13
+"""Bytes of credentials that are looked at; nobody's are longer."""
+
+_SCHEME: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}")
+_TOKEN: Final = re.compile(rb"[A-Za-z0-9._~+/-]+=*")
+
+
+class Wrong(Enum):
+    """The type of `MALFORMED`."""
+
+    MALFORMED = "malformed"
+
+
+MALFORMED: Final = Wrong.MALFORMED
+"""Stands for a header that is no credentials at all, or for two of them."""
+
+
+@attrs.frozen
+class Given:
+    """Credentials as they came: the scheme's name in lower case, and what follows it."""
+
+    kind: str
+    value: SecretBytes
+
+
+def given_in(presented: Presented) -> Given | None | Wrong:
+    """Give the credentials of a request, None where there are none."""
+    headers = presented.values(b"authorization")
+    if not headers:
+        return None
+    return MALFORMED if len(headers) > 1 else given_of(headers[0])
+
+
+def given_of(header: bytes) -> Given | Wrong:
+    """Read the value of one Authorization header."""
+    if len(header) > LONGEST:
+        return MALFORMED
+    kind, _, rest = header.strip(b" \t").partition(b" ")
+    if not _SCHEME.fullmatch(kind):
+        return MALFORMED
+    return Given(kind.decode("ascii").lower(), SecretBytes(rest.strip(b" ")))
+
+
+def basic_of(value: bytes) -> tuple[SecretBytes, SecretBytes] | None:
+    """Read what Basic credentials hold, user and password; None where it is not that."""
+    try:
+        text = binascii.a2b_base64(value, strict_mode=True)
+    except ValueError:
+        return None
+    user, colon, password = text.partition(b":")
+    return (SecretBytes(user), SecretBytes(password)) if colon else None
+
+
+def is_token(value: bytes) -> bool:
+    """Whether Bearer credentials can be these."""
+    return _TOKEN.fullmatch(value) is not None

@@ -1,0 +1,250 @@
+"""Security as a file: YAML or TOML, closed, each mistake at its place, and nothing repeated that may be secret."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, TypeVar
+
+import attrs
+import msgspec
+
+from lmos_actors._errors import ConfigError
+from lmos_actors.files import Document, Duration, FileError, Mistake, decode, is_list, is_mapping, read
+
+from ._access import Access, strangers
+from ._origins import check_host, check_origin
+from ._rates import Rate
+from ._references import Reference
+from ._schemes import Basic, Bearer, ClientCertificates, Jwt, NoSec, Scheme, certificate_rule, check_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lmos_actors.files import DataPath
+
+T = TypeVar("T")
+W = TypeVar("W")
+
+# what a message says of the text: a word in quotes, or what was seen in place of what was expected
+_QUOTED: Final = re.compile(r"""(['"]).*\1""")
+_SEEN: Final = re.compile(r"saw the (text|number) .*?(?=; |, did you mean|$)")
+
+
+class NoSecFile(msgspec.Struct, tag_field="scheme", tag="nosec"):
+    """Who presents nothing is let in, as nobody."""
+
+
+class BasicFile(msgspec.Struct, tag_field="scheme", tag="basic"):
+    """Users, each with one reference or several."""
+
+    users: Any
+
+
+class BearerFile(msgspec.Struct, tag_field="scheme", tag="bearer"):
+    """Principals, each with one reference or several."""
+
+    tokens: Any
+
+
+class JwtFile(msgspec.Struct, tag_field="scheme", tag="jwt"):
+    """Tokens that another place signs."""
+
+    keys: Any
+    issuer: str
+    audience: str
+    algorithms: tuple[str, ...] = ("ES256",)
+    leeway: Duration = Duration(30.0)
+    principal: str = "sub"
+    scopes: str = "scope"
+
+
+class CertificatesFile(msgspec.Struct, tag_field="scheme", tag="certificates"):
+    """Principals, each with one certificate or several, or the reference to a file of them."""
+
+    principals: Any
+
+
+WhoFile: TypeAlias = Literal["anyone", "authenticated"] | tuple[str, ...]
+
+
+class AccessFile(msgspec.Struct):
+    """Who may do what with the agents of one pattern."""
+
+    read: WhoFile | None = None
+    write: WhoFile | None = None
+    invoke: WhoFile | None = None
+    subscribe: WhoFile | None = None
+
+
+class RateFile(msgspec.Struct):
+    """How often."""
+
+    per_second: Annotated[float, msgspec.Meta(gt=0)]
+    burst: Annotated[int, msgspec.Meta(ge=1)]
+
+
+class SecurityFile(msgspec.Struct):
+    """The whole of it."""
+
+    schemes: tuple[NoSecFile | BasicFile | BearerFile | JwtFile | CertificatesFile, ...] = ()
+    access: dict[str, AccessFile] = {}
+    origins: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    rate: RateFile | None = None
+    failures: RateFile | None = None
+    public_descriptions: bool = False
+
+
+def load(path: str | os.PathLike[str], make: Callable[..., T]) -> T:
+    """Read a file and make the security of it. Raises FileError."""
+    found = _parts(path)  # raised here, where no local variable holds the text
+    if isinstance(found, list):
+        raise FileError(found)
+    return make(**found)
+
+
+def _parts(path: str | os.PathLike[str]) -> dict[str, Any] | list[Mistake]:
+    try:
+        document = read(path)
+    except FileError as error:
+        return list(map(_hidden, error.mistakes))
+    value, mistakes = decode(document, SecurityFile)
+    if value is None:
+        # what is wrong by shape hides nothing of what is wrong by meaning: those need the whole value
+        return list(map(_hidden, mistakes))
+    reader = _Reader(document, Path(path).parent)
+    found = reader.parts(value)
+    return list(map(_hidden, reader.mistakes)) or found
+
+
+def _hidden(mistake: Mistake) -> Mistake:
+    """Take from a mistake what it repeats of the text: a secret may stand there."""
+    message = _SEEN.sub(lambda found: f"saw a {found[1]}", mistake.message)
+    if mistake.kind in ("syntax", "unreadable") and mistake.line:
+        message = _QUOTED.sub("…", message)
+    return attrs.evolve(mistake, message=message, excerpt="")
+
+
+class _Reader:
+    def __init__(self, document: Document, folder: Path) -> None:
+        self.document = document
+        self.folder = folder
+        self.mistakes: list[Mistake] = []
+
+    def wrong(self, path: DataPath, message: str, *, key: bool = False) -> None:
+        self.mistakes.append(self.document.mistake(path, message, key=key))
+
+    def tried(self, path: DataPath, make: Callable[[], W]) -> W | None:
+        try:
+            return make()
+        except ConfigError as error:
+            self.wrong(path, error.message)
+            return None
+
+    def parts(self, value: SecurityFile) -> dict[str, Any]:
+        schemes = self._schemes(value)
+        access = self._access(value, schemes)
+        parts: dict[str, Any] = {
+            "schemes": schemes,
+            "access": access,
+            "origins": self._checked("origins", value.origins, check_origin),
+            "hosts": self._checked("hosts", value.hosts, check_host),
+            "rate": None if value.rate is None else Rate(value.rate.per_second, value.rate.burst),
+            "public_descriptions": value.public_descriptions,
+        }
+        if value.failures is not None:
+            parts["failures"] = Rate(value.failures.per_second, value.failures.burst)
+        return parts
+
+    def _checked(self, key: str, texts: tuple[str, ...], check: Callable[[object], str]) -> list[str | None]:
+        return [self.tried((key, at), lambda text=text: check(text)) for at, text in enumerate(texts)]
+
+    # ---- schemes
+
+    def _schemes(self, value: SecurityFile) -> list[Scheme]:
+        found: list[Scheme] = []
+        for at, each in enumerate(value.schemes):
+            path = ("schemes", at)
+            scheme = self.tried(path, lambda each=each, path=path: self._scheme(each, path))
+            if scheme is not None and any(scheme.name == other.name for other in found):
+                self.wrong(path, "there is a scheme of that kind already: join them")
+            elif scheme is not None:
+                found.append(scheme)
+        return found
+
+    def _scheme(
+        self, each: NoSecFile | BasicFile | BearerFile | JwtFile | CertificatesFile, path: DataPath
+    ) -> Scheme | None:
+        match each:
+            case NoSecFile():
+                return NoSec()
+            case BasicFile():
+                users = self._named((*path, "users"), each.users, self._reference)
+                return None if users is None else Basic(users)
+            case BearerFile():
+                tokens = self._named((*path, "tokens"), each.tokens, self._reference)
+                return None if tokens is None else Bearer(tokens)
+            case CertificatesFile():
+                return self._certificates((*path, "principals"), each.principals)
+            case JwtFile():
+                return self._jwt(path, each)
+
+    def _reference(self, text: object) -> Reference:
+        return Reference.parse(text, self.folder)
+
+    def _jwt(self, path: DataPath, each: JwtFile) -> Jwt | None:
+        keys = self.tried((*path, "keys"), lambda: self._reference(each.keys))
+        if keys is None:
+            return None
+        return Jwt(
+            keys=keys,
+            issuer=each.issuer,
+            audience=each.audience,
+            algorithms=each.algorithms,
+            leeway=float(each.leeway),
+            principal=each.principal,
+            scopes=each.scopes,
+        )
+
+    def _certificates(self, path: DataPath, given: object) -> ClientCertificates | None:
+        if isinstance(given, str):
+            reference = self.tried(path, lambda: self._reference(given))
+            return None if reference is None else ClientCertificates(reference)
+        rules = self._named(path, given, certificate_rule)
+        return None if rules is None else ClientCertificates(rules)
+
+    def _named(
+        self, path: DataPath, given: object, make: Callable[[object], W]
+    ) -> Mapping[str, tuple[W, ...]] | None:
+        """Read a mapping of principals to one text each, or a list of them; None where anything is wrong."""
+        if not is_mapping(given):
+            self.wrong(path, "expected a mapping of principals")
+            return None
+        before = len(self.mistakes)
+        found: dict[str, tuple[W, ...]] = {}
+        for name, written in given.items():
+            here = (*path, name)
+            texts = list(written) if is_list(written) else [written]
+            places: list[DataPath] = [(*here, at) for at in range(len(texts))] if is_list(written) else [here]
+            made = [self.tried(at, lambda t=t: make(t)) for at, t in zip(places, texts, strict=True)]
+            if self.tried(here, lambda name=name: check_name(name)) and not texts:
+                self.wrong(
+                    here, "expected one text or several, an empty list lets in nobody: remove the name"
+                )
+            found[name] = tuple(each for each in made if each is not None)
+        return None if len(self.mistakes) > before else found
+
+    # ---- access
+
+    def _access(self, value: SecurityFile, schemes: list[Scheme]) -> dict[str, Access]:
+        found: dict[str, Access] = {}
+        for pattern, each in value.access.items():
+            made = self.tried(("access", pattern), lambda each=each: Access(**msgspec.structs.asdict(each)))
+            if made is not None:
+                found[pattern] = made
+        if not self.mistakes:
+            for path, why in strangers(found, schemes):
+                self.wrong(("access", *path), why)
+        return found

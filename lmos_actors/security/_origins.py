@@ -1,0 +1,94 @@
+"""Which names of this node, and which pages in browsers, requests may come by."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import TYPE_CHECKING, Final
+
+from lmos_actors._errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_AUTHORITY: Final = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9._-]{1,253})(?::([0-9]{1,5}))?", re.IGNORECASE)
+_ORIGIN: Final = re.compile(r"([a-z][a-z0-9+.-]{0,31})://([^/?#@\s]{1,300})", re.IGNORECASE)
+_NAME: Final = re.compile(r"(\*\.)?[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*")
+_PORTS: Final = {"http": "80", "https": "443"}
+ANY: Final = "*"
+
+
+def host_of(authority: str) -> tuple[str, str] | None:
+    """Give the host (lower case, no brackets, no last dot) and the port ("" if not said); None if it is none."""
+    found = _AUTHORITY.fullmatch(authority)
+    if found is None:
+        return None
+    host = found[1].lower()
+    if host.startswith("["):
+        return (host[1:-1], found[2] or "") if _is_address(host[1:-1]) else None
+    host = host.removesuffix(".")
+    return (host, found[2] or "") if host else None
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def origin_of(text: str) -> str | None:
+    """Give an origin as origins are compared: lower case, without the usual port; None if it is none."""
+    found = _ORIGIN.fullmatch(text)
+    host = None if found is None else host_of(found[2])
+    return None if found is None or host is None else _origin(found[1].lower(), *host)
+
+
+def own_origin(authority: str, *, secure: bool) -> str | None:
+    """Give the origin of pages that come from here, by the name that the request calls this node."""
+    host = host_of(authority)
+    return None if host is None else _origin("https" if secure else "http", *host)
+
+
+def _origin(scheme: str, host: str, port: str) -> str:
+    shown = f"[{host}]" if ":" in host else host
+    port = port.lstrip("0")
+    return f"{scheme}://{shown}" if port in ("", _PORTS.get(scheme)) else f"{scheme}://{shown}:{port}"
+
+
+class Hosts:
+    """The names by which this node may be asked.
+
+    An address, and `localhost`, always: a page in a browser cannot have made those lead here. A name may
+    have been pointed at this address by whoever serves the page (DNS rebinding), so names must be known.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        found = [name.lower() for name in names]
+        self._all = ANY in found
+        self._names = frozenset(name for name in found if not name.startswith("*"))
+        self._under = tuple(name[1:] for name in found if name.startswith("*."))
+
+    def has(self, host: str) -> bool:
+        """Whether the node may be asked by that name, in lower case, without a port."""
+        if self._all or host in self._names or host == "localhost" or host.endswith(".localhost"):
+            return True
+        return _is_address(host) or host.endswith(self._under)
+
+
+def check_host(name: object) -> str:
+    """Check a name of this node: `weather.example`, `*.example`, or `*` for any. Raises ConfigError."""
+    text = name.lower().removesuffix(".") if isinstance(name, str) else ""
+    if text == ANY or _NAME.fullmatch(text) or _is_address(text.strip("[]")):
+        return text.strip("[]")
+    raise ConfigError(f"{name!r} is no name of a host; without scheme and port: 'weather.example'")
+
+
+def check_origin(text: object) -> str:
+    """Check an origin that is let in: `https://app.example`. Raises ConfigError."""
+    found = origin_of(text) if isinstance(text, str) else None
+    if found is None:
+        hint = " (any page in any browser could do what its user may: name each)" if text == ANY else ""
+        raise ConfigError(f"{text!r} is no origin{hint}; as browsers write it: 'https://app.example'")
+    return found

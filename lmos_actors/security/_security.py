@@ -1,0 +1,124 @@
+"""What a node demands of whoever asks: one value, made in code or read from a file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import attrs
+
+from lmos_actors._errors import ConfigError
+from lmos_actors.protocol.td import SecurityScheme
+
+from ._access import Access, Gates, default_of, lets_in_anyone, strangers
+from ._origins import check_host, check_origin
+from ._rates import Rate
+from ._schemes import Basic, Bearer, Jwt, NoSec, Scheme
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ._who import Verb
+
+ANY_OF = "any_sc"
+"""The name of the scheme that stands for any of several ones."""
+
+
+def _schemes(written: object) -> tuple[Scheme, ...]:
+    given = written if isinstance(written, Sequence) else (written,)
+    return tuple(cast("Sequence[Scheme]", given)) or (NoSec(),)
+
+
+def _access(written: object) -> Mapping[str, Access]:
+    if not isinstance(written, Mapping):
+        raise ConfigError("access maps the names of agents to Access(...)")
+    return dict(cast("Mapping[str, Access]", written))
+
+
+def _all(check: Callable[[object], str]) -> Callable[[Sequence[str]], tuple[str, ...]]:
+    def converted(written: Sequence[str]) -> tuple[str, ...]:
+        if isinstance(written, str):
+            raise ConfigError(f"a list is needed, did you mean ({written!r},)?")
+        return tuple(map(check, written))
+
+    return converted
+
+
+@attrs.frozen(kw_only=True)
+class Security:
+    """Who is let in, and to what.
+
+    `schemes`: how somebody may say who they are; none is `NoSec()`. `access`: patterns of agents' public
+    names (`desk.*`), the first that fits counts. `origins`: pages in browsers that are let in besides those
+    from here, which also turns CORS on for them. `hosts`: names of this node besides addresses and
+    `localhost`. `rate`: how often each principal may ask. `failures`: how often one address may present
+    credentials that are not good. `public_descriptions`: descriptions can be read by anyone.
+    Raises ConfigError.
+    """
+
+    schemes: tuple[Scheme, ...] = attrs.field(default=(), converter=_schemes)
+    access: Mapping[str, Access] = attrs.field(factory=dict[str, Access], converter=_access)
+    origins: tuple[str, ...] = attrs.field(default=(), converter=_all(check_origin))
+    hosts: tuple[str, ...] = attrs.field(default=(), converter=_all(check_host))
+    rate: Rate | None = None
+    failures: Rate = Rate(0.2, 10)
+    public_descriptions: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        names = [each.name for each in self.schemes]
+        for name in names:
+            if names.count(name) > 1:
+                raise ConfigError(f"there are two schemes of the kind {name.removesuffix('_sc')}: join them")
+        for (pattern, verb, at), why in strangers(self.access, self.schemes):
+            raise ConfigError(why, f"access[{pattern!r}].{verb}[{at}]")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Security:
+        """Read a YAML or TOML file. Blocks on the disk. Raises FileError with every mistake and its place.
+
+        References to files in it are relative to it. Nothing of the text is repeated where a secret could
+        stand.
+        """
+        from ._file import load  # YAML is not read where no file is
+
+        return load(path, cls)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody is asked who they are."""
+        return all(isinstance(each, NoSec) for each in self.schemes)
+
+    @property
+    def sends_secrets(self) -> bool:
+        """Whether there is a scheme by which secrets travel, that only TLS keeps from others on the way."""
+        return any(isinstance(each, Basic | Bearer | Jwt) for each in self.schemes)
+
+    @property
+    def lets_in_anyone(self) -> bool:
+        """Whether who presents nothing is let in, as nobody, for what `access` leaves open."""
+        return any(isinstance(each, NoSec) for each in self.schemes) or lets_in_anyone(self.access)
+
+    def definitions(self) -> dict[str, SecurityScheme]:
+        """Give the `securityDefinitions` of a description."""
+        asked = [each for each in self.schemes if not isinstance(each, NoSec)]
+        found = {each.name: each.definition() for each in asked}
+        if len(asked) > 1:
+            more: dict[str, Any] = {"oneOf": [each.name for each in asked]}
+            found[ANY_OF] = SecurityScheme(scheme="combo", extra=more)
+        if not asked or self.lets_in_anyone:
+            found[NoSec.name] = NoSec().definition()
+        return found
+
+    def demands(self, agent: str | None = None, verb: Verb | None = None) -> tuple[str, ...]:
+        """Give the `security` of a description: the name of what it takes.
+
+        With an agent's public name and a verb, that of a form: `nosec_sc` where anyone is let in.
+        """
+        asked = [each.name for each in self.schemes if not isinstance(each, NoSec)]
+        if not asked or (agent is not None and verb is not None and self._is_open_to_all(agent, verb)):
+            return (NoSec.name,)
+        return (ANY_OF,) if len(asked) > 1 else tuple(asked)
+
+    def _is_open_to_all(self, agent: str, verb: Verb) -> bool:
+        return Gates(self.access, default_of(self.schemes)).gate(agent, verb).open
