@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -42,3 +43,11 @@ def current_ambient() -> Ambient | None:
 def set_ambient(ambient: Ambient | None) -> None:
     """Set what surrounds this trio run, for all of its tasks. Raises RuntimeError outside a trio run."""
     _ambient.set(ambient)
+
+
+def time_jumps() -> bool:
+    """Say whether time in this trio run is virtual: then nothing may be left to a thread, as time goes on."""
+    ambient = current_ambient()
+    if ambient is not None and ambient.timers is not None:
+        return True
+    return bool(getattr(trio.lowlevel.current_clock(), "autojump_threshold", inf) != inf)

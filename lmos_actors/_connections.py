@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import logging
 import socket
-import ssl
 from collections import deque
 from functools import partial
-from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import trio
 from trio.lowlevel import enable_ki_protection
 
-from ._ambient import current_ambient
-from ._errors import ConfigError
 from ._services import Services
+from ._wanted import EVERYWHERE, Wanted, default_network
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -28,10 +25,11 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
     from .actors import Runtime
-    from .bindings import LmosServer, Peers
-    from .protocol.lmos import SessionOptions
+    from .bindings import Descriptions, LmosServer, Peers
+    from .observe import Metrics
+    from .security import Guard
     from .supervision import Supervisor
-    from .transport import ConnectionOptions, DoorOptions, Endpoint, FrontDoor, Listener, Network
+    from .transport import Endpoint, FrontDoor, Listener, Network
 
 FAILURES: Final = 100
 """Exceptions of connections that are kept."""
@@ -40,94 +38,6 @@ GRACE: Final = 5.0
 """Seconds beyond those of a connection's own good-bye after which nobody is waited for."""
 
 GOODBYE: Final = 5.0 + GRACE
-
-EVERYWHERE: Final = ("0.0.0.0", "::")
-
-_memory: trio.lowlevel.RunVar[Network | None] = trio.lowlevel.RunVar("lmos_actors.network", None)
-
-
-@attrs.frozen
-class Wanted:
-    """What `open_node` was told of connections."""
-
-    listen: str | Sequence[str] | None = None
-    public_url: str | None = None
-    tls: ssl.SSLContext | None = None
-    client_tls: ssl.SSLContext | None = None
-    network: Network | None = None
-    session: SessionOptions | None = None
-    connection: ConnectionOptions | None = None
-    door: DoorOptions | None = None
-
-    def endpoints(self) -> tuple[Endpoint, ...]:
-        """Give what to listen at. Raises ConfigError."""
-        urls = _texts(self.listen)
-        if not urls:
-            self._check_no_server()
-            return ()
-        from .transport import endpoint_of
-
-        found = tuple(endpoint_of(url) for url in urls)
-        for url, endpoint in zip(urls, found, strict=True):
-            self._check_endpoint(url, endpoint)
-        if self.tls is not None and not any(endpoint.secure for endpoint in found):
-            raise ConfigError(
-                f"goes with an address that begins with wss://, not with {urls[0]!r}", _of("tls")
-            )
-        if self.public_url is not None:
-            endpoint_of(self.public_url)
-        return found
-
-    def _check_no_server(self) -> None:
-        for name in ("public_url", "tls", "door"):
-            if getattr(self, name) is not None:
-                raise ConfigError("goes with listen=, which is not given", _of(name))
-
-    def _check_endpoint(self, url: str, endpoint: Endpoint) -> None:
-        if endpoint.target != "/":
-            raise ConfigError(
-                f"{url!r} has a path: agents are at /agents/NAME; what a proxy puts before is for public_url",
-                _of("listen"),
-            )
-        if endpoint.secure and self.tls is None:
-            raise ConfigError(f"{url!r} needs a certificate, as tls=ssl.SSLContext", _of("listen"))
-        if self.tls is not None and not isinstance(self.tls, ssl.SSLContext):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigError(f"must be an ssl.SSLContext, not {self.tls!r}", _of("tls"))
-
-
-def _of(name: str) -> str:
-    return f"open_node({name}=...)"
-
-
-def _texts(listen: Any) -> tuple[str, ...]:
-    urls: Any = (listen,) if isinstance(listen, str) else listen
-    try:
-        found: tuple[Any, ...] = tuple(urls or ())
-    except TypeError:
-        found = (urls,)
-    if not all(isinstance(url, str) for url in found):
-        raise ConfigError(
-            f"must be a URL such as 'ws://127.0.0.1:8080', or several, not {listen!r}", _of("listen")
-        )
-    return found
-
-
-def default_network() -> Network:
-    """Give the network of this trio run: where time jumps one in memory, else the operating system's."""
-    clock = trio.lowlevel.current_clock()
-    ambient = current_ambient()
-    is_real = ambient is None or ambient.timers is None
-    if is_real and getattr(clock, "autojump_threshold", inf) == inf:
-        from .transport import TcpNetwork
-
-        return TcpNetwork()
-    network = _memory.get()
-    if network is None:
-        from .transport import MemoryNetwork
-
-        network = MemoryNetwork()
-        _memory.set(network)
-    return network
 
 
 class Connections:
@@ -149,8 +59,35 @@ class Connections:
         self._hurried = False
         self.urls: tuple[str, ...] = ()
         """The addresses that are listened at, with the ports as they are."""
+        self.descriptions: Descriptions | None = None
+        """What is served, once it listens."""
+        self.more_routes: Callable[[Sequence[str]], list[BaseRoute]] = lambda _: []
+        """What is served over HTTP beside the agents, at these addresses."""
+        self.at_refuse: list[Callable[[], None]] = []
+        """What is called when no more requests are taken in; must not raise."""
+        self.before_goodbye: list[Callable[[], Awaitable[None]]] = []
+        """What is waited for, within limits, before peers are told good-bye."""
         self.failures: deque[BaseException] = deque(maxlen=FAILURES)
         """What has ended single connections and is a mistake of ours or of an agent's author."""
+        self.metrics: Metrics | None = None
+        """What the node tells in numbers, where that is wanted."""
+
+    def watch(self, root: Supervisor) -> None:
+        """Have requests measured and traced, where that is wanted. Raises ConfigError."""
+        wanted = self._wanted
+        if not (wanted.metrics or wanted.tracing):
+            return
+        from ._figures import traffic_of
+        from .observe import metrics_options, watch_edge
+
+        self.metrics = watch_edge(
+            self._rt,
+            root,
+            metrics_options(wanted.metrics),
+            wanted.tracing,
+            lambda: traffic_of(self._doors, self._server, self._peers),
+            self._failed,
+        )
 
     @property
     def network(self) -> Network:
@@ -178,6 +115,8 @@ class Connections:
         for child in root.spec.children:
             root.ids.check_name(child.name)
         urls: list[str] = []
+        if self._has_names:
+            self._wanted.check_exposed(self._endpoints)
         for endpoint in self._endpoints:
             listener = await self.network.listen(endpoint)
             self._listeners.append(listener)
@@ -189,13 +128,14 @@ class Connections:
         from .bindings import Descriptions, Exposure, LmosServer, http_app, http_of
         from .transport import FrontDoor
 
-        wanted = self._wanted
+        wanted, guard = self._wanted, self._guard()
         bases = self.urls if wanted.public_url is None else (wanted.public_url,)
         exposure = Exposure(root, [http_of(base) for base in bases])
         server = self._server = LmosServer(
-            self._rt, exposure, options=wanted.session, on_failure=self._failed
+            self._rt, exposure, options=wanted.session, guard=guard, on_failure=self._failed
         )
-        app = http_app(Descriptions(exposure, bases), server, extra=self._routes())
+        descriptions = self.descriptions = Descriptions(exposure, bases, guard.security)
+        app = http_app(descriptions, server, extra=[*self.more_routes(bases), *self._routes()], guard=guard)
         for endpoint, listener in zip(self._endpoints, self._listeners, strict=True):
             door = FrontDoor(
                 listener,
@@ -208,17 +148,41 @@ class Connections:
             )
             self._doors.append(door)
 
+    def _guard(self) -> Guard:
+        """Make what decides who is let in. Raises ConfigError where a secret is missing."""
+        from .security import Guard
+
+        entropy, wanted = self._rt.entropy, self._wanted
+        return Guard(
+            wanted.rules(),
+            wall=lambda: entropy.now().timestamp(),
+            hosts=wanted.names(self._endpoints, named=self._has_names),
+            report=self._report,
+        )
+
+    def _report(self, trouble: str) -> None:
+        if self._rt.real:
+            logging.getLogger("lmos_actors").error("security: %s", trouble)
+
     def _routes(self) -> list[BaseRoute]:
         """Give what is served over HTTP beside the agents."""
-        return []
+        from .observe import health_routes
+
+        return health_routes(self._unready, self.metrics)
+
+    def _unready(self) -> str | None:
+        """Say why no requests are taken now, None where they are."""
+        if self._server is not None and self._server.draining:
+            return "draining"
+        return None if self._open else "starting"
 
     def start(self) -> None:
         """Let in those who connect."""
         for door, url in zip(self._doors, self.urls, strict=False):
             self._open[door] = None
-            self._start_soon(self._serve, door, name=f"front door of {url}")
+            self.start_soon(self._serve, door, name=f"front door of {url}")
 
-    def _start_soon(self, async_fn: Callable[..., Awaitable[object]], *args: Any, name: str) -> None:
+    def start_soon(self, async_fn: Callable[..., Awaitable[object]], *args: Any, name: str) -> None:
         """Start a task of the stage: it belongs to the node, though an agent's run may have asked for it."""
         context = self._rt.base_context.copy()
         context.run(partial(self._stage.start_soon, async_fn, *args, name=name))
@@ -230,6 +194,13 @@ class Connections:
             del self._open[door]
             if not self._open:
                 self._all_gone.set()
+
+    def authorities(self) -> tuple[str, ...]:
+        """Give host and port of all addresses at which this node is reached."""
+        from .transport import endpoint_of
+
+        bases = () if self.descriptions is None else self.descriptions.bases
+        return tuple(endpoint_of(url).authority for url in (*self.urls, *bases))
 
     def count(self) -> int:
         """Say how many connections others have to this node."""
@@ -247,10 +218,11 @@ class Connections:
             self._peers = Peers(
                 self.network,
                 self._rt,
-                self._start_soon,
+                self.start_soon,
                 session=wanted.session,
                 connection=wanted.connection,
                 tls=wanted.client_tls,
+                credentials=wanted.credentials,
                 on_failure=self._failed,
             )
         return self._peers
@@ -266,6 +238,8 @@ class Connections:
 
     def refuse(self) -> None:
         """Take in no more connections, and no more requests; what is being worked on is still answered."""
+        for tell in self.at_refuse:
+            tell()
         for door in self._doors:
             door.stop_accepting()
         if self._server is not None:
@@ -280,6 +254,8 @@ class Connections:
             self._server.finish()
         if self._open:
             await self._all_gone.wait()
+        if self._server is not None:
+            await self._server.wait_done()
 
     @enable_ki_protection
     async def close(self) -> None:
@@ -300,6 +276,8 @@ class Connections:
         """Wait for peers that are told good-bye, which is not for long."""
         options = self._wanted.connection
         with trio.move_on_after(GOODBYE if options is None else options.close_seconds + GRACE):
+            for wait in self.before_goodbye:
+                await wait()
             await self.drained()
 
     def hurry(self) -> None:

@@ -7,22 +7,26 @@ start order, then the connections that carried their last answers, then the task
 
 from __future__ import annotations
 
-import re
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
+import attrs
 import trio
 
 from ._ambient import Ambient, current_ambient
 from ._collector import collector
-from ._connections import Connections, Wanted
+from ._connections import Connections
+from ._consuming import Consuming
+from ._discovering import Discovering, Introduced
 from ._ends import raise_together
 from ._entropy import Entropy
 from ._errors import ConfigError
 from ._opening import Opening
+from ._reaching import Reaching
 from ._services import Services
 from ._timers import TaskTimers
+from ._wanted import Wanted
 from .actors import (
     Agent,
     CrashReport,
@@ -33,14 +37,12 @@ from .actors import (
     Outside,
     Ref,
     Runtime,
-    Sought,
     Topic,
     TracedLink,
     WaitingGraph,
     Watchdog,
     awaited,
     dispatch,
-    link_to,
     topic_of,
 )
 from .observe import NodeStatistics, dump, graph_of, shown, statistics_of
@@ -59,29 +61,38 @@ from .supervision import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Callable, Generator, Sequence
     from os import PathLike
     from ssl import SSLContext
     from types import UnionType
 
+    from opentelemetry.trace import TracerProvider
+
     from ._instrument import Instrument
-    from .actors import Spread
-    from .bindings import ConsumedThing, Habits
+    from .discovery import DirectoryOptions, Registration
+    from .observe import MetricsOptions
     from .protocol.lmos import SessionOptions
+    from .security import Credentials, Security
     from .transport import ConnectionOptions, DoorOptions, Network
 
 A = TypeVar("A", bound=Agent)
 T = TypeVar("T")
 P = ParamSpec("P")
 
-_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+:([!-~]([ -~]*[!-~])?)?")
 
-
-class Node:
+class Node(Reaching, Consuming):
     """What `open_node` gives: the root supervisor and everything that is asked of the tree as a whole."""
 
-    def __init__(self, rt: Runtime, root: Supervisor, services: Services, connections: Connections) -> None:
+    def __init__(
+        self,
+        rt: Runtime,
+        root: Supervisor,
+        services: Services,
+        connections: Connections,
+        discovering: Discovering,
+    ) -> None:
         self._rt = rt
+        self._discovering = discovering
         self._root = root
         self._services = services
         self._connections = connections
@@ -113,25 +124,6 @@ class Node:
         """Start a supervisor and its children under the root. Raises NameTaken, StartFailed."""
         return await self._root.start_supervisor(spec)
 
-    def find(
-        self,
-        cls: type[A],
-        name: str | None = None,
-        *,
-        title: str | None = None,
-        type: str | None = None,
-        capability: str | None = None,
-        affordance: str | None = None,
-        spread: Spread | None = None,
-        key: str | None = None,
-    ) -> Ref[A]:
-        """Give a ref to an agent of that class, by its name or path, or the first started.
-
-        Never waits and never fails: the ref resolves on first use; `await ref.ready()` waits for it.
-        """
-        wanted = Sought(cls, name, title, type, capability, affordance)
-        return Ref(link_to(self._rt, wanted, spread, key))
-
     @overload
     def topic(self, name: str, tp: type[T], /) -> Topic[T]: ...
     @overload
@@ -161,46 +153,6 @@ class Node:
         They are mistakes in a program: what peers do, whatever it is, is no exception here.
         """
         return tuple(self._connections.failures)
-
-    @awaited("node.")
-    async def consume(
-        self,
-        cls: type[A],
-        source: str | PathLike[str],
-        *,
-        thing: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        habits: Habits = "auto",
-    ) -> Ref[A]:
-        """Give a ref to an agent elsewhere, once its first connection stands; what breaks later is mended.
-
-        `source` is the `http` or `https` URL of its description, or of a node that serves it; the path of a
-        file with its description; or a `ws` or `wss` address, without one. `thing` is the id or the name of
-        one of several. `headers` go with every connection, but not along with a redirect to another server;
-        `habits`: how a peer behaves whose handshake does not tell. Refs to one address share a connection.
-
-        Warns where its description differs from the class in what would break. Raises ConnectFailed when
-        nothing is there, ConfigError for a source that leads to no agent.
-        """
-        from .bindings import consume
-
-        peers, coded = self._connections.peers, _coded(headers)
-        return await consume(peers, cls, source, thing=thing, headers=coded, habits=habits)
-
-    @awaited("node.")
-    async def consume_thing(
-        self,
-        source: str | PathLike[str],
-        *,
-        thing: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        habits: Habits = "auto",
-    ) -> ConsumedThing:
-        """Give an agent elsewhere whose class is not at hand: its affordances by name. See `consume`."""
-        from .bindings import consume_thing
-
-        peers, coded = self._connections.peers, _coded(headers)
-        return await consume_thing(peers, source, thing=thing, headers=coded, habits=habits)
 
     @awaited("node.")
     async def drain(self) -> None:
@@ -246,6 +198,13 @@ class Node:
         """
         return dump(self._root, self._rt)
 
+    @awaited("node.")
+    async def metrics(self) -> str:
+        """Give the node's metrics as Prometheus reads them. Raises RuntimeError where it keeps none."""
+        if self._connections.metrics is None:
+            raise RuntimeError("this node keeps no metrics: open_node(metrics=True) does")
+        return await self._connections.metrics.text()
+
     def tree(self) -> str:
         """Draw the tree with the state of every child, as text."""
         return "\n".join(draw(self._root))
@@ -279,15 +238,6 @@ class Node:
         """
         with _listed(self._rt, self._rt.crashes.feeds, size) as feed:
             yield feed
-
-
-def _coded(headers: Mapping[str, str] | None) -> tuple[tuple[bytes, bytes], ...]:
-    """Give headers as they go over the wire. Raises ConfigError for what cannot be one; values are secret."""
-    given = (headers or {}).items()
-    for name, value in given:
-        if not _HEADER.fullmatch(f"{name}:{value}"):
-            raise ConfigError(f"{name!r} has to be a name, its value printable ASCII on one line", "headers")
-    return tuple((name.encode("ascii"), value.encode("ascii")) for name, value in given)
 
 
 @contextmanager
@@ -326,6 +276,15 @@ async def open_node(
     session: SessionOptions | None = None,
     connection: ConnectionOptions | None = None,
     door: DoorOptions | None = None,
+    security: Security | None = None,
+    origins: Sequence[str] = (),
+    insecure: bool = False,
+    credentials: Credentials | None = None,
+    register: str | Sequence[str] | Registration | bool | None = None,
+    lookup: str | Sequence[str] | None = None,
+    directory: DirectoryOptions | str | PathLike[str] | bool | None = None,
+    metrics: bool | MetricsOptions = False,
+    tracing: bool | TracerProvider | None = None,
 ) -> AsyncGenerator[Node]:
     """Open a node: a root supervisor with the children of `tree`, and what carries their turns.
 
@@ -339,6 +298,20 @@ async def open_node(
     `network` is where connections come from and go to: where time is virtual, one in memory that all nodes of
     the trio run share; else that of the operating system.
 
+    `security` says who is let in, and to what; without it everybody is who reaches the node. Pages in
+    browsers are not, but those from here and those of `origins`. To listen where others reach it without
+    security, or where passwords would travel without TLS, takes `insecure=True`, but on a network in memory.
+    `credentials` are what its own refs present, each to the place it is for.
+
+    `metrics` has it counted what agents, requests and connections do: at `/metrics`, and by `node.metrics()`.
+    `tracing` records requests that come in and go out as spans of OpenTelemetry: by the provider given, with
+    True by the one that the program has set.
+
+    `register` is the URL of a directory, or several, at which its agents are registered for as long as they
+    are there, or a `Registration`; True is its own. `lookup` are directories in which its refs look for
+    agents without registering. `directory` hosts one: the path of its database, True for one in memory, or
+    `DirectoryOptions`.
+
     Leaving the block stops the children in reverse start order, each within its `shutdown`. When the
     root supervisor gives up, the body is cancelled and `RestartIntensityExceeded` raised. An exception
     of the body comes out as itself. Ctrl-C stops in order; a second one gives nobody more time.
@@ -349,20 +322,27 @@ async def open_node(
     _check_call(tree)
     opening = Opening()
     wanted = Wanted(listen, public_url, tls, client_tls, network, session, connection, door)
+    told = Introduced(register, lookup, directory)
+    wanted = attrs.evolve(wanted, security=security, origins=tuple(origins), insecure=insecure)
+    wanted = attrs.evolve(wanted, credentials=credentials, metrics=metrics, tracing=tracing)
     async with trio.open_nursery(strict_exception_groups=True) as nursery:
         services = Services(nursery)
         collector.node_opened()
         try:
             rt = _runtime(services, instrument, opening, Outside(threads=threads, processes=processes))
-            root = opening.root = _root(rt, tree, opening)
             connections = opening.connections = Connections(rt, wanted, nursery)
+            discovering = Discovering(rt, connections, told, listens=bool(listen))
+            root = opening.root = _root(rt, discovering.planted(tree or SupervisorSpec("root")), opening)
+            connections.watch(root)
             with shown(root, rt):
                 try:
                     await connections.listen(root)
+                    discovering.begin()
                     await root.begin(services.start_soon)
                     connections.start()
+                    discovering.start()
                     with opening.body:
-                        yield Node(rt, root, services, connections)
+                        yield Node(rt, root, services, connections, discovering)
                 finally:
                     await opening.end(root, connections)
         except BaseException as exc:  # noqa: ASYNC103 -- raised below, with what else ended the node
@@ -373,8 +353,8 @@ async def open_node(
     raise_together(opening.errors, "errors of one node")
 
 
-def _root(rt: Runtime, tree: SupervisorSpec | None, opening: Opening) -> Supervisor:
-    root = Supervisor(rt, tree or SupervisorSpec("root"), None)
+def _root(rt: Runtime, tree: SupervisorSpec, opening: Opening) -> Supervisor:
+    root = Supervisor(rt, tree, None)
     root.on_end = opening.root_ended
     rt.resolver = Tree(root)
     rt.starter = Household

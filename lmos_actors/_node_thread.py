@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from ._instrument import Instrument
     from .portal import Portal
+    from .security import Credentials, Security
     from .supervision import SupervisorSpec
 
 
@@ -173,6 +174,10 @@ def open_node_in_thread(
     public_url: str | None = None,
     tls: SSLContext | None = None,
     client_tls: SSLContext | None = None,
+    security: Security | None = None,
+    origins: Sequence[str] = (),
+    insecure: bool = False,
+    credentials: Credentials | None = None,
 ) -> NodeThread:
     """Open a node in a thread of its own; returns when its tree has started.
 
@@ -190,6 +195,10 @@ def open_node_in_thread(
         public_url=public_url,
         tls=tls,
         client_tls=client_tls,
+        security=security,
+        origins=origins,
+        insecure=insecure,
+        credentials=credentials,
     )
     thread = NodeThread(opened)
     thread._begin()  # pyright: ignore[reportPrivateUsage] # nobody else starts it

@@ -12,7 +12,7 @@ from ._affordances import (
 )
 from ._agent import Agent as Agent, current_request as current_request
 from ._calls import LocalCall as LocalCall, LocalLink as LocalLink, LocalStream as LocalStream
-from ._cell import OutputGate as OutputGate, StateStore as StateStore, Status as Status
+from ._cell import RUNNING as RUNNING, OutputGate as OutputGate, StateStore as StateStore, Status as Status
 from ._contract import Contract as Contract
 from ._declare import Unit as Unit, action as action, event as event, every as every, prop as prop
 from ._describe import check_id as check_id, describe as describe
@@ -42,8 +42,10 @@ from ._mailbox import (
     DEFAULT_MAILBOX as DEFAULT_MAILBOX,
     OUT_SEATS as OUT_SEATS,
     AgentStatistics as AgentStatistics,
+    Envelope as Envelope,
     MailboxOptions as MailboxOptions,
     MailboxStatistics as MailboxStatistics,
+    Mark as Mark,
     Origin as Origin,
     Request as Request,
 )
@@ -84,7 +86,9 @@ from ._ref import Call as Call, CallStatus as CallStatus, Link as Link, Ref as R
 from ._registry import (
     Finder as Finder,
     link_to as link_to,
+    near_agents as near_agents,
     near_links as near_links,
+    release_link as release_link,
     slot_of as slot_of,
 )
 from ._reports import CrashReport as CrashReport

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ._trace_context import outgoing_trace
+from ._trace_context import current_mark, outgoing_trace
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from ._mailbox import Envelope
+    from ._mailbox import Envelope, Mark
     from ._operation import Operation
     from ._runtime import Runtime
     from ._trace_context import TraceMembers
@@ -69,6 +69,14 @@ class Edge(Protocol):
         """Look at a request that the code that runs now sends."""
         ...
 
+    def mark(self, mark: Mark | None, /) -> Mark | None:
+        """Give the mark of what the code that runs now sends near, by what `current_mark` gives for it."""
+        ...
+
+    def gone(self, slot: Any, /) -> None:
+        """A slot is empty for good."""
+        ...
+
     def enter(self, envelope: Envelope, /) -> Any:
         """Let what is called from here on run in the span of a request; for the context that is set."""
         ...
@@ -94,6 +102,12 @@ class _Unseen:
 
     def __exit__(self, *_: object) -> None:
         pass
+
+
+def handed_mark(rt: Runtime) -> Mark | None:
+    """Give the mark of a message that the code that runs now sends near, where spans are recorded."""
+    mark = current_mark(rt)
+    return mark if rt.edge is None else rt.edge.mark(mark)
 
 
 def going_out(rt: Runtime, op: Operation, path: str, way: str) -> Going:

@@ -346,6 +346,8 @@ class Mortal(Linked):
         if self.state in (ENDING, GONE):
             return
         self.state = GONE
+        if self.rt.edge is not None:
+            self.rt.edge.gone(self)
         more = self.more
         if more is not None and more.sinks is not None:
             more.sinks.close()

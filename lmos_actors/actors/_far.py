@@ -35,6 +35,11 @@ class Asker(Protocol):
         """Who that is, as far as the connection knows."""
         ...
 
+    @property
+    def principal(self) -> str | None:
+        """Who was authenticated, None for nobody known."""
+        ...
+
     def answered(self, far: Far, value: Any) -> None:
         """The operation gave this value."""
         ...
@@ -121,8 +126,13 @@ class Far(Ask):
     def request(self) -> Request:
         """Say what it asks for, over which connection, and under which id."""
         request = super().request()
-        consumer = self.asker.label if request.consumer is None else request.consumer
-        return attrs.evolve(request, consumer=consumer, message_id=self.asked.message_id)
+        asker = self.asker
+        return attrs.evolve(
+            request,
+            consumer=asker.label if request.consumer is None else request.consumer,
+            principal=asker.principal,
+            message_id=self.asked.message_id,
+        )
 
     # ---- the run's side
 

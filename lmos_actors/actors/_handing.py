@@ -12,9 +12,9 @@ from trio.lowlevel import checkpoint_if_cancelled, enable_ki_protection
 
 from ._calls import LocalLink
 from ._cell import BUSY
+from ._edge import handed_mark
 from ._mailbox import QUEUED, Ask, Tell
 from ._operation import ASKING, named
-from ._trace_context import current_mark
 from ._traced import TracedOwn
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class HandingLink(LocalLink):
     @enable_ki_protection
     async def ask(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """As `LocalLink.ask`; through the mailbox where there is a trace to hand on."""
-        if current_mark(self.rt) is None:
+        if handed_mark(self.rt) is None:
             return await super().ask(key, args, kwargs)
         op = self.operation(key)
         args = self.bound(op, args, kwargs)
@@ -48,7 +48,7 @@ class HandingLink(LocalLink):
         self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
     ) -> Any:
         """As `LocalLink.ask_within`; through the mailbox where there is a trace to hand on."""
-        if current_mark(self.rt) is None:
+        if handed_mark(self.rt) is None:
             return await super().ask_within(key, args, kwargs, seconds)
         op = self.operation(key)
         args = self.bound(op, args, kwargs)
@@ -58,7 +58,7 @@ class HandingLink(LocalLink):
     @enable_ki_protection
     def tell_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """As `LocalLink.tell_nowait`."""
-        if current_mark(self.rt) is None:
+        if handed_mark(self.rt) is None:
             super().tell_nowait(key, args, kwargs)
             return
         op = self.operation(key)
@@ -66,7 +66,7 @@ class HandingLink(LocalLink):
 
     def seat(self, op: Operation, args: tuple[Any, ...], sender: Any) -> None:
         """As `LocalLink.seat`."""
-        if current_mark(self.rt) is None:
+        if handed_mark(self.rt) is None:
             super().seat(op, args, sender)
         else:
             self.post(Tell(self, op, args, sender))
@@ -74,7 +74,7 @@ class HandingLink(LocalLink):
     @enable_ki_protection
     def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """As `LocalLink.send_from`."""
-        op, mark = self.table.get(key), current_mark(self.rt)
+        op, mark = self.table.get(key), handed_mark(self.rt)
         if mark is None or op is None:
             super().send_from(sender, key, args, kwargs)
             return
@@ -95,7 +95,7 @@ class HandingLink(LocalLink):
 
     def own(self, op: Operation, args: tuple[Any, ...]) -> Own:
         """As `LocalLink.own`, in the trace of what runs now."""
-        mark = current_mark(self.rt)
+        mark = handed_mark(self.rt)
         if mark is None:
             return super().own(op, args)
         made = TracedOwn((op, args, self))
@@ -105,5 +105,5 @@ class HandingLink(LocalLink):
     def post(self, envelope: Envelope) -> None:
         """As `LocalLink.post`, in the trace of what runs now."""
         if envelope.trace is None:
-            envelope.trace = current_mark(self.rt)
+            envelope.trace = handed_mark(self.rt)
         super().post(envelope)

@@ -119,8 +119,8 @@ class Request:
 class Origin:
     """A trace that began at somebody else's: its id, its flags, and what others keep in its state.
 
-    `parent` is the id of the message, or span, in it that all of this came of; `span` what a node that records
-    spans has made of that.
+    `parent` is the id of the message, or span, in it that this came of; `span` what a node that records spans
+    has made of it.
     """
 
     trace_id: str

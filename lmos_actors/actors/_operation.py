@@ -89,9 +89,8 @@ class Operation:
 
     __slots__ = (
         "checks", "concurrency", "fn", "give", "inputs", "internal", "kind", "label", "name", "names",
-        "on_disconnect", "params", "postpone", "progress", "repeatable", "result_secrecy", "result_shape",
-        "secrecies",
-        "take", "verb", "when", "whole",
+        "on_disconnect", "owner", "params", "postpone", "progress", "repeatable", "result_secrecy",
+        "result_shape", "secrecies", "take", "verb", "when", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -115,7 +114,7 @@ class Operation:
     ) -> None:
         self.verb = verb
         self.name = name
-        self.label = f"{owner}.{name}"
+        self.owner, self.label = owner, f"{owner}.{name}"
         self.kind, self.fn = kind, fn
         self.params, self.names = params, tuple(p.wire_name for p in params)
         # the short cuts of the hot path: the check of a lone argument, and of the result

@@ -210,10 +210,15 @@ def near_link(rt: Runtime, wanted: Sought) -> LocalLink | PoolLink | None:
 
 def near_links(rt: Runtime, wanted: Sought) -> Iterator[Any]:
     """Give all agents and pools of a node that are wanted, in start order (L3)."""
+    return (link for link, _ in near_agents(rt, wanted))
+
+
+def near_agents(rt: Runtime, wanted: Sought) -> Iterator[tuple[Any, type[Any]]]:
+    """Give them with their classes."""
     resolver = rt.resolver
     for link, cls in resolver.every(wanted.cls, wanted.name) if resolver is not None else ():
-        if wanted.is_plain or (cls is not None and is_wanted(cls, wanted)):
-            yield link
+        if cls is not None and is_wanted(cls, wanted):
+            yield link, cls
 
 
 def is_wanted(cls: type, wanted: Sought) -> bool:
@@ -242,6 +247,15 @@ def neighbour_of(slot: LocalLink, ref: Ref[Any]) -> LocalLink:
     found = slot_of(ref)
     check_home(slot.rt, found)
     return found
+
+
+def release_link(ref: Any) -> None:
+    """Let go of what a ref to an agent elsewhere holds; a near one holds nothing."""
+    link: Any = ref._link  # what a ref is for those inside, and a consumed thing too
+    link = link.inner if isinstance(link, Retrying) else link
+    let_go = getattr(link, "release", None)
+    if let_go is not None:
+        let_go()
 
 
 def slot_of(ref: Ref[Any]) -> LocalLink:

@@ -10,10 +10,9 @@ from ._consume import (
 )
 from ._consume_found import (
     found_link as found_link,
-    hold as hold,
     hrefs_of as hrefs_of,
+    is_connected as is_connected,
     is_down as is_down,
-    let_go as let_go,
     names_of as names_of,
     reached as reached,
 )
@@ -24,7 +23,9 @@ from ._descriptions import (
     http_of as http_of,
     url_of as url_of,
 )
+from ._exposing import Words as Words, check_exposed as check_exposed
 from ._exposure import Exposed as Exposed, Exposure as Exposure, public_name as public_name
+from ._guarded import guarded as guarded, presented_by as presented_by, presented_in as presented_in
 from ._http import http_app as http_app
 from ._peer import Habits as Habits
 from ._peers import Peers as Peers
@@ -32,3 +33,10 @@ from ._remote_calls import RemoteCall as RemoteCall, RemoteStream as RemoteStrea
 from ._remote_ends import FarCrash as FarCrash
 from ._remote_link import RemoteLink as RemoteLink
 from ._server import LmosServer as LmosServer, ServerStatistics as ServerStatistics
+from ._web_accept import best_of as best_of, has_tag as has_tag
+from ._web_answers import (
+    Answer as Answer,
+    HttpError as HttpError,
+    give as give,
+    problem_answer as problem_answer,
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 from urllib.parse import quote
 
 import attrs
@@ -33,18 +33,21 @@ from ._exposure import AGENTS, name_in_url
 from ._peer_things import path_of
 from ._remote_link import RemoteLink
 from ._remote_terms import ClassTerms, PlainTerms
+from ._web_link_forms import Ways
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from lmos_actors.protocol.td import AnyAffordance
     from lmos_actors.transport import Network
 
     from ._peer import Habits, Headers, Peer
     from ._peers import Peers
+    from ._remote_terms import Terms
 
 A = TypeVar("A", bound=Agent)
+HeadersFor: TypeAlias = "Callable[[str, Headers], Headers]"
 
 WAYS: Final = (SUBPROTOCOL, "wss", "ws")
 """How LMOS is spoken here, best first; see `choose`."""
@@ -56,15 +59,28 @@ TOLD: Final = 5  # findings and differences
 
 
 async def fetch(
-    network: Network, url: str, tls: ssl.SSLContext | None, headers: Headers = ()
+    network: Network,
+    url: str,
+    tls: ssl.SSLContext | None,
+    headers: Headers = (),
+    *,
+    headers_for: HeadersFor | None = None,
 ) -> tuple[bytes, str]:
     """Fetch what is at a URL as JSON; give its text, and the URL that redirects have led to.
+
+    `headers` are for the server of `url` alone. `headers_for` is asked for those of each hop, by its URL and
+    what is left of `headers` there.
 
     Raises ConnectFailed: nobody is there, too late, too long, not found, or no JSON.
     """
     from ._consume_fetch import fetched  # whoever goes by addresses alone needs no HTTP
 
-    return await fetched(network, url, tls, headers)
+    return await fetched(network, url, tls, headers, headers_for or alone)
+
+
+def alone(_: str, headers: Headers) -> Headers:
+    """Add nothing to headers that are given."""
+    return headers
 
 
 class ContractWarning(UserWarning):
@@ -73,9 +89,12 @@ class ContractWarning(UserWarning):
 
 @attrs.frozen
 class Target:
-    """Where a thing is: the address of a WebSocket, its id there, and its description if there is one."""
+    """Where a thing is: the address of a WebSocket, its id there, and its description if there is one.
 
-    url: str
+    Where LMOS is spoken by none of its forms there is no such address: then HTTP is, by its description.
+    """
+
+    url: str | None
     thing_id: str
     description: Description | None = None
     told_at: str | None = None
@@ -94,7 +113,7 @@ def remote_ref(
     address.
     """
     _check_class(cls)
-    return _ref(_linked(peers, socket_target(url, thing), headers), cls)
+    return Ref(_linked(peers, socket_target(url, thing), headers).link(ClassTerms(cls.__contract__)))
 
 
 def remote_thing(peers: Peers, url: str, thing: str | None = None, *, headers: Headers = ()) -> ConsumedThing:
@@ -116,14 +135,15 @@ async def consume(
     Warns (`ContractWarning`) where its description differs from the class in what would break.
     """
     _check_class(cls)
-    peer, target = await _connected(peers, source, thing, headers, habits)
+    reached = await _connected(peers, source, thing, headers, habits)
+    link = reached.link(ClassTerms(cls.__contract__))
     try:
-        if target.description is not None:
-            _compare(target.description, cls)
+        if reached.target.description is not None:
+            _compare(reached.target.description, cls)
     except BaseException:  # the warning is an error
-        peers.let_go(peer)
+        link.release()
         raise
-    return _ref((peer, target), cls)
+    return Ref(link)
 
 
 async def consume_thing(
@@ -139,28 +159,77 @@ async def consume_thing(
     `source` is the `http` or `https` URL of its description, or of a server's root, where the description is
     looked for; the path of a file with the description; or a `ws` or `wss` address, without any. `thing`
     is the id, title or name of one of several. `headers` go with every request to the server of `source`, and
-    with the connection to where its description leads; never along with a redirect to another server.
+    with the WebSocket to where its description leads; never along with a redirect to another server.
     `habits` say how the peer behaves where its handshake does not.
 
-    Raises ConnectFailed when nothing is there, ConfigError for a source that is none or leads to no LMOS over
-    a WebSocket, DescriptionError (a ConfigError) for a description that cannot be read.
+    What the description has no form for LMOS for, but one for HTTP, goes over HTTP: all of it, or some.
+
+    Raises ConnectFailed when nothing is there, ConfigError for a source that is none or leads neither to LMOS
+    over a WebSocket nor to HTTP, DescriptionError (a ConfigError) for a description that cannot be read.
     """
     return _thing(await _connected(peers, source, thing, headers, habits))
 
 
+@attrs.frozen
+class Reached:
+    """A thing, and the ways to it: a peer over LMOS, its forms for HTTP, or both."""
+
+    peers: Peers
+    target: Target
+    peer: Peer | None
+    ways: Ways | None = None
+    given: Headers = ()
+    meant: str = ""
+
+    def link(self, terms: Terms) -> RemoteLink:
+        """Give the link to it."""
+        socket = None if self.peer is None else RemoteLink(self.peer.thing(self.target.thing_id), terms)
+        if self.ways is None:
+            assert socket is not None
+            return socket
+        from ._web_link import web_link  # whoever is reached by LMOS alone needs no HTTP
+
+        found, thing_id = web_link(self.peers, self.ways, self.given, self.meant), self.target.thing_id
+        return found(thing_id, terms, socket)
+
+
 async def _connected(
     peers: Peers, source: str | os.PathLike[str], thing: str | None, headers: Headers, habits: Habits
-) -> tuple[Peer, Target]:
-    target = await find_target(peers, os.fspath(source), thing, headers)
-    headers = headers_for(target, os.fspath(source), headers)
-    peer = _peer(peers, target, headers, habits)
+) -> Reached:
+    target, place = await find_target(peers, os.fspath(source), thing, headers), os.fspath(source)
+    ways, meant = _web_ways(target, place, headers)
+    if target.url is None:
+        assert ways is not None
+        await peers.web_pool().warm(next(iter(ways.origins().values())))
+        return Reached(peers, target, None, ways, headers, meant)
+    peer = _peer(peers, target, target.url, headers_for(target, place, headers), habits)
     peers.hold(peer)
     try:
         await peer.first()
     except BaseException:
         peers.let_go(peer)
         raise
-    return peer, target
+    return Reached(peers, target, peer, ways, headers, meant)
+
+
+def _web_ways(target: Target, source: str, headers: Headers) -> tuple[Ways | None, str]:
+    """Give the forms for HTTP where they are needed, and a URL of the server that headers are meant for.
+
+    Raises ConfigError for forms that lead nowhere, and where whom the headers are for is not known.
+    """
+    if target.description is None:
+        return None, source
+    ways = Ways(target.description, target.told_at)
+    if target.url is not None and not ways.only_web():
+        return None, source
+    if target.told_at is not None:
+        return ways, source
+    origins = list(ways.origins().values())
+    if headers and len(origins) > 1:
+        raise ConfigError(
+            f"headers are for one server, and the forms lead to {len(origins)}: use credentials", source
+        )
+    return ways, origins[0]
 
 
 def headers_for(target: Target, source: str, headers: Headers) -> Headers:
@@ -168,7 +237,7 @@ def headers_for(target: Target, source: str, headers: Headers) -> Headers:
 
     Raises ConfigError where they would leave TLS.
     """
-    if target.told_at is None or not headers:
+    if target.told_at is None or target.url is None or not headers:
         return headers
     asked, told, found = (endpoint_of(url) for url in (source, target.told_at, target.url))
     if found.authority != asked.authority and told.authority != asked.authority:
@@ -178,17 +247,17 @@ def headers_for(target: Target, source: str, headers: Headers) -> Headers:
     return headers
 
 
-def _peer(peers: Peers, target: Target, headers: Headers, habits: Habits = "auto") -> Peer:
-    peer = peers.peer(target.url, headers, habits)
+def _peer(peers: Peers, target: Target, url: str, headers: Headers, habits: Habits = "auto") -> Peer:
+    peer = peers.peer(url, headers, habits)
     if target.description is not None:
         peer.learn(target.description.offers or ())
     return peer
 
 
-def _linked(peers: Peers, target: Target, headers: Headers) -> tuple[Peer, Target]:
-    peer = _peer(peers, target, headers)
+def _linked(peers: Peers, target: Target, headers: Headers) -> Reached:
+    peer = _peer(peers, target, target.url or "", headers)
     peers.hold(peer)
-    return peer, target
+    return Reached(peers, target, peer)
 
 
 def _check_class(cls: object) -> None:
@@ -196,17 +265,13 @@ def _check_class(cls: object) -> None:
         raise TypeError(f"an agent is consumed as a class of agents, not as {cls!r}")
 
 
-def _ref(found: tuple[Peer, Target], cls: type[A]) -> Ref[A]:
-    peer, target = found
-    far = peer.thing(target.thing_id)
-    return Ref(RemoteLink(far, ClassTerms(cls.__contract__)))
-
-
-def _thing(found: tuple[Peer, Target]) -> ConsumedThing:
-    peer, target = found
-    far = peer.thing(target.thing_id)
-    far.description = target.description or far.description
-    return ConsumedThing(far, Ref(RemoteLink(far, PlainTerms(far.description, far.path))))
+def _thing(reached: Reached) -> ConsumedThing:
+    description, path = reached.target.description, path_of(reached.target.thing_id)
+    if description is None and reached.peer is not None:
+        description = reached.peer.thing(reached.target.thing_id).description
+    link = reached.link(PlainTerms(description, path))
+    link.far.description = description
+    return ConsumedThing(link.far, Ref(link))
 
 
 def _compare(description: Description, cls: type[Agent]) -> None:
@@ -243,18 +308,22 @@ async def find_target(peers: Peers, source: str, thing: str | None, headers: Hea
         return target_of(await _read(source), None, source, thing)
     if endpoint_of(source).target == "/":
         return await _at_root(peers, source.rstrip("/"), thing, headers)
-    text, url = await fetch(peers.network, source, peers.tls, headers)
+    text, url = await _fetched(peers, source, headers)
     return target_of(text, url, url, thing)
+
+
+async def _fetched(peers: Peers, url: str, headers: Headers) -> tuple[bytes, str]:
+    return await fetch(peers.network, url, peers.tls, headers, headers_for=peers.headers_for)
 
 
 async def _at_root(peers: Peers, base: str, thing: str | None, headers: Headers) -> Target:
     """Look where a server has the description of its only thing, then where kotlin-wot has those of all."""
     try:
-        text, url = await fetch(peers.network, base + WELL_KNOWN, peers.tls, headers)
+        text, url = await _fetched(peers, base + WELL_KNOWN, headers)
         return target_of(text, url, url, thing)
     except (ConfigError, ConnectFailed) as error:
         try:
-            text, url = await fetch(peers.network, f"{base}/", peers.tls, headers)
+            text, url = await _fetched(peers, f"{base}/", headers)
         except ConnectFailed:
             raise error from None
         return target_of(text, url, url, thing)
@@ -277,13 +346,23 @@ def target_of(text: bytes, url: str | None, place: str, thing: str | None) -> Ta
         told = f"this describes {description.id or description.title!r}, not {thing!r}"
         raise ConfigError(told + _links_of(description), place)
     form = next(sockets_of(description, url), None)
-    if form is None:
-        told = f"no form is for LMOS over a WebSocket (subprotocol {SUBPROTOCOL!r})"
+    if form is None and not _is_on_web(description, url, place, thing):
+        told = f"no form is for LMOS over a WebSocket (subprotocol {SUBPROTOCOL!r}), nor for HTTP"
         raise ConfigError(told + _links_of(description), place)
     thing_id = description.id or url
     if thing_id is None:
         raise ConfigError("the description has no id", place)
-    return Target(endpoint_of(form.href).url, thing_id, description, url)
+    return Target(None if form is None else endpoint_of(form.href).url, thing_id, description, url)
+
+
+def _is_on_web(description: Description, url: str | None, place: str, thing: str | None) -> bool:
+    """Say whether a thing is reached over HTTP; a mere list of others is it only by its own name."""
+    if thing is None and any(link.rel == "item" for link in description.links or ()):
+        return False
+    try:
+        return bool(Ways(description, url).origins())
+    except ConfigError as error:
+        raise ConfigError(f"a form leads nowhere: {error.message}", place) from None
 
 
 def _links_of(description: Description) -> str:

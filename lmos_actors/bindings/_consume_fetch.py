@@ -104,12 +104,12 @@ class _Body(httpx2.AsyncByteStream):
 
 
 async def fetched(
-    network: Network, url: str, tls: ssl.SSLContext | None, headers: Any = ()
+    network: Network, url: str, tls: ssl.SSLContext | None, headers: Any, headers_for: Any
 ) -> tuple[bytes, str]:
     """See `fetch`."""
     with trio.move_on_after(SECONDS):
         try:
-            return await _fetched(network, url, tls, headers)
+            return await _fetched(NetworkTransport(network, tls), url, headers, headers_for)
         except ConnectFailed as error:
             if error.url == endpoint_of(url).url:  # the network knows sockets alone
                 raise ConnectFailed(url, error.why) from error
@@ -122,34 +122,40 @@ async def fetched(
     raise ConnectFailed(url, f"no description within {SECONDS:g} s")
 
 
-async def _fetched(network: Network, url: str, tls: ssl.SSLContext | None, headers: Any) -> tuple[bytes, str]:
-    own = [(b"Accept", ACCEPT.encode()), (b"Accept-Encoding", b"identity"), *headers]
-    transport = NetworkTransport(network, tls)
+async def _fetched(
+    transport: NetworkTransport, url: str, headers: Any, headers_for: Any
+) -> tuple[bytes, str]:
+    own = [(b"Accept", ACCEPT.encode()), (b"Accept-Encoding", b"identity")]
     async with httpx2.AsyncClient(transport=transport, timeout=None, trust_env=False) as client:
         request = client.build_request("GET", url, headers=own)
         for _ in range(REDIRECTS + 1):
+            shown = headers_for(str(request.url), headers)
+            for name, value in shown:
+                request.headers[name.decode("ascii")] = value.decode("ascii")
             response = await client.send(request, stream=True)
             try:
                 if response.next_request is None:
                     return await _text(response, url), str(response.url)
-                request = _redirected(request, response.next_request, url, headers)
+                after = response.next_request
+                if _leads_elsewhere(request, after, url):  # what was given is for whom the caller has named
+                    headers = ()
+                for name, _value in shown:  # whatever they are called: they are asked for anew
+                    after.headers.pop(name.decode("ascii"), None)
+                request = after
             finally:
                 await response.aclose()
     raise ConnectFailed(url, f"more than {REDIRECTS} redirects")
 
 
-def _redirected(request: httpx2.Request, after: httpx2.Request, url: str, headers: Any) -> httpx2.Request:
-    """Follow a redirect, but never out of TLS, and to another server without the headers that were given."""
+def _leads_elsewhere(request: httpx2.Request, after: httpx2.Request, url: str) -> bool:
+    """Say whether a redirect is one to another server; never is one followed out of TLS."""
     try:
         here, there = endpoint_of(str(request.url)), endpoint_of(str(after.url))
     except ConfigError as error:
         raise ConnectFailed(url, f"it redirects to what is no address: {error}") from None
     if here.secure and not there.secure:
         raise ConnectFailed(url, f"it redirects to {after.url}, which is not secure")
-    if here.authority != there.authority:
-        for name, _ in headers:  # whatever they are called: they are for whom the caller has named
-            after.headers.pop(name.decode("ascii"), None)
-    return after
+    return here.authority != there.authority
 
 
 async def _text(response: httpx2.Response, url: str) -> bytes:

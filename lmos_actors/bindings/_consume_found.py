@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def found_link(peers: Peers, cls: Any, description: Description, told_at: str) -> Link:
-    """Give the link to a thing, to be spoken to as an agent of a class. Connects behind it.
+    """Give the link to a thing, to be spoken to as an agent of a class; it connects behind it, until `release`.
 
     No headers go with it: credentials are those that the node has for where it leads. Raises ConfigError for
     a description that leads nowhere.
@@ -36,19 +36,8 @@ def found_link(peers: Peers, cls: Any, description: Description, told_at: str) -
         raise ConfigError("the description has no id", told_at)
     peer = peers.peer(endpoint_of(form.href).url)
     peer.learn(description.offers or ())
+    peers.hold(peer)
     return RemoteLink(peer.thing(thing_id), ClassTerms(cls.__contract__))
-
-
-def hold(peers: Peers, link: Link) -> None:
-    """Somebody uses what this leads to from now on."""
-    if isinstance(link, RemoteLink):
-        peers.hold(link.far.peer)
-
-
-def let_go(peers: Peers, link: Link) -> None:
-    """Somebody uses it no more."""
-    if isinstance(link, RemoteLink):
-        peers.let_go(link.far.peer)
 
 
 async def reached(link: Link) -> None:
@@ -65,6 +54,11 @@ def is_down(link: Link) -> bool:
         return False
     peer = link.far.peer
     return peer.ended or (peer.session is None and peer.tried)
+
+
+def is_connected(link: Any) -> bool:
+    """Say whether a request can be sent now, without waiting for a connection."""
+    return not isinstance(link, RemoteLink) or link.far.peer.session is not None
 
 
 def hrefs_of(description: Description, told_at: str) -> Iterator[str]:

@@ -6,10 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
-from lmos_actors.actors import Ref, event_key, property_key
-
-from ._remote_link import RemoteLink
-from ._remote_terms import PlainTerms
+from lmos_actors.actors import Ref, event_key, found_link, property_key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Mapping
@@ -53,7 +50,7 @@ class ConsumedThing:
 
     @property
     def url(self) -> str:
-        """The address of the WebSocket that it is reached by."""
+        """The address of the WebSocket that it is reached by; that of its first form where there is none."""
         return self._far.peer.url
 
     @property
@@ -130,8 +127,8 @@ class ConsumedThing:
 
         With `gaps`, a `Gap` too where the connection was lost, and some may be missing.
         """
-        self._entered("monitor")
-        return RemoteLink(self._far, PlainTerms(self.description, self.path)).watch(gaps=gaps)
+        watch: AbstractAsyncContextManager[Feed[Down]] = found_link(self._entered("monitor")).watch(gaps=gaps)
+        return watch
 
     # ---- views
 

@@ -25,10 +25,13 @@ from lmos_actors.protocol.td import (
     with_forms,
 )
 
+from ._secured import Sees, anything, secured
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lmos_actors.actors import Agent
+    from lmos_actors.security import Security
 
 KEPT: Final = 1_024
 """Descriptions that are kept as text; of more agents they are made anew when they are asked for."""
@@ -90,10 +93,14 @@ def served_text(data: str) -> Served:
     return Served(text, f'"{sha256(text).hexdigest()[:32]}"')
 
 
-def description_of(exposed: Listed, bases: Sequence[str]) -> Description:
-    """Give the description of an agent with its id, its forms at these addresses, and what this side offers."""
+def description_of(exposed: Listed, bases: Sequence[str], security: Security | None = None) -> Description:
+    """Give the description of an agent with its id, its forms at these addresses, and what this side offers.
+
+    It says how somebody says who they are, and which forms are for anyone.
+    """
     described = attrs.evolve(describe(exposed.cls, id=exposed.thing_id), offers=OFFERS)
-    return with_forms(described, exposed.name, bases)
+    formed = with_forms(described, exposed.name, bases)
+    return formed if security is None else secured(formed, security, exposed.name)
 
 
 def http_of(base: str) -> str:
@@ -110,9 +117,10 @@ def url_of(base: str, name: str) -> str:
 class Descriptions:
     """The descriptions of what a node exposes, as it serves them at its addresses."""
 
-    def __init__(self, catalogue: Catalogue, bases: Sequence[str]) -> None:
+    def __init__(self, catalogue: Catalogue, bases: Sequence[str], security: Security | None = None) -> None:
         self.catalogue = catalogue
         self.bases = tuple(bases)
+        self.security = security
         self._kept: OrderedDict[tuple[type[Any], str, str], Served] = OrderedDict()
 
     def served(self, exposed: Listed) -> Served:
@@ -120,20 +128,27 @@ class Descriptions:
         key = (exposed.cls, exposed.name, exposed.thing_id)
         found = self._kept.get(key)
         if found is None:
-            found = self._kept[key] = served_text(dump_text(description_of(exposed, self.bases)))
+            found = self._kept[key] = self._text_of(exposed)
             if len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
         else:
             self._kept.move_to_end(key)
         return found
 
-    def sole(self) -> Listed | None:
-        """Give what is exposed if it is one thing alone."""
-        first_two = list(islice(self.catalogue, 2))
+    def _text_of(self, exposed: Listed) -> Served:
+        return served_text(dump_text(description_of(exposed, self.bases, self.security)))
+
+    def sole(self, sees: Sees = anything) -> Listed | None:
+        """Give what is exposed if it is one thing alone, of those that somebody may see."""
+        first_two = list(islice(self.seen(sees), 2))
         return first_two[0] if len(first_two) == 1 else None
 
-    def own(self) -> Served:
-        """Give the description of the node itself, which links to what it exposes, the first 1,000 of it."""
+    def seen(self, sees: Sees) -> Iterator[Listed]:
+        """Give everything that is exposed and that somebody may see, in start order."""
+        return (each for each in self.catalogue if sees(each.name))
+
+    def own(self, sees: Sees = anything) -> Served:
+        """Give the description of the node itself, which links to the first 1,000 that somebody may see."""
         base = http_of(self.bases[0])
         listed = Form(href=f"{base}/", op=("readproperty",), content_type=JSON)
         things = PropertyAffordance(
@@ -149,10 +164,12 @@ class Descriptions:
             description="Links to the descriptions of the agents that this node serves.",
             links=tuple(
                 Link(rel="item", href=url_of(base, each.name), type=TD_JSON)
-                for each in islice(self.catalogue, LINKS)
+                for each in islice(self.seen(sees), LINKS)
             ),
             security_definitions={"nosec_sc": SecurityScheme(scheme="nosec")},
             security="nosec_sc",
             properties={"things": things},
         )
+        if self.security is not None:
+            described = secured(described, self.security)
         return served_text(dump_text(described))

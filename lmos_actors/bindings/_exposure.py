@@ -142,11 +142,17 @@ class Exposure:
         owner = self._root.ids.get(thing_id)
         if owner is not None:
             return owner
-        name = _name_meant(thing_id)
+        name = _named(thing_id)
         return None if name is None else self.at(name)
 
 
-def _name_meant(thing_id: str) -> str | None:
+def name_meant(thing_id: str) -> str:
+    """Give the public name that a consumer means, whether there is such a thing or not."""
+    thing_id = thing_id[:LONGEST]
+    return public_name(_named(thing_id) or thing_id)
+
+
+def _named(thing_id: str) -> str | None:
     if "://" not in thing_id:
         return thing_id.removeprefix(AGENTS)
     return name_in_url(thing_id)

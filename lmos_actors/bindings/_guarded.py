@@ -14,6 +14,8 @@ from lmos_actors.protocol.lmos import problem_of
 from lmos_actors.security import Certificate, Presented, Refusal
 from lmos_actors.transport import ClientLeft
 
+from ._secured import anything, sees
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
 
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 
 PROBES: Final = ("/healthz", "/readyz")
 """Asked by machines that know neither names nor secrets of the node; they tell nothing else."""
+
+AGENTS: Final = b"/agents/"
+DESCRIPTIONS: Final = (b"/", b"/.well-known/wot", b"/agents", b"/openapi.json")
 
 KEPT: Final = 64
 """Names of this node that are remembered, each with its port."""
@@ -61,26 +66,29 @@ def _peer(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def principal_of(admission: Admission | None) -> str | None:
+    """Give the name of whoever was let in, None for nobody known."""
+    who = None if admission is None else admission.principal
+    return None if who is None else who.name
+
+
 def asks_nothing(guard: Guard) -> bool:
     """Whether whoever is let in may do everything, at any rate: no single request need be looked at."""
     security = guard.security
     return security.is_open and not security.access and security.rate is None
 
 
-def guarded(app: App, guard: Guard, *, is_public: Callable[[str, str], bool] | None = None) -> App:
-    """Give an application before which a guard stands; it is for the `http` scopes of our front door.
-
-    `is_public` says of a method and a path whether anyone may see what is there, without credentials.
-    """
-    return _Guarded(app, guard, is_public or (lambda method, path: False))
+def guarded(app: App, guard: Guard) -> App:
+    """Give an application before which a guard stands; it is for the `http` scopes of our front door."""
+    return _Guarded(app, guard)
 
 
 class _Guarded:
-    def __init__(self, app: App, guard: Guard, is_public: Callable[[str, str], bool]) -> None:
+    def __init__(self, app: App, guard: Guard) -> None:
         self._app = app
         self._guard = guard
-        self._is_public = is_public
         self._short_cut = ShortCut(guard) if asks_nothing(guard) else None
+        self._all_is_seen = self._short_cut is not None or guard.security.public_descriptions
 
     async def __call__(self, scope: Scope, receive: Any, send: Send) -> None:
         if scope["path"] in PROBES:
@@ -88,7 +96,8 @@ class _Guarded:
             return
         known = None if self._short_cut is None else self._short_cut.admission_of(scope)
         if known is not None:
-            scope["state"]["admission"] = known
+            state = scope["state"]
+            state["admission"], state["sees"] = known, anything
             await self._app(scope, receive, send)
             return
         presented, guard = presented_by(scope), self._guard
@@ -101,11 +110,21 @@ class _Guarded:
         else:
             if self._short_cut is not None:
                 self._short_cut.keep(scope, found)
-            scope["state"]["admission"] = found
+            state = scope["state"]
+            state["admission"], state["sees"] = found, anything if self._all_is_seen else sees(found)
             await self._app(scope, receive, _watched(send, found, guard, guard.cors(presented)))
 
     def _public(self, scope: Scope) -> bool:
-        return self._guard.security.public_descriptions and self._is_public(scope["method"], scope["path"])
+        return self._guard.security.public_descriptions and shows_descriptions(
+            scope["method"], scope["raw_path"]
+        )
+
+
+def shows_descriptions(method: str, path: bytes) -> bool:
+    """Say whether a request is for descriptions alone."""
+    if method not in ("GET", "HEAD"):
+        return False
+    return path in DESCRIPTIONS or (path.startswith(AGENTS) and b"/" not in path[len(AGENTS) :])
 
 
 class ShortCut:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ._guarded import guarded
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from starlette.routing import BaseRoute
 
+    from lmos_actors.security import Guard
     from lmos_actors.transport import App
 
     from ._descriptions import Descriptions
@@ -20,13 +23,14 @@ def http_app(
     server: LmosServer,
     *,
     extra: Sequence[BaseRoute] = (),
-    guard: Any = None,
+    guard: Guard | None = None,
 ) -> App:
     """Make the application that serves a node's agents and their descriptions over HTTP (DECISIONS W4).
 
     Below `/agents/NAME` are the descriptions and the forms of single agents; `/` has all descriptions,
     `/.well-known/wot` that of the only agent or else the node's own; `/NAME` leads to `/agents/NAME`. The
-    routes `extra` go before those of the pages. `guard` says who is let in; None: everybody.
+    routes `extra` go before those of the pages. `guard` says who is let in, before anything else is done
+    about a request; None: everybody.
     """
     from ._pages import pages_of  # takes long, and whoever only consumes has no use for it
     from ._web_agents import AgentsOverHttp
@@ -40,4 +44,4 @@ def http_app(
         else:
             await pages(scope, receive, send)
 
-    return app
+    return app if guard is None else guarded(app, guard)

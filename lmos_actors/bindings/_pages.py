@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from starlette.applications import Starlette
@@ -12,21 +12,24 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from lmos_actors._errors import NotFound
-from lmos_actors.protocol.lmos import problem_of
+from lmos_actors._errors import AgentError, NotFound
 from lmos_actors.protocol.td import JSON
 
 from ._descriptions import LINKS, TD_JSON
+from ._exposure import public_name
+from ._secured import anything, check_sight
 from ._web_accept import best_of
+from ._web_answers import problem_answer
+from ._web_openapi import OpenApi
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from starlette.requests import Request
     from starlette.routing import BaseRoute
-    from starlette.routing import BaseRoute
 
     from ._descriptions import Descriptions, Listed, Served
+    from ._secured import Sees
 
 LONGEST: Final = 200
 """Characters of a name that is not there that are said back."""
@@ -45,10 +48,11 @@ def pages_of(descriptions: Descriptions, extra: Sequence[BaseRoute] = ()) -> Sta
             *extra,
             Route("/", pages.everything),
             Route("/.well-known/wot", pages.well_known),
+            Route("/openapi.json", pages.openapi),
             Route("/agents", pages.everything),
             Route("/{name:path}", pages.elsewhere),
         ],
-        exception_handlers={HTTPException: _as_problem, NotFound: _as_missing},
+        exception_handlers={HTTPException: _as_problem, AgentError: _as_error},
     )
 
 
@@ -57,47 +61,55 @@ class _Pages:
 
     def __init__(self, descriptions: Descriptions) -> None:
         self._all = descriptions
+        self._openapi = OpenApi(descriptions)
 
     async def well_known(self, request: Request) -> Response:
         """Give the description of the only agent, else that of the node."""
-        sole = self._all.sole()
-        return _described(request, self._all.own() if sole is None else self._all.served(sole))
+        sees = _sees(request)
+        sole = self._all.sole(sees)
+        return _described(request, self._all.own(sees) if sole is None else self._all.served(sole))
+
+    async def openapi(self, request: Request) -> Response:
+        """Give the OpenAPI document of what is served, as far as somebody may see it."""
+        return _described(request, self._openapi.served(_sees(request)), (JSON,))
 
     async def everything(self, request: Request) -> Response:
         """Give all descriptions as an array, as kotlin-wot does; to a browser, a page of links."""
         if accepted(request, (JSON, TD_JSON, HTML)) == HTML:
-            return Response(self._page(), media_type=HTML, headers=_with(NOTHING_FOREIGN))
+            return Response(self._page(_sees(request)), media_type=HTML, headers=_with(NOTHING_FOREIGN))
         if request.method == "HEAD":
             told = Response(media_type=JSON, headers=ALWAYS)
             del told.headers["content-length"]  # which is not known
             return told
-        return StreamingResponse(self._array(), media_type=JSON, headers=ALWAYS)
+        return StreamingResponse(self._array(_sees(request)), media_type=JSON, headers=ALWAYS)
 
     async def elsewhere(self, request: Request) -> Response:
         """Lead from `/NAME` to the agent of that name."""
-        exposed = self._named(request.path_params["name"])
+        exposed = self._named(request.path_params["name"], request)
         up = "../" * (request.scope["raw_path"].count(b"/") - 1)
         place = f"{up}agents/{quote(exposed.name, safe='')}"  # relative: what stands before it is a proxy's
         return Response(status_code=307, headers={**ALWAYS, "Location": place})
 
-    def _named(self, name: str) -> Listed:
+    def _named(self, name: str, request: Request) -> Listed:
+        sees = _sees(request)
+        check_sight(getattr(request.state, "admission", None), sees, public_name(name))
         found = self._all.catalogue.named(name)
         if found is None:
             # not all names: anybody may ask, and to compare them takes time
-            known = (each.name for each in islice(self._all.catalogue, LINKS))
+            known = (each.name for each in islice(self._all.seen(sees), LINKS))
             raise NotFound("agent", name[:LONGEST], known=known)
         return found
 
-    async def _array(self) -> AsyncIterator[bytes]:
+    async def _array(self, sees: Sees) -> AsyncIterator[bytes]:
         """One by one: there may be very many."""
         before = b"["
-        for exposed in tuple(self._all.catalogue):
+        for exposed in tuple(self._all.seen(sees)):
             yield before + self._all.served(exposed).text
             before = b",\n"
         yield b"[]" if before == b"[" else b"]"
 
-    def _page(self) -> str:
-        listed = list(islice(self._all.catalogue, LINKS + 1))
+    def _page(self, sees: Sees) -> str:
+        listed = list(islice(self._all.seen(sees), LINKS + 1))
         items = "\n".join(_item(exposed) for exposed in listed[:LINKS])
         more = f"<p>The first {LINKS}; all are in the array of descriptions.</p>" if listed[LINKS:] else ""
         return PAGE.format(items=items or "<li>none</li>", more=more)
@@ -136,9 +148,9 @@ def _with(policy: str) -> dict[str, str]:
     return {**ALWAYS, "Content-Security-Policy": policy}
 
 
-def _described(request: Request, served: Served) -> Response:
+def _described(request: Request, served: Served, kinds: Sequence[str] = (TD_JSON, JSON, HTML)) -> Response:
     """Give a description as the media type that is asked for, or say that it has not changed."""
-    kind = accepted(request, (TD_JSON, JSON, HTML))
+    kind = accepted(request, kinds)
     headers = {**ALWAYS, "ETag": served.tag}
     if served.tag in _tags(request):
         return Response(status_code=304, headers=headers)
@@ -166,12 +178,15 @@ async def _as_problem(request: Request, error: Exception) -> Response:
     return JSONResponse(data, status_code=error.status_code, media_type=PROBLEM, headers=headers)
 
 
-async def _as_missing(request: Request, error: Exception) -> Response:
-    """Say that there is no such agent, and which name is most like it."""
-    assert isinstance(error, NotFound)
-    problem = problem_of(error)
-    data: dict[str, Any] = {"type": problem.type, "title": problem.title, "status": problem.status}
-    data["detail"] = problem.detail
-    if error.nearest is not None:
-        data["nearest"] = error.nearest
-    return JSONResponse(data, status_code=problem.status, media_type=PROBLEM, headers=ALWAYS)
+def _sees(request: Request) -> Sees:
+    """Say what whoever asks may see."""
+    found: Sees = getattr(request.state, "sees", anything)
+    return found
+
+
+async def _as_error(request: Request, error: Exception) -> Response:
+    """Say that there is no such agent, and which name is most like it; or that it is not to be seen."""
+    assert isinstance(error, AgentError)
+    answer = problem_answer(error)
+    headers = {name.decode(): text.decode() for name, text in answer.headers}
+    return Response(answer.body, status_code=answer.status, headers={**ALWAYS, **headers})

@@ -53,6 +53,10 @@ class Surroundings(Protocol):
         """Make a connection. Raises ConnectFailed."""
         ...
 
+    def let_go(self, peer: Peer) -> None:
+        """Somebody uses a peer no more."""
+        ...
+
     @property
     def failed(self) -> Callable[[BaseException], object]:
         """Take note of a mistake of ours that ended one connection: what to call."""
@@ -61,6 +65,9 @@ class Surroundings(Protocol):
 
 class Peer(Traffic):
     """One address, and the connection to it."""
+
+    way = "lmos"
+    """How requests go out here, as metrics and traces name it."""
 
     def __init__(self, node: Surroundings, url: str, headers: Headers, habits: Habits = "auto") -> None:
         super().__init__(node.rt, node.session)
@@ -72,6 +79,8 @@ class Peer(Traffic):
         self.origin = (endpoint.secure, endpoint.authority)
         self.failure: ConnectFailed | None = None
         self.ended = False
+        self.released = False
+        """Whether nobody uses it any more."""
         self.tried = False
         """Whether a try has failed or succeeded by now."""
         self.users = 0
@@ -187,6 +196,10 @@ class Peer(Traffic):
                 listening.close()
         wake_all(self, self._waiting)
 
+    def release(self) -> None:
+        """One of those who use it does so no more; with the last one the connection ends."""
+        self._node.let_go(self)
+
     def close_connection(self, code: int, reason: str) -> None:
         """Close the connection; what comes after is not looked at."""
         if self._connection is not None:
@@ -194,8 +207,8 @@ class Peer(Traffic):
 
     def unavailable(self, far: Far) -> AgentUnavailable:
         """Make the error for a request while there is no connection."""
-        if self.ended:
-            return AgentUnavailable(far.path, "the node has ended")
+        if self.ended or self.released:
+            return AgentUnavailable(far.path, "it was released" if self.released else "the node has ended")
         retry_at, now = self._retry_at, trio.current_time()
         why = f": {self.failure.why}" if self.failure is not None else ""
         wait = None if retry_at is None else max(0.0, round(retry_at - now, 6))

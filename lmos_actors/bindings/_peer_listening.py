@@ -121,6 +121,11 @@ class Listening:
         self._backoff = backoff
         self._going = going  # the request of whoever listened first: it goes out in its trace
 
+    @property
+    def trace(self) -> TraceMembers:
+        """What is to be sent with the request."""
+        return {} if self._going is None else self._going.trace
+
     # ---- those who listen
 
     def join(self, tap: Tap) -> None:
@@ -158,7 +163,7 @@ class Listening:
     def ask(self, session: lmos.ConsumerSession) -> bool:
         """Ask for it; False if the outbox has no room now. What it listens to is known by `feed` then."""
         thing = self.far.thing_id
-        trace: TraceMembers = {} if self._going is None else self._going.trace
+        trace = self.trace
         try:
             if self.name == EXITED and not self.far.peer.offers("exited"):
                 self.stands()  # nothing to ask for: the end of the connection says it

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
+import trio
 from trio.lowlevel import enable_ki_protection
 
 from lmos_actors.protocol import lmos
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from lmos_actors.actors import Runtime
+    from lmos_actors.security import Credentials
     from lmos_actors.transport import Connection, ConnectionOptions, Network
+
+    from ._web_link_pool import WebPool
 
 
 class StartSoon(Protocol):
@@ -30,8 +34,8 @@ class Peers:
     """All addresses that a node is connected to, or tries to be.
 
     `start_soon` starts the task of each connection, in a stage that ends after the agents: what is cancelled
-    then ends with the close code 1001, and everything unanswered fails. `on_failure` is told of mistakes of
-    ours that ended one connection.
+    then ends with the close code 1001, and everything unanswered fails. `credentials` are presented to the
+    places they are for, at each connect. `on_failure` is told of mistakes of ours that ended one connection.
     """
 
     def __init__(
@@ -43,6 +47,7 @@ class Peers:
         session: lmos.SessionOptions | None = None,
         connection: ConnectionOptions | None = None,
         tls: ssl.SSLContext | None = None,
+        credentials: Credentials | None = None,
         on_failure: Callable[[BaseException], None],
     ) -> None:
         options = lmos.SessionOptions() if session is None else session
@@ -54,10 +59,12 @@ class Peers:
         self.session = attrs.evolve(options, max_waiting=most)
         self.connection = connection
         self.tls = tls
+        self.credentials = credentials
         self.failed = on_failure
         self._start_soon = start_soon
         self._peers: dict[tuple[str, Headers, Habits], Peer] = {}
         self._names: dict[str, bytes] = {}
+        self._web: WebPool | None = None
 
     def peer(self, url: str, headers: Headers = (), habits: Habits = "auto") -> Peer:
         """Give the peer at that address, connected or not. Raises ConfigError for no URL of that kind."""
@@ -67,6 +74,25 @@ class Peers:
             found = self._peers[key] = Peer(self, key[0], headers, habits)
             self._start_soon(self._run, key, found, name=f"peer {found.place}")
         return found
+
+    def kept(self, place: str, headers: Headers, make: Callable[[], Peer]) -> Peer:
+        """Give the peer of a place that is no address of a WebSocket; made and started if there is none."""
+        key: tuple[str, Headers, Habits] = (place, headers, "auto")
+        found = self._peers.get(key)
+        if found is None:
+            found = self._peers[key] = make()
+            self._start_soon(self._run, key, found, name=f"peer {found.place}")
+        return found
+
+    def web_pool(self) -> WebPool:
+        """Give the connections over HTTP of the node, made at the first use."""
+        if self._web is None:
+            from ._web_link_pool import WebPool  # who goes by addresses alone needs no HTTP
+
+            self._web = WebPool(
+                lambda: self.network, self._start_soon, tls=self.tls, headers_for=self.headers_for
+            )
+        return self._web
 
     @enable_ki_protection
     async def _run(self, key: tuple[str, Headers, Habits], peer: Peer) -> None:
@@ -84,6 +110,7 @@ class Peers:
         """Somebody uses it no more; with the last one its connection ends."""
         peer.users -= 1
         if peer.users == 0:
+            peer.released = True
             self._peers = {key: each for key, each in self._peers.items() if each is not peer}
             peer.scope.cancel("nobody uses this connection")
 
@@ -94,10 +121,23 @@ class Peers:
         name = self._names.get(authority)
         if name is None:
             name = self._names[authority] = self.rt.entropy.new_id().replace("-", "").encode()
-        own = ((b"LMOS-Peer", name), *headers)
+        own = ((b"LMOS-Peer", name), *self.headers_for(url, headers))
         return await connect(
             self.network, url, headers=own, tls=self.tls if place.secure else None, options=self.connection
         )
+
+    def headers_for(self, url: str, given: Headers = ()) -> Headers:
+        """Give the headers of one request to a URL: those given, and the credentials that its place has now.
+
+        To be asked for every request and every hop: secrets change, and what is for one place is for no
+        other. A header that is given stands in place of one of that name. Blocks on the disk for a moment.
+        Raises ConfigError where a secret cannot be read.
+        """
+        if self.credentials is None:
+            return given
+        names = [name.lower() for name, _ in given]
+        own = self.credentials.headers_for(url, trio.current_time())
+        return (*given, *((name, value) for name, value in own if name not in names))
 
     def statistics(self) -> dict[str, int]:
         """Count: addresses, those connected now, requests without an answer."""

@@ -191,7 +191,7 @@ class RemoteCall(Want):
         if aside.error is not None and not self._done and not isinstance(aside.error, NotFound):
             raise aside.error
         standing = aside.standing
-        return self._status() if standing is None or self._done else _told(standing)
+        return self._status() if standing is None or self._done else told_status(standing)
 
     @enable_ki_protection
     def leave(self) -> None:
@@ -205,7 +205,7 @@ class RemoteCall(Want):
         return CallStatus("pending")
 
 
-def _told(standing: lmos.Standing) -> CallStatus:
+def told_status(standing: lmos.Standing) -> CallStatus:
     """Give where a run stands by the words of its peer; those of its own mean that it goes on."""
     status = _STATUSES.get(standing.status, "in progress")
     return CallStatus(status, standing.cancelled, standing.reason)

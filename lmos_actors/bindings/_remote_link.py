@@ -34,7 +34,7 @@ from lmos_actors.actors import (
 
 from ._peer_wants import STREAM, FarAsk, FarHeld, FarTell, Note, Said
 from ._remote_calls import RemoteCall, RemoteStream
-from ._remote_listening import WAY, RemoteListening
+from ._remote_listening import RemoteListening
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -60,10 +60,11 @@ TELL_COSTS: Final = 4
 class RemoteLink(RemoteListening):
     """One far agent, spoken to on certain terms; see `Link`."""
 
-    __slots__ = ("table", "turns")
+    __slots__ = ("_released", "table", "turns")
 
     def __init__(self, far: Far, terms: Terms) -> None:
         super().__init__(far, terms)
+        self._released = False
         self.turns: Turns = far.rt.turns
         self.table = terms.table
 
@@ -104,7 +105,7 @@ class RemoteLink(RemoteListening):
         """Give who watches a request, if somebody does, and the trace of what runs now; once for each."""
         if self.rt.edge is None:
             return None, outgoing_trace(self.rt)
-        going = self.rt.edge.goes(op, self.far.path, WAY)
+        going = self.rt.edge.goes(op, self.far.path, self.far.peer.way)
         return going, going.trace
 
     def _bound(
@@ -294,7 +295,7 @@ class RemoteLink(RemoteListening):
         seconds: float | None,
     ) -> AsyncGenerator[Any]:
         op, _, said = self._say(key, args, kwargs, seconds=seconds)
-        if kind is RemoteStream and op.verb == "invoke":
+        if issubclass(kind, RemoteStream) and op.verb == "invoke":
             shape = op.result_shape
             said.credit, said.binary = STREAM, shape is not None and shape.exact is bytes
         await checkpoint_if_cancelled()
@@ -331,6 +332,12 @@ class RemoteLink(RemoteListening):
         return NotAllowed(f"{self.far.path!r} is an agent of another process, which keeps its counts there")
 
     # ---- being there
+
+    def release(self) -> None:
+        """Let go of the connection: it ends with the last ref that needs it. Repeated calls do nothing."""
+        if not self._released:
+            self._released = True
+            self.far.peer.release()
 
     async def wait_running(self) -> None:
         """Wait for the connection, and until the agent runs again if it was heard not to.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from trio.lowlevel import checkpoint, checkpoint_if_cancelled, enable_ki_protection
 
@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     from ._peer_listening import Sink
     from ._peer_things import Far
     from ._remote_terms import Terms
-
-WAY: Final = "lmos"
-"""How requests go out here, as metrics and traces name it."""
-
 
 class RemoteListening:
     """The part of a link to a far agent that has to do with listening."""
@@ -88,7 +84,7 @@ class RemoteListening:
         listening = far.listenings.get((kind, name))
         tap = Tap(sink, convert, entering=entering)
         if listening is None:
-            going = None if key == MONITORS else going_out(self.rt, self.operation(f"+{key}"), far.path, WAY)
+            going = None if key == MONITORS else going_out(self.rt, self.operation(f"+{key}"), far.path, far.peer.way)
             listening = Listening(far, kind, name, far.peer.new_backoff(), going)
             far.listenings[kind, name] = listening
             listening.join(tap)

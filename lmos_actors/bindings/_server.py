@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 import trio
@@ -11,9 +12,11 @@ from trio.lowlevel import enable_ki_protection
 
 from lmos_actors._errors import ActionCancelled
 from lmos_actors.protocol.lmos import Asked, InvokeAction, SessionOptions
+from lmos_actors.security import Refusal
 from lmos_actors.transport import Accept, Refuse
 
 from ._exposure import class_at, name_in_path
+from ._guarded import asks_nothing, presented_in, principal_of
 from ._meter import left
 from ._server_connection import Served, lmos_offered
 from ._server_memories import Memories
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from lmos_actors.actors import Far, Operation, Runtime
+    from lmos_actors.security import Admission, Guard, Verb
     from lmos_actors.transport import Connection, Upgrade
 
     from ._exposure import Exposure
@@ -55,9 +59,22 @@ class ServerStatistics:
     draining: bool
 
 
+class Fellow(Protocol):
+    """What else serves the node's agents, and leaves with it."""
+
+    def look(self) -> None:
+        """The node drains, or finishes: see `LmosServer`."""
+        ...
+
+    async def wait_done(self) -> None:
+        """Wait until nothing that was asked is open."""
+        ...
+
+
 class LmosServer:
     """Serves LMOS connections: routes upgrades to itself, and carries requests to the agents exposed.
 
+    `guard` says who is let in, and what they may do; without one everybody may do everything.
     `on_failure` is given what goes wrong here that is nobody's request to answer for; it must not raise.
     """
 
@@ -67,6 +84,7 @@ class LmosServer:
         exposure: Exposure,
         *,
         options: SessionOptions | None = None,
+        guard: Guard | None = None,
         on_failure: Callable[[BaseException], object],
     ) -> None:
         self.rt = rt
@@ -80,33 +98,50 @@ class LmosServer:
         offers = ", ".join((*self.options.offers, EXITED_OFFER)).encode()
         self._headers = ((EXTENSIONS_HEADER, offers),)
         self._later: dict[Operation, bool] = {}
+        self._guard = guard
+        self._asks_nothing = guard is None or asks_nothing(guard)
         self._on_failure = on_failure
         self._memories = Memories()
         self._served: dict[Served, None] = {}
+        self._fellows: list[Fellow] = []
         self._empty = trio.Event()
         self._empty.set()
 
     # ---- connections
 
     def accept(self, upgrade: Upgrade) -> Accept | Refuse:
-        """Say whether a WebSocket is to be opened here (W4); 404 where something else is served."""
+        """Say whether a WebSocket is to be opened here (W4); 404 where something else is served.
+
+        Before anything else it is seen to who asks, and by which name and from which page.
+        """
+        admission = self._admitted(upgrade)
+        if isinstance(admission, Refusal):
+            return Refuse(admission.status, admission.reason, admission.headers)
         offered = lmos_offered(upgrade.offered)
         place = upgrade.path in PLACES or self._is_agent(upgrade.path)
         if upgrade.path == RELAY or not (offered or place):
             return Refuse(404, f"nothing is served over WebSocket at {upgrade.path[:200]}")
         if self.draining:
             return Refuse(503, "the node is shutting down")
-        return Accept(SUBPROTOCOL if offered else None, self.serve, self._headers)
+        serve = self.serve if admission is None else partial(self.serve, admission=admission)
+        return Accept(SUBPROTOCOL if offered else None, serve, self._headers)
+
+    def _admitted(self, upgrade: Upgrade) -> Admission | Refusal | None:
+        """Ask the guard; None where all may do everything, so that no request need be looked at."""
+        if self._guard is None:
+            return None
+        admission = self._guard.admit(presented_in(upgrade), trio.current_time())
+        return None if self._asks_nothing and not isinstance(admission, Refusal) else admission
 
     def _is_agent(self, path: str) -> bool:
         name = name_in_path(path)
         return name is not None and self.exposure.find(name) is not None
 
     @enable_ki_protection
-    async def serve(self, connection: Connection) -> None:
+    async def serve(self, connection: Connection, admission: Admission | None = None) -> None:
         """Serve one connection until it has ended. Raises only what `connection.run` does."""
-        with self._memories.of(connection.headers) as memory:
-            served = Served(self, connection, memory)
+        with self._memories.of(connection.headers, principal_of(admission)) as memory:
+            served = Served(self, connection, memory, admission)
             self._served[served] = None
             self._empty = self._empty if not self._empty.is_set() else trio.Event()
             try:
@@ -133,6 +168,17 @@ class LmosServer:
     def _look(self) -> None:
         for served in tuple(self._served):
             served.look()
+        for fellow in self._fellows:
+            fellow.look()
+
+    def join(self, fellow: Fellow) -> None:
+        """Have somebody told when the node drains, and waited for."""
+        self._fellows.append(fellow)
+
+    async def wait_done(self) -> None:
+        """Wait until nothing is open that others have been asked; what connections ask, they wait for."""
+        for fellow in self._fellows:
+            await fellow.wait_done()
 
     def settled(self) -> None:
         """Nothing may be open any more on other connections than the one that was told so."""
@@ -198,9 +244,10 @@ class LmosServer:
             self._later[far.op] = later
         return later
 
-    def known_names(self) -> Iterator[str]:
-        """Give the names that an unknown one may be meant for."""
-        return islice(self.exposure.names(), NAMES_COMPARED)
+    def known_names(self, admission: Admission | None = None, verb: Verb = "read") -> Iterator[str]:
+        """Give the names that an unknown one may be meant for: of what somebody may do this with."""
+        names = islice(self.exposure.names(), NAMES_COMPARED)
+        return names if admission is None else (name for name in names if admission.allows(name, verb))
 
     def failed(self, error: BaseException) -> None:
         """Hand on what went wrong here."""

@@ -19,21 +19,25 @@ from lmos_actors._errors import (
     LmosActorsError,
     LocalProtocolError,
     NotFound,
+    Unauthorized,
 )
 from lmos_actors.actors import Far, LocalLink, PoolLink
 from lmos_actors.protocol import lmos
 
-from ._exposure import EXITED
+from ._exposure import EXITED, name_meant, public_name
+from ._guarded import principal_of
 from ._meter import came, ended, refused
 from ._server_answers import give_answer
 from ._server_listeners import Listeners
-from ._server_requests import wish_of
+from ._server_requests import PERMITS, wish_of
 from ._values import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
+    from lmos_actors._timers import Timer
+    from lmos_actors.security import Admission
     from lmos_actors.transport import Connection
 
     from ._server import LmosServer
@@ -56,6 +60,12 @@ VERBS: Final[Mapping[str, str]] = {
 }
 """The verb near, by that of a message."""
 
+MOMENT: Final = 0.01
+"""Seconds after which an instant has passed for sure, on clocks that are not the same."""
+
+UNAUTHORIZED: Final = 3000
+"""The close code for credentials that are not good, as registered with IANA."""
+
 TOO_SLOW: Final = 1008
 RESTARTING: Final = 1012
 
@@ -63,10 +73,20 @@ RESTARTING: Final = 1012
 class Served:
     """A connection that is served; see `Handler` of the transport, and `Asker` of the actors."""
 
-    def __init__(self, server: LmosServer, connection: Connection, memory: lmos.AnswerMemory) -> None:
+    def __init__(
+        self,
+        server: LmosServer,
+        connection: Connection,
+        memory: lmos.AnswerMemory,
+        admission: Admission | None = None,
+    ) -> None:
         self.server = server
         self.connection = connection
         self.label = connection.peer
+        self.principal = principal_of(admission)
+        self._admission = admission  # None where all may do everything
+        self._expelled = False
+        self._expiry: Timer | None = None
         self.session = lmos.ThingSession(
             offered=lmos_offered(connection.offered),
             new_id=server.rt.entropy.new_id,
@@ -81,6 +101,8 @@ class Served:
         self._over = False
         self._giving_up = False
         self._counted: BaseException | None = None  # what a mailbox has just refused
+        if admission is not None:
+            self._await_expiry(admission)
 
     def _wake(self) -> None:
         self._rt.timers.woke = True  # the instant is not over: somebody has something to send
@@ -90,10 +112,14 @@ class Served:
 
     def text(self, text: str) -> None:
         """Take a text message."""
+        if self._expelled:
+            return
         self._meet(self.session.receive(text, trio.current_time()))
 
     def binary(self, data: bytes) -> None:
         """Take a binary message."""
+        if self._expelled:
+            return
         self._meet(self.session.receive_binary(data))
 
     def is_behind(self) -> bool:
@@ -102,6 +128,9 @@ class Served:
 
     def frames(self, room: int) -> list[bytes]:
         """Give what is to be sent, and let those go on who have waited for room."""
+        if self._admission is not None and not (self._expelled or self._admission.valid(trio.current_time())):
+            self.end()  # what waits to be sent is for somebody who may not have it any more
+            self._expel()
         self._listeners.speak()
         frames: list[bytes] = []
         while not frames:
@@ -141,8 +170,11 @@ class Served:
             if self.server.draining:
                 raise AgentUnavailable(asked.thing_id, "the node is shutting down")
             link = self.server.exposure.find(asked.thing_id)
+            if self._admission is not None:
+                self._check(self._admission, asked, link)
             if link is None:
-                raise NotFound("agent", asked.thing_id, known=self.server.known_names())
+                known = self.server.known_names(self._admission, PERMITS[asked.verb.word])
+                raise NotFound("agent", asked.thing_id, known=known)
             if not self._invoked(asked, link):
                 self._carry_out(asked, link)
         except AgentError as error:
@@ -157,6 +189,43 @@ class Served:
         if error is not self._counted:
             refused(self._rt, WAY, VERBS[asked.verb.word], error)
         self._counted = None
+
+    def _check(self, admission: Admission, asked: lmos.Asked, link: Anybody | None) -> None:
+        """Look whether the peer may ask for this, before anything else is done about it.
+
+        It is told the same of what is not there. Raises Unauthorized, Forbidden, RateLimited.
+        """
+        name = name_meant(asked.thing_id) if link is None else public_name(link.path)
+        now = trio.current_time()
+        try:
+            admission.check(name, PERMITS[asked.verb.word], now)
+        except Unauthorized:
+            if not admission.valid(now):
+                self._expel()
+            raise
+
+    def _await_expiry(self, admission: Admission) -> None:
+        """Look again when the credentials expire, though nothing may be said then."""
+        if admission.until is None:
+            return
+        left = min(max(admission.until - self._rt.entropy.now().timestamp(), 0.0), LONGEST)
+        self._expiry = self._rt.timers.call_at(trio.current_time() + left + MOMENT, self._expired)
+
+    def _expired(self) -> None:
+        admission = self._admission
+        if admission is None or self._over or self._expelled:
+            return
+        if admission.valid(trio.current_time()):
+            self._await_expiry(admission)
+            return
+        self.end()
+        self._expel()
+
+    def _expel(self) -> None:
+        """The peer's credentials are good no longer: it is told nothing more, but that."""
+        self._expelled = True
+        self._listeners.close()
+        self.connection.close(UNAUTHORIZED, "the credentials are no longer good")
 
     def _invoked(self, asked: lmos.Asked, link: Anybody) -> bool:
         """Post a plain invocation with good input: `_carry_out` in few steps. False sends it that way."""
@@ -361,6 +430,8 @@ class Served:
         if self._over:
             return
         self._over = True
+        if self._expiry is not None:
+            self._expiry.cancel()
         left = self.session.closed(self.server.goes_on)
         for one in left:
             if isinstance(one, lmos.Asked):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 import trio
@@ -24,6 +24,7 @@ MOST: Final = 256
 MOST_BYTES: Final = 64 << 20
 """Bytes that those memories hold in all."""
 
+_Name: TypeAlias = tuple[str | None, bytes]
 _UNGUESSABLE: Final = re.compile(rb"[0-9A-Za-z_-]{32,128}")
 
 
@@ -41,15 +42,20 @@ class Memories:
     def __init__(self, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
         self._most = most
         self._most_bytes = most_bytes
-        self._named: dict[bytes, _Kept] = {}
-        self._unused: OrderedDict[bytes, None] = OrderedDict()
+        self._named: dict[_Name, _Kept] = {}
+        self._unused: OrderedDict[_Name, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._named)
 
     @contextmanager
-    def of(self, headers: Iterable[tuple[bytes, bytes]]) -> Generator[AnswerMemory]:
-        """Give the memory of a connection with these headers, for as long as the connection lasts."""
+    def of(
+        self, headers: Iterable[tuple[bytes, bytes]], principal: str | None = None
+    ) -> Generator[AnswerMemory]:
+        """Give the memory of a connection with these headers, for as long as the connection lasts.
+
+        What one principal was answered is nobody else's, whatever a peer calls itself.
+        """
         names = [value for name, value in headers if name.lower() == PEER_HEADER]
         if len(names) != 1 or not _UNGUESSABLE.fullmatch(names[0]):
             memory = AnswerMemory()
@@ -58,7 +64,7 @@ class Memories:
             finally:
                 memory.close()
             return
-        name = names[0]
+        name = (principal, names[0])
         kept = self._named.setdefault(name, _Kept())
         kept.connections += 1
         self._unused.pop(name, None)

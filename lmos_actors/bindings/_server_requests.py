@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import Operation
     from lmos_actors.protocol import lmos
+    from lmos_actors.security import Verb
 
 READ_ALL: Final = "?"
 WRITE_MANY: Final = "="
@@ -25,6 +26,20 @@ SUBSCRIBES: Final = "+!"
 Anybody: TypeAlias = LocalLink | PoolLink
 Wish: TypeAlias = "tuple[str, tuple[Any, ...], Mapping[str, Any]]"
 """The key of an operation, and its arguments as plain data."""
+
+PERMITS: Final[dict[str, Verb]] = {
+    "read": "read",
+    "read_all": "read",
+    "read_many": "read",
+    "observe": "read",
+    "write": "write",
+    "write_many": "write",
+    "write_all": "write",
+    "invoke": "invoke",
+    "subscribe": "subscribe",
+    "subscribe_all": "subscribe",
+}
+"""What somebody has to be allowed for each verb; who has invoked an action may query and cancel it."""
 
 _NO_NAMES: Final[dict[str, Any]] = {}
 

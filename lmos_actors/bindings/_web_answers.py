@@ -69,10 +69,12 @@ def value(body: bytes, *more: tuple[bytes, bytes]) -> Answer:
 EMPTY: Final = Answer(204, b"", (NO_STORE,))
 
 
-def problem_answer(error: Exception, occurrence: str, allow: str = "") -> Answer:
+def problem_answer(
+    error: Exception, occurrence: str | None = None, allowed: Callable[[], str] = lambda: "GET, HEAD"
+) -> Answer:
     """Say what is wrong: with the status, and in the words, that LMOS has for it.
 
-    `occurrence` is a new id; `allow` names the methods of the resource, for an answer of 405.
+    `occurrence` is a new id; `allowed` names the methods of the resource, for an answer of 405.
     """
     if isinstance(error, HttpError):
         told: dict[str, Any] = {"type": "about:blank", "title": error.title, "status": error.status}
@@ -81,7 +83,7 @@ def problem_answer(error: Exception, occurrence: str, allow: str = "") -> Answer
     problem = problem_of(error)
     more = list(error_headers(error))
     if problem.status == 405:
-        more.append((b"allow", allow.encode()))
+        more.append((b"allow", allowed().encode()))
     elif problem.status in (429, 503):
         more.append((b"retry-after", b"%d" % _retry_in(problem)))
     return Answer(problem.status, _encode(problem_data(problem, occurrence)), (*_headers(), *more))
@@ -97,14 +99,14 @@ def _headers() -> tuple[tuple[bytes, bytes], ...]:
     return TYPE_PROBLEM, NOSNIFF, NO_STORE
 
 
-def problem_data(problem: Problem, occurrence: str) -> dict[str, Any]:
+def problem_data(problem: Problem, occurrence: str | None) -> dict[str, Any]:
     """Give problem details as plain data, in the JSON names of an LMOS `error`."""
     told: dict[str, Any] = {
         "type": problem.type,
         "title": problem.title,
         "status": problem.status,
         "detail": problem.detail,
-        "instance": f"{INSTANCE}{occurrence}",
+        "instance": None if occurrence is None else f"{INSTANCE}{occurrence}",
         "path": problem.path,
         "started": problem.started,
         "retryIn": problem.retry_in,

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
 from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule, wait_task_rescheduled
 
 from lmos_actors._errors import ActionCancelled, AgentError, AgentUnavailable, DeadlineExceeded
-from lmos_actors.actors import Far, LocalLink, PoolLink, incoming_trace
+from lmos_actors.actors import Far, LocalLink, PoolLink
+
+from ._meter import came, ended, left
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from lmos_actors.actors import Runtime
+    from lmos_actors.actors import Operation, Runtime
 
     from ._server_requests import Anybody, Wish
 
-LONGEST = 1e9
+LONGEST: Final = 1e9
 """Seconds: a longer time is as good as no deadline."""
+
+WAY: Final = "http"
+"""How a request came, for those who count."""
+
+ROOM: Final = 16
+"""Items of a stream that wait for its client; its run waits with the next."""
 
 
 class Desk(Protocol):
@@ -47,8 +55,9 @@ class WebAsk:
     """
 
     __slots__ = (
-        "_desk", "_far", "_task", "done", "error", "label", "message_id", "on_done", "principal", "progress",
-        "running", "traceparent", "tracestate", "value",
+        "_desk", "_far", "_task", "done", "error", "items", "label", "message_id", "on_done", "posted",
+        "principal",
+        "progress", "running", "traceparent", "tracestate", "value",
     )  # fmt: skip
 
     def __init__(
@@ -62,7 +71,9 @@ class WebAsk:
         self.traceparent = traceparent
         self.tracestate = tracestate
         self.message_id = desk.rt.entropy.new_id()
+        self.posted = False
         self.running = False
+        self.items: list[Any] | None = None  # of a stream that somebody reads
         self.progress: Any = None
         self.done = False
         self.value: Any = None
@@ -71,31 +82,52 @@ class WebAsk:
 
     # ---- asking
 
-    def send(self, link: Anybody, wish: Wish, remaining: float | None = None) -> Far:
+    def send(self, link: Anybody, wish: Wish, remaining: float | None = None) -> None:
         """Put it into an agent's mailbox.
 
         Raises MailboxFull, AgentUnavailable, NotFound, NotAllowed, InvalidInput, DeadlineExceeded.
         """
-        if remaining is not None and not remaining > 0:
-            raise DeadlineExceeded(link.path, max(remaining, 0.0))
         key, args, kwargs = wish
         slot = link if isinstance(link, LocalLink) else link.choose(key, args, kwargs)
-        op = slot.operation(key)
-        far = Far(slot, op, slot.bound(op, args, kwargs), self, self)
+        far = self.send_operation(slot, slot.operation(key), args, kwargs, remaining)
         if isinstance(link, PoolLink):
             far.again = partial(self._send_again, far, link, wish)
-        self.post(far, remaining)
+
+    def send_operation(
+        self,
+        slot: LocalLink,
+        op: Operation,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        remaining: float | None,
+    ) -> Far:
+        """Have an agent carry out an operation. Raises as `send`."""
+        if remaining is not None and not remaining > 0:
+            raise DeadlineExceeded(slot.path, max(remaining, 0.0))
+        far = Far(slot, op, slot.bound(op, args, kwargs), self, self)
+        self._post(far, remaining)
         return far
 
-    def post(self, far: Far, remaining: float | None = None) -> None:
-        """Put an envelope of this request into its agent's mailbox."""
+    def send_good(self, link: Anybody, op: Operation, data: Any, remaining: float | None) -> bool:
+        """Invoke an action with an input that is all there, in few steps; False: `send` is to be tried."""
+        if remaining is not None or not isinstance(link, LocalLink):
+            return False
+        args = op.taken(data)
+        if args is None:
+            return False
+        self._post(Far(link, op, args, self, self), None)
+        return True
+
+    def _post(self, far: Far, remaining: float | None) -> None:
         desk = self._desk
-        incoming_trace(desk.rt, far, self.traceparent, self.tracestate)
+        came(far, WAY, self.traceparent, self.tracestate)
+        self.posted = True
         self._far = far
         desk.open[self] = None
         try:
             far.slot.post(far)
-        except BaseException:
+        except BaseException as error:
+            ended(far, error)
             self._leave()
             raise
         if remaining is not None and remaining < LONGEST and not self.done:
@@ -113,19 +145,27 @@ class WebAsk:
             return False
         return True
 
-    @enable_ki_protection
     async def result(self) -> Any:
         """Wait for the answer and give it. Cancelled, it takes the request back: see `left`."""
-        if not self.done:
-            self._task = current_task()
-            try:
-                await wait_task_rescheduled(self._abort)
-            except BaseException:
-                self.left()
-                raise
+        try:
+            while not self.done:
+                await self.something()
+        except BaseException:
+            self.left()
+            raise
+        return self.outcome()
+
+    def outcome(self) -> Any:
+        """Give the value, or raise the error, once it is done."""
         if self.error is not None:
-            raise self.error
+            raise self.error from None
         return self.value
+
+    @enable_ki_protection
+    async def something(self) -> None:
+        """Wait until it is done, or has given an item."""
+        self._task = current_task()
+        await wait_task_rescheduled(self._abort)
 
     def _abort(self, _: object) -> Abort:
         self._task = None
@@ -135,9 +175,11 @@ class WebAsk:
 
     def left(self) -> None:
         """Whoever has asked is gone: withdrawn, unless its action is to be finished all the same (R5)."""
-        far = self._far
+        far, self.items = self._far, None
         if far is not None and far.op.on_disconnect != "finish":
             self._withdraw(far)
+        elif far is not None:
+            far.go_on()
 
     def cancel(self, reason: str | None) -> None:
         """Somebody wants no result of it: fail with ActionCancelled, if it is not done."""
@@ -148,6 +190,7 @@ class WebAsk:
     def _withdraw(self, far: Far) -> bool:
         open_still: bool = far.slot.withdraw(far)
         far.leave()
+        left(far)
         self._leave()
         return open_still
 
@@ -161,12 +204,14 @@ class WebAsk:
     def answered(self, far: Far, value: Any) -> None:
         """Take the value."""
         self.value = value
+        ended(far, None)
         self._finish()
 
     def failed(self, far: Far, error: Exception) -> None:
         """Take the error, unless another member of a pool takes the request."""
         if not isinstance(error, AgentUnavailable) or far.again is None or not far.again():
             self.error = error
+            ended(far, error)
             self._finish()
 
     def _finish(self) -> None:
@@ -194,9 +239,22 @@ class WebAsk:
         self.progress = value
 
     def has_room(self, far: Far) -> bool:
-        """Say that items may be given; those of this request go nowhere."""
-        return True
+        """Say whether an item may be given now; where nobody takes them, always."""
+        return self.items is None or len(self.items) < ROOM
 
     def gave(self, far: Far, item: Any) -> bool:
-        """Take no item."""
-        return False
+        """Take an item, if anybody wants it."""
+        if self.items is None:
+            return False
+        self.items.append(item)
+        self._wake()
+        return True
+
+    def taken(self) -> list[Any]:
+        """Give the items that wait, and let the run give more."""
+        found = list(self.items or ())
+        if self.items:
+            self.items.clear()
+        if self._far is not None:
+            self._far.go_on()
+        return found

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 import trio
 
 from lmos_actors._errors import AgentUnavailable
 
+from ._descriptions import http_of
 from ._web_accept import check_brought
 from ._web_answers import whole_body
 from ._web_ask import WebAsk
@@ -38,6 +40,8 @@ class WebDesk:
         self.rt: Runtime = server.rt
         self.open: dict[WebAsk, None] = {}
         self.runs = Runs(self.rt, server.failed)
+        self.prefix = urlsplit(http_of(descriptions.bases[0])).path if descriptions.bases else ""
+        """What stands before the paths of this node where it is reached, as behind a proxy."""
         self._listening: dict[Listening, None] = {}
         self._quiet: trio.Event | None = None
         server.join(self)
@@ -49,7 +53,8 @@ class WebDesk:
         if self.server.draining:
             raise AgentUnavailable(request.parts[0], LEAVING)
         parent, state = request.header(b"traceparent"), request.header(b"tracestate")
-        return WebAsk(self, request.label, request.principal, parent, state)
+        request.ask = WebAsk(self, request.label, request.principal, parent, state)
+        return request.ask
 
     async def outcome(self, request: WebRequest, link: Anybody, key: str, *args: Any) -> Any:
         """Have an operation carried out and give its value. Raises what `WebAsk.send` does, AgentError."""
@@ -58,9 +63,9 @@ class WebDesk:
         return await ask.result()
 
     @contextmanager
-    def listening(self, link: Anybody, *, name: str = "", conflate: bool = False) -> Generator[Listening]:
+    def listening(self, link: Anybody, *, conflate: bool = False) -> Generator[Listening]:
         """Have a listener at an agent, which hears nothing yet, until the block is left."""
-        made = Listening(self.rt, link.sinks(), name=name, conflate=conflate)
+        made = Listening(self.rt, link.sinks(), conflate=conflate)
         self._listening[made] = None
         try:
             yield made

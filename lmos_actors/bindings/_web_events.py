@@ -24,21 +24,19 @@ async def subscribe(desk: WebDesk, request: WebRequest, link: Anybody) -> Answer
     name = request.parts[2]
     place = event_key(name)
     operation_named(link, "event", f"+{place}", name)
-    return await _told(desk, request, link, place, name, check_taken(request.headers, EITHER))
+    return await _told(desk, request, link, place, check_taken(request.headers, EITHER))
 
 
 async def subscribe_all(desk: WebDesk, request: WebRequest, link: Anybody) -> Answer | None:
     """Tell of all events, each by its name."""
     somebody(link)
-    return await _told(desk, request, link, ALL_EVENTS, "", check_taken(request.headers, EITHER[1:]))
+    return await _told(desk, request, link, ALL_EVENTS, check_taken(request.headers, EITHER[1:]))
 
 
-async def _told(
-    desk: WebDesk, request: WebRequest, link: Anybody, place: str, name: str, kind: str
-) -> Answer | None:
+async def _told(desk: WebDesk, request: WebRequest, link: Anybody, place: str, kind: str) -> Answer | None:
     if request.method == "HEAD":
         return Answer(200, b"", ((b"content-type", kind.encode()), VARY))
-    with desk.listening(link, name=name) as listening:
+    with desk.listening(link) as listening:
         if isinstance(link, LocalLink):
             await desk.outcome(request, link, f"+{place}", listening.sink(place))
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import msgspec
 from msgspec import UNSET
@@ -23,8 +23,6 @@ from ._web_link_stream import BadAnswer
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lmos_actors.actors import Operation
-
     from ._web_link_stream import Head, WebAnswer
 
 PROBLEM: Final = "application/problem+json"
@@ -40,13 +38,27 @@ _UNKNOWN: Final = (502, 504)
 """Something in between has no answer: what was asked may have been done."""
 
 
+class Asked(Protocol):
+    """What was asked for, such as an operation."""
+
+    @property
+    def verb(self) -> str:
+        """What was to be done, as in `Operation.verb`."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The name of the affordance, "*" for all."""
+        ...
+
+
 def wrong(path: str, error: BadAnswer | str, status: int = 502) -> RemoteProtocolError:
     """Make the error of an answer that cannot be taken."""
     detail = f"{path} answered what cannot be taken: {error}"
     return RemoteProtocolError(lmos.Problem(type=WRONG, title="Wrong Answer", status=status, detail=detail))
 
 
-def refusal(answer: WebAnswer, path: str, thing_id: str, op: Operation | None) -> Exception | None:
+def refusal(answer: WebAnswer, path: str, thing_id: str, op: Asked | None) -> Exception | None:
     """Give the exception that an answer stands for, None if it is a success."""
     head = answer.head
     if 200 <= head.status < 300:
@@ -59,7 +71,7 @@ def refusal(answer: WebAnswer, path: str, thing_id: str, op: Operation | None) -
 
 
 def error_from(
-    problem: Mapping[str, Any] | None, head: Head | None, op: Operation | None, thing_id: str
+    problem: Mapping[str, Any] | None, head: Head | None, op: Asked | None, thing_id: str
 ) -> Exception:
     """Make the exception that problem details, or a status alone, stand for."""
     told = problem or {}
@@ -83,7 +95,7 @@ def error_from(
     return lmos.error_of(message, _asked(op, thing_id))
 
 
-def _asked(op: Operation | None, thing_id: str) -> Any:
+def _asked(op: Asked | None, thing_id: str) -> Any:
     """Give the message that would have asked the same over LMOS, by which errors are told apart."""
     if op is None or op.name == "*":
         return None
@@ -178,7 +190,7 @@ def run_at(answer: WebAnswer, standing: Standing | None) -> str | None:
     """Give the URL of a run that goes on, None if the answer is about none. Raises BadAnswer."""
     head = answer.head
     href = head.header(b"location") or (standing.href if standing is not None else "")
-    if not href or head.status not in (200, 201, 202) or (head.status == 200 and standing is None):
+    if not href:
         return None
     url = resolve(head.url, href).partition("#")[0]
     if _place(url) != _place(head.url):
@@ -191,7 +203,7 @@ def _place(url: str) -> str:
     return f"{scheme}://{rest.partition('/')[0].partition('?')[0]}".lower()
 
 
-def ended_as(standing: Standing, op: Operation, thing_id: str) -> Exception | None:
+def ended_as(standing: Standing, op: Asked, thing_id: str) -> Exception | None:
     """Give the exception that a run has ended with, None for a success."""
     if standing.status == "completed":
         return None

@@ -7,6 +7,7 @@ followed without it, and only where something is read.
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from math import inf
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
@@ -69,7 +70,7 @@ class WebPool:
     """The connections over HTTP of one node.
 
     `start_soon` starts the task that closes what is idle, in a stage that ends after the agents;
-    `credentials` gives the headers that say who asks at a URL: it is called for every request.
+    `headers_for` gives the headers that say who asks at a URL, with those given; it is asked each time.
     """
 
     def __init__(
@@ -78,13 +79,13 @@ class WebPool:
         start_soon: Callable[..., object],
         *,
         tls: ssl.SSLContext | None,
-        credentials: Callable[[str], Headers],
+        headers_for: Callable[[str, Headers], Headers],
     ) -> None:
         self._network = network
         self._tls = tls
-        self.credentials = credentials
+        self.headers_for = headers_for
         self._places: dict[tuple[bool, str], _Place] = {}
-        self._kept = False
+        self._kept = True
         self._stirred = trio.Event()
         start_soon(self._keep_house, name="connections over HTTP")
 
@@ -199,25 +200,24 @@ class WebPool:
 
     async def _keep_house(self) -> None:
         """Close what has been idle for too long, and at the end everything that is idle."""
-        self._kept = True
         try:
             while True:
                 await self._stirred.wait()
                 await trio.sleep_until(self._next_due())
-                await self._close_idle(trio.current_time() - IDLE_SECONDS)
+                await self._close_idle(trio.current_time())
                 if not any(place.idle for place in self._places.values()):
                     self._stirred = trio.Event()
         finally:
             self._kept = False
-            await self._close_idle(trio.current_time())
+            await self._close_idle(inf)
 
     def _next_due(self) -> float:
         since = [place.idle[0].idle_since for place in self._places.values() if place.idle]
         return min(since, default=trio.current_time()) + IDLE_SECONDS
 
-    async def _close_idle(self, since: float) -> None:
+    async def _close_idle(self, now: float) -> None:
         for place in tuple(self._places.values()):
-            while place.idle and place.idle[0].idle_since <= since:
+            while place.idle and place.idle[0].idle_since + IDLE_SECONDS <= now:
                 await place.idle.pop(0).aclose()
 
 
@@ -235,7 +235,7 @@ class _Route:
     def says(self) -> Headers:
         """Give the headers that say who asks."""
         url = self.request.url
-        return (*self._pool.credentials(url), *self._own(url)) if self._at_home else ()
+        return self._pool.headers_for(url, self._own(url)) if self._at_home else ()
 
     def goes_on(self, head: Head) -> bool:
         """Say whether an answer leads elsewhere, and go there. Raises BadAnswer for what is not followed."""

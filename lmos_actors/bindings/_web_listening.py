@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import Runtime, Sink, Sinks
 
-    from ._web_answers import Send
     from ._web_requests import WebRequest
 
 HEARTBEAT: Final = 15.0
@@ -37,6 +36,7 @@ GAP: Final = "lmosx:gap"
 END: Final = "lmosx:end"
 RECONNECTED: Final = "reconnected"
 
+NOT_GOOD: Final = "the credentials are no longer good"
 LEAVING: Final = "the node is shutting down"
 
 
@@ -65,10 +65,8 @@ class Named:
 class Listening:
     """One listener: its feed, and where that is fed from. To be left with `leave`, whatever happens."""
 
-    def __init__(self, rt: Runtime, sinks: Sinks, *, name: str, conflate: bool) -> None:
+    def __init__(self, rt: Runtime, sinks: Sinks, *, conflate: bool) -> None:
         self.feed: Feed[Any] = Feed(rt.timers, conflate=conflate, gaps=True)
-        self.name = name
-        self.conflates = conflate
         self.leaving = False
         self._sinks = sinks
         self._joined: dict[str, Sink] = {}
@@ -92,10 +90,6 @@ class Listening:
         self.leaving = True
         self.feed.close()
 
-    def told(self, value: Any) -> tuple[str, Any]:
-        """Give the name under which a value is told, and the value."""
-        return (value.event, value.data) if type(value) is Occurrence else (self.name, value)
-
 
 # ---- long polls
 
@@ -110,9 +104,7 @@ async def polled(request: WebRequest, listening: Listening, current: Any, *, obs
     if observes and not feed.missed:
         feed.receive_nowait()  # the value that there is now
         body = written_value(current)
-        if request.header(b"if-none-match") and not has_tag(
-            request.headers, b"if-none-match", tag_of(body)
-        ):
+        if request.header(b"if-none-match") and not has_tag(request.headers, b"if-none-match", tag_of(body)):
             return _reading(body)
     wait = request.wait()
     with trio.move_on_after(float("inf") if wait is None else wait):
@@ -121,6 +113,8 @@ async def polled(request: WebRequest, listening: Listening, current: Any, *, obs
                 pass
         except trio.EndOfChannel:
             raise _over(request, listening) from None
+        if not is_valid(request):
+            raise Unauthorized(NOT_GOOD)
         body = written_value(found)
         return _reading(body) if observes else value(body, NO_STORE, VARY)
     return EMPTY
@@ -155,7 +149,6 @@ class EventStream:
         failed: Callable[[BaseException], object],
     ) -> None:
         self._request = request
-        self._send: Send = request.send
         self._listening = listening
         self._new_id = new_id
         self._failed = failed
@@ -163,15 +156,15 @@ class EventStream:
 
     async def run(self) -> None:
         """Send the head, then events as they come; ends with the channel."""
-        await self._send({"type": "http.response.start", "status": 200, "headers": list(HEAD)})
+        await self._request.send({"type": "http.response.start", "status": 200, "headers": list(HEAD)})
         again = self._request.header(b"last-event-id") is not None
         await self._say(self._frame(Gap(RECONNECTED)) if again else b": listening\n\n")
         while (events := await self._next()) is not None:
             await self._say(events)
-        await self._send({"type": "http.response.body", "body": self._goodbye()})
+        await self._request.send({"type": "http.response.body", "body": self._goodbye()})
 
     async def _say(self, body: bytes) -> None:
-        await self._send({"type": "http.response.body", "body": body, "more_body": True})
+        await self._request.send({"type": "http.response.body", "body": body, "more_body": True})
 
     async def _next(self) -> bytes | None:
         """Wait for what is to be said next; None at the end."""
@@ -181,7 +174,7 @@ class EventStream:
                 found.append(await feed.receive())
             except trio.EndOfChannel:
                 return None
-        if not self._is_valid():
+        if not is_valid(self._request):
             return None
         if not found:
             return b":\n\n"
@@ -192,14 +185,11 @@ class EventStream:
             pass
         return b"".join(map(self._frame, found))
 
-    def _is_valid(self) -> bool:
-        admission = self._request.admission
-        return admission is None or bool(admission.valid(trio.current_time()))
-
     def _frame(self, value: Any) -> bytes:
         self._count += 1
         if type(value) is not Gap:
-            name, data = self._listening.told(value)
+            # of several affordances each value has a name, of a single one none: so all clients hear it
+            name, data = (value.event, value.data) if type(value) is Occurrence else ("", value)
             try:
                 return framed(name, written_value(data), self._count)
             except Exception as error:
@@ -210,15 +200,21 @@ class EventStream:
 
     def _goodbye(self) -> bytes:
         """Say that there is nothing to come back for, unless there is."""
-        if not self._is_valid():
-            error = Unauthorized("the credentials are valid no more")
-            return framed(END, written(problem_data(problem_of(error), self._new_id())))
+        if not is_valid(self._request):
+            return framed(END, written(problem_data(problem_of(Unauthorized(NOT_GOOD)), self._new_id())))
         return b"" if self._listening.leaving else framed(END, b"null")
 
 
+def is_valid(request: WebRequest) -> bool:
+    """Say whether the credentials are still good of whoever has been waiting."""
+    return request.admission is None or bool(request.admission.valid(trio.current_time()))
+
+
 def framed(name: str, data: bytes, number: int | None = None) -> bytes:
-    """Give one event; its data is JSON on one line."""
+    """Give one event; its data is JSON on one line. Without a name, `onmessage` of browsers hears it."""
     if not name.isprintable():
         name = quote(name)
-    said = b"event: %s\ndata: %s\n\n" % (name.encode(), data)
+    said = b"data: %s\n\n" % data
+    if name:
+        said = b"event: %s\n%s" % (name.encode(), said)
     return said if number is None else b"id: %d\n%s" % (number, said)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lmos_actors._errors import AgentError
 from lmos_actors.actors import TURN, LocalLink, Operation, PoolLink, property_key
 
+from ._exposure import class_at
 from ._server_requests import READ_ALL, WRITE_MANY, operation_named, somebody
 from ._web_accept import check_taken, has_tag, said
 from ._web_answers import EMPTY, NO_CACHE, VARY, Answer, value
@@ -83,7 +84,7 @@ async def _written(
     slot = link if isinstance(link, LocalLink) else link.choose(key, (new,), {})
     conditional = _on_condition(request, slot.operation(key), slot.operation(reads), to_json)
     ask = desk.ask(request)
-    ask.send_operation(slot, conditional, (new,), request.remaining())
+    ask.send_operation(slot, conditional, (new,), {}, request.remaining())
     await ask.result()
 
 
@@ -118,7 +119,7 @@ async def observe(desk: WebDesk, request: WebRequest, link: Anybody) -> Answer |
     kind = check_taken(request.headers, EITHER)
     if request.method == "HEAD":
         return Answer(200, b"", ((b"content-type", kind.encode()), VARY))
-    with desk.listening(link, name=name, conflate=True) as listening:
+    with desk.listening(link, conflate=True) as listening:
         current = await desk.outcome(request, link, key, listening.sink(place))
         if kind == EITHER[0]:
             return await polled(request, listening, current, observes=True)
@@ -132,17 +133,14 @@ async def _observe_all(desk: WebDesk, request: WebRequest, link: Anybody) -> Ans
     if isinstance(link, PoolLink):
         link.choose(READ_ALL, (), {})  # which says that a pool has no properties
     with desk.listening(link) as listening:
-        for op in _observable(somebody(link)):
-            place = property_key(op.name)
-            await desk.outcome(request, link, f"+{place}", listening.sink(place, op.name))
+        for name in _observable(somebody(link)):
+            place = property_key(name)
+            await desk.outcome(request, link, f"+{place}", listening.sink(place, name))
         await EventStream(request, listening, desk.rt.entropy.new_id, desk.server.failed).run()
     return None
 
 
-def _observable(link: LocalLink) -> list[Operation]:
-    contract = type(link.agent).__contract__
-    return [
-        link.table[property_key(name)]
-        for name, made in contract.properties.items()
-        if made.observable and not made.write_only
-    ]
+def _observable(link: LocalLink) -> list[str]:
+    cls = class_at(link)
+    properties = {} if cls is None else cls.__contract__.properties
+    return [name for name, made in properties.items() if made.observable and not made.write_only]

@@ -12,6 +12,7 @@ from ._web_accept import said
 
 if TYPE_CHECKING:
     from ._web_answers import Receive, Send
+    from ._web_ask import WebAsk
 
 PREFIX: Final = b"/agents/"
 MOST_PARTS: Final = 4  # of a path below it
@@ -23,12 +24,16 @@ class WebRequest:
     """One request for something below `/agents/`."""
 
     __slots__ = (
-        "admission", "headers", "label", "method", "parts", "principal", "query", "receive", "send",
+        "_send", "admission", "ask", "begun", "headers", "label", "method", "parts", "principal", "query",
+        "receive", "verb",
     )  # fmt: skip
 
     def __init__(self, scope: Any, receive: Receive, send: Send) -> None:
         self.receive = receive
-        self.send = send
+        self._send = send
+        self.begun = False
+        self.verb = ""
+        self.ask: WebAsk | None = None
         self.method: str = scope["method"]
         self.query: bytes = scope["query_string"]
         self.headers: list[tuple[bytes, bytes]] = scope["headers"]
@@ -39,6 +44,11 @@ class WebRequest:
         self.label = "" if client is None else f"{client[0]}:{client[1]}"
         who = None if self.admission is None else self.admission.principal
         self.principal: str | None = None if who is None else who.name
+
+    async def send(self, message: Any) -> None:
+        """Send a part of an answer that is sent in parts."""
+        self.begun = True
+        await self._send(message)
 
     @property
     def reads(self) -> bool:

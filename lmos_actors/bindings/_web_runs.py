@@ -9,7 +9,7 @@ import attrs
 import msgspec
 import trio
 
-from lmos_actors._errors import LocalProtocolError, MailboxFull, NotFound
+from lmos_actors._errors import LmosActorsError, LocalProtocolError, MailboxFull, NotFound
 from lmos_actors.protocol.lmos import format_time, problem_of
 
 from ._web_answers import problem_data
@@ -52,6 +52,16 @@ class KeptRun:
     until: float = 0.0
 
     @property
+    def progress(self) -> bytes | None:
+        """How far it is, None where nothing is known of that."""
+        if self.ask.progress is None:
+            return None
+        try:
+            return written_value(self.ask.progress)
+        except (LmosActorsError, TypeError, ValueError, OverflowError):
+            return None
+
+    @property
     def status(self) -> str:
         """How it stands, in the words of LMOS."""
         if self.ended_at is None:
@@ -64,8 +74,8 @@ class KeptRun:
         told["timeRequested"] = format_time(self.asked_at)
         if self.ended_at is not None:
             told["timeEnded"] = format_time(self.ended_at)
-        if self.ended_at is None and self.ask.progress is not None:
-            told["progress"] = msgspec.Raw(self.ask.progress)
+        if self.progress is not None:
+            told["progress"] = msgspec.Raw(self.progress)
         if self.output is not None:
             told["output"] = msgspec.Raw(self.output)
         if self.error is not None:

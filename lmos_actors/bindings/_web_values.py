@@ -14,7 +14,7 @@ from lmos_actors.protocol.lmos import Limits, beyond, outside_strings, written
 from ._values import plain, plain_members
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from lmos_actors.actors import Operation
 
@@ -25,6 +25,7 @@ SHORT: Final = 64  # bytes in which no nesting and no number can do harm
 MOST_PARAMETERS: Final = 100
 
 _UNREAD: Final = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError)
+_WITH_MEMBERS: Final = frozenset({dict, list})
 _decode: Final = msgspec.json.Decoder().decode
 
 
@@ -54,16 +55,14 @@ def _plainly(error: Exception) -> str:
 
 def _members(value: Any) -> int:
     """Count the members of all objects in a value."""
-    kind = type(value)
-    if kind is dict:
-        found = len(value)
-        for each in value.values():
-            if type(each) in (dict, list):
-                found += _members(each)
-        return found
-    if kind is list:
-        return sum(_members(each) for each in value if type(each) in (dict, list))
-    return 0
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
+        return len(members) + _members_of(members.values())
+    return _members_of(cast("Iterable[Any]", value)) if isinstance(value, list) else 0
+
+
+def _members_of(values: Iterable[Any]) -> int:
+    return sum([_members(each) for each in values if type(each) in _WITH_MEMBERS])
 
 
 def written_value(value: Any) -> bytes:
@@ -143,5 +142,5 @@ def _valued(text: str, schema: Mapping[str, Any]) -> Any:
 def _may_be_text(schema: Mapping[str, Any]) -> bool:
     if schema.get("type") == "string":
         return True
-    every = [each for each in (*schema.get("enum", ()), schema.get("const"))]
-    return any(isinstance(each, str) for each in every) or any(map(_may_be_text, schema.get("oneOf", ())))
+    words = (*schema.get("enum", ()), schema.get("const"))
+    return any(isinstance(each, str) for each in words) or any(map(_may_be_text, schema.get("oneOf", ())))

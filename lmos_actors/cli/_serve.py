@@ -24,6 +24,7 @@ from lmos_actors.transport import DoorOptions, raise_descriptor_limit
 from ._load import complain
 from ._serve_said import Announcer, busy_in
 from ._serve_targets import planned_of
+from ._serve_tracing import spans_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -58,6 +59,8 @@ class Order:
     arguments: Sequence[str] = ()
     cert: str | None = None
     key: str | None = None
+    metrics: bool = False
+    tracing: str | None = None
     json: bool = False
 
     def addresses(self) -> tuple[str, ...]:
@@ -98,11 +101,18 @@ def serve_targets(order: Order) -> int:
     door = door_options(raise_descriptor_limit(DESCRIPTORS), len(order.addresses()))
     tree = SupervisorSpec("root", [each.spec({}) for each in planned if not each.refs])
     opened = partial(
-        open_node, tree, listen=order.addresses(), public_url=order.public_url, tls=tls, door=door
+        open_node,
+        tree,
+        listen=order.addresses(),
+        public_url=order.public_url,
+        tls=tls,
+        door=door,
+        metrics=order.metrics,
     )
     serving = Serving(Announcer(json=order.json), order.public_url, [each for each in planned if each.refs])
     try:
-        trio.run(serving.run, opened)
+        with spans_to(order.tracing) as provider:
+            trio.run(serving.run, partial(opened, tracing=provider))
     except ConfigError as error:
         if error.__cause__ is None:
             raise

@@ -10,6 +10,7 @@ from ._app import ELSEWHERE, PRINTED, Switch
 from ._remote_commands import app as app
 
 WHERE = Group("Where it is reached", sort_key=1)
+WATCHED = Group("How it is watched", sort_key=3)
 
 
 @app.command(sort_key=0, group=ELSEWHERE)
@@ -22,6 +23,8 @@ def serve(
     cert: Annotated[str | None, Parameter(metavar="FILE", group=WHERE)] = None,
     key: Annotated[str | None, Parameter(metavar="FILE", group=WHERE)] = None,
     arg: Annotated[list[str] | None, Parameter(negative=(), metavar="NAME=VALUE")] = None,
+    metrics: Annotated[Switch, Parameter(group=WATCHED)] = False,
+    tracing: Annotated[str | None, Parameter(metavar="URL", group=WATCHED)] = None,
     json: Annotated[Switch, Parameter(group=PRINTED)] = False,
 ) -> int:
     """Run agents, and let others reach them: over LMOS, and their descriptions over HTTP.
@@ -61,6 +64,10 @@ Port 0 finds a free one. May be given several times.
     arg
         What an agent is made with, as JSON or as text; a ref by the name of another target, or by a URL. \
 With several targets as AGENT.NAME=VALUE. May be given several times.
+    metrics
+        Tell numbers of agents, requests and connections at /metrics, for Prometheus. Whether it lives, and is ready, it tells at /healthz and /readyz without being told to.
+    tracing
+        The collector of OpenTelemetry, such as http://127.0.0.1:4318, that is sent a span of each request that comes in or goes out. Needs the extra otel.
     json
         Print JSON lines on a terminal too, as is done where the output is none.
     """
@@ -74,6 +81,8 @@ With several targets as AGENT.NAME=VALUE. May be given several times.
             arguments=arg or (),
             cert=cert,
             key=key,
+            metrics=metrics,
+            tracing=tracing,
             json=json,
         )
     )

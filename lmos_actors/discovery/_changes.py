@@ -16,6 +16,9 @@ Kind = Literal["thing_created", "thing_updated", "thing_deleted"]
 
 KINDS: Final[tuple[Kind, ...]] = ("thing_created", "thing_updated", "thing_deleted")
 
+PAGE_BYTES: Final = 256 << 10
+"""Characters of the events that are told at once, but for the last."""
+
 GAP: Final = "lmosx:gap"
 """The event that says that some before it are missing."""
 
@@ -45,7 +48,6 @@ class Change:
     id: str
     after: Entry | None
     event: Logged | None
-    before: Entry | None
 
 
 class EventPage(msgspec.Struct, frozen=True):
@@ -57,7 +59,7 @@ class EventPage(msgspec.Struct, frozen=True):
 
 
 class EventLog:
-    """The last events, as many as are kept. `life` names the database: its numbers mean nothing in another."""
+    """The last events, as many as are kept. `life` names the database: in another, numbers mean nothing."""
 
     def __init__(self, life: str, *, most: int, most_bytes: int) -> None:
         self.life = life
@@ -97,7 +99,7 @@ class EventLog:
     def after(self, id: str, kind: str, *, diff: bool, most: int) -> EventPage:
         """Give the events after that one, of a kind or all; "" stands for the last there was.
 
-        What cannot be told any more, or is asked for by an id that is not of this database, begins with a gap.
+        What cannot be told any more, or is asked for by an id of another database, begins with a gap.
         """
         if not id:
             return EventPage((), self.id_of(self.last))
@@ -108,12 +110,20 @@ class EventLog:
         if not self.oldest - 1 <= number <= self.last:
             missed = self.oldest - 1 - number if 0 <= number < self.oldest else None
             number = self.oldest - 1
-            frames.append(_frame(GAP, {"reason": "no longer kept here", "missed": missed}, self.id_of(number)))
+            frames.append(
+                _frame(GAP, {"reason": "no longer kept here", "missed": missed}, self.id_of(number))
+            )
         start = self._gone + number + 1 - self.oldest
         found = self._kept[start : start + most]
-        frames += [self._told(event, diff=diff) for event in found if kind in ("", event.kind)]
-        last = found[-1].number if found else number
-        return EventPage(tuple(frames), self.id_of(last), more=last < self.last)
+        room = PAGE_BYTES
+        for event in found:
+            if room < 0:
+                break
+            number = event.number
+            if kind in ("", event.kind):
+                frames.append(self._told(event, diff=diff))
+                room -= len(frames[-1])
+        return EventPage(tuple(frames), self.id_of(number), more=number < self.last)
 
     def _told(self, event: Logged, *, diff: bool) -> str:
         data = event.full.decode() if diff and event.full else msgspec.json.encode({"id": event.id}).decode()

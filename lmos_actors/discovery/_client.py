@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncGenerator, Callable, Mapping
 
-    from lmos_actors.transport import Network
+    from lmos_actors.transport import Endpoint, Network
 
 SECONDS: Final = 10.0
 """For one request, connecting included."""
@@ -87,6 +87,10 @@ class Directory(Protocol):
         """Give the descriptions, as plain data, that a JSONPath chooses, without one all; at most so many."""
         ...
 
+    async def aclose(self) -> None:
+        """Nothing more is asked for now; what holds a connection lets it go."""
+        ...
+
 
 @attrs.frozen
 class Answer:
@@ -97,31 +101,39 @@ class Answer:
     body: bytes
 
 
+def place_of_directory(url: str) -> Endpoint:
+    """Say where a directory is. Raises ConfigError for what is no URL of one."""
+    endpoint = endpoint_of(url) if isinstance(url, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+    if endpoint is None or not url.startswith(_SCHEMES):
+        raise ConfigError(f"a directory is at an http or https URL, not at {url!r}")
+    if "?" in endpoint.target or "#" in url:
+        raise ConfigError(f"the URL of a directory ends with its path: {url!r}")
+    return endpoint
+
+
 class HttpDirectory:
     """A directory elsewhere. `url` is that of its root: `http://127.0.0.1:8081`, without `/things`.
 
-    `headers_for` is asked at every request for what goes with it to that URL, such as credentials.
-    Raises ConfigError for no such URL.
+    `headers_for` is asked at every request for what goes with it to that URL, such as credentials. The
+    connection is kept for the next request, with `keep`, until `aclose`. Raises ConfigError for no such URL.
     """
 
     def __init__(
         self,
-        network: Callable[[], Network],
+        network: Network,
         url: str,
         *,
         tls: ssl.SSLContext | None = None,
         headers_for: Callable[[str], Headers] | None = None,
+        keep: bool = False,
     ) -> None:
-        if not url.startswith(_SCHEMES):
-            raise ConfigError(f"a directory is at an http or https URL, not at {url!r}")
-        self._endpoint = endpoint_of(url)
-        if "?" in self._endpoint.target or "#" in url:
-            raise ConfigError(f"the URL of a directory ends with its path: {url!r}")
+        self._endpoint = place_of_directory(url)
         self.url = url.rstrip("/").removesuffix("/things")
         self._prefix = self._endpoint.target.rstrip("/").removesuffix("/things")
         self._network = network
         self._tls = tls
         self._headers_for = headers_for
+        self._keep = keep
         self._talk: _Talk | None = None
         self._lock = trio.Lock()
 
@@ -184,6 +196,8 @@ class HttpDirectory:
             raise ConnectFailed(self.url, error.why) from error
         except _BROKEN as error:
             raise ConnectFailed(self.url, f"{error}" or type(error).__name__) from error
+        except h11.LocalProtocolError:  # whose text has the header, which may be secret
+            raise ConfigError("a header for it cannot be sent", self.url) from None
 
     async def _asked(self, method: str, target: str, body: bytes, kind: str) -> Answer:
         headers = self._headers(body, kind)
@@ -194,7 +208,7 @@ class HttpDirectory:
                     return await talk.ask(request, body)
             except _BROKEN:  # it was closed meanwhile; asking twice does no more than asking once
                 pass
-        stream = await self._network().connect(attrs.evolve(self._endpoint, target="/"), self._tls)
+        stream = await self._network.connect(attrs.evolve(self._endpoint, target="/"), self._tls)
         async with self._talking(_Talk(stream)) as talk:
             return await talk.ask(request, body)
 
@@ -214,7 +228,7 @@ class HttpDirectory:
         except BaseException:
             await trio.aclose_forcefully(talk.stream)
             raise
-        if talk.renew():
+        if self._keep and talk.renew():
             self._talk = talk
         else:
             await trio.aclose_forcefully(talk.stream)

@@ -10,7 +10,9 @@ import attrs
 
 from lmos_actors._errors import ConfigError
 
-CENTURY: Final = 36_525 * 86_400.0  # seconds; a time to live beyond it leads out of the years that can be told
+CENTURY: Final = (
+    36_525 * 86_400.0
+)  # seconds; a time to live beyond it leads out of the years that can be told
 
 
 @attrs.frozen(kw_only=True)
@@ -24,9 +26,9 @@ class DirectoryOptions:
     `default_ttl`: seconds after which a registration that names no end expires; None: never, or `max_ttl`.
     `max_ttl`: a registration for longer is refused. `max_events` and `max_event_bytes`: how much of what has
     happened is kept for those who come back with `Last-Event-ID`. `max_page`: descriptions in one page.
-    `max_listeners`: streams of events at a time; `heartbeat_seconds`: after so long without an event a comment
-    goes out on them. Of a search: `max_query` characters, `max_nodes` looked at, `search_seconds` (of real time
-    alone), `max_answer_bytes`; and `max_searches` at a time, with four times as many waiting.
+    `max_listeners`: streams of events at a time; `heartbeat_seconds`: after so long without an event a
+    comment goes out on them. Of a search: `max_query` characters, `max_nodes` looked at, `search_seconds`
+    (of real time alone), `max_answer_bytes`; `max_searches` at a time, four times as many may wait.
     """
 
     path: str | os.PathLike[str] | None = None
@@ -63,6 +65,11 @@ class DirectoryOptions:
         """The seconds of a registration that names no end; None: it has none."""
         return self.max_ttl if self.default_ttl is None else self.default_ttl
 
+    @property
+    def max_text(self) -> int:
+        """The bytes of a description as it comes in: spaces, and its registration, are not kept."""
+        return self.max_bytes * 2 + 4096
+
     @classmethod
     def of(cls, given: DirectoryOptions | str | os.PathLike[str] | bool) -> DirectoryOptions:
         """Give the options that an argument stands for: itself, a path, or True for one in memory."""
@@ -72,7 +79,9 @@ class DirectoryOptions:
             return cls()
         if isinstance(given, str | os.PathLike):
             return cls(path=given)
-        raise ConfigError(f"must be DirectoryOptions, the path of a database, or True, not {given!r}", "directory")
+        raise ConfigError(
+            f"must be DirectoryOptions, the path of a database, or True, not {given!r}", "directory"
+        )
 
 
 def _check_count(name: str, value: Any) -> None:

@@ -6,14 +6,15 @@ import math
 import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
 
 import attrs
 import msgspec
 
 from lmos_actors.protocol.td import check
 
-from ._merge import DEEPEST, TooDeep, check_depth, is_object
 from ._directory_options import CENTURY
+from ._merge import DEEPEST, TooDeep, check_depth, is_array, is_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,10 +27,14 @@ DISCOVERY_URI: Final = "https://www.w3.org/2022/wot/discovery"
 LONGEST_ID: Final = 2_048  # characters
 TOLD: Final = 50  # faults of one description that are told
 SHOWN: Final = 300  # characters of what is told of one
+SLACK: Final = 0.001
+"""Seconds by which an end may come early: a timer that is set for it may be off by the last digit."""
+
 LATE: Final = "is in the past by the directory's clock, {now}; ttl depends on no clock"
 
 _INSTANT: Final = re.compile(
-    r"\d{4}-\d\d-\d\d[Tt ]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9})?([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)", re.ASCII
+    r"\d{4}-\d\d-\d\d[Tt ]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9})?([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)",
+    re.ASCII,
 )
 _CONTROL: Final = re.compile(r"[\x00-\x20\x7f]")
 _TIMES: Final = ("created", "modified", "expires", "retrieved")
@@ -61,8 +66,8 @@ class Entry:
 
     `due` is when one with a `ttl` ends, in the runtime's seconds: they go on evenly, whatever is done to the
     clock of the machine. `text` is the description with its registration, but for the two braces at its end;
-    the first `cut` bytes of it are the description alone, but for its brace. `number` is that of the event that
-    told its last change.
+    the first `cut` bytes of it are the description alone, but for its brace. `number` is that of the event
+    that told its last change.
     """
 
     id: str
@@ -75,6 +80,11 @@ class Entry:
     due: float | None
     anonymous: bool
     number: int
+
+    @property
+    def tag(self) -> str:
+        """What changes with it, but for when it is told: a weak entity tag, without its `W/`."""
+        return f'"{self.number}-{crc32(self.text[self.cut :]):x}"'
 
     @property
     def description(self) -> bytes:
@@ -93,8 +103,8 @@ class Entry:
     def is_due(self, wall: float, tick: float) -> bool:
         """Say whether it has ended: `wall` by the directory's clock, `tick` in the runtime's seconds."""
         if self.due is not None:
-            return self.due <= tick
-        return self.expires is not None and self.expires <= wall
+            return self.due <= tick + SLACK
+        return self.expires is not None and self.expires <= wall + SLACK
 
 
 @attrs.frozen(kw_only=True)
@@ -128,7 +138,7 @@ def entry_of(
     anonymous: bool,
     number: int,
 ) -> Entry:
-    """Make an entry of a checked description; `ends` are its `ttl` and its `expires`, which follows from a ttl."""
+    """Make an entry of a checked description; `ends` are its `ttl`, or else its `expires`, if any."""
     ttl, expires = ends
     if ttl is not None:
         expires = at.wall + ttl
@@ -162,7 +172,7 @@ def decoded(text: str | bytes | dict[str, Any], options: DirectoryOptions) -> di
     """Give the object that a JSON text is. Raises Unfit."""
     if isinstance(text, dict):
         return text
-    if len(text) > _slack(options):
+    if len(text) > options.max_text:
         raise too_large(options)
     try:
         data = msgspec.json.decode(text)
@@ -173,11 +183,6 @@ def decoded(text: str | bytes | dict[str, Any], options: DirectoryOptions) -> di
     if not is_object(data):
         raise _root("has to be a JSON object")
     return data
-
-
-def _slack(options: DirectoryOptions) -> int:
-    """Give the bytes of a description that may come in: spaces, and its registration, are not kept."""
-    return options.max_bytes * 2 + 4096
 
 
 def _root(description: str) -> Unfit:
@@ -199,9 +204,9 @@ def check_id(id: object) -> None:
 
 
 def checked(data: dict[str, Any], options: DirectoryOptions) -> bytes:
-    """Check a description without its registration; give it as JSON, with the context of directories. Raises Unfit.
+    """Check a description without its registration; give it as JSON, in the context of directories.
 
-    What `check` has an error for is refused; what it warns of is not.
+    What `check` has an error for is refused; what it warns of is not. Raises Unfit.
     """
     try:
         check_depth(data)
@@ -234,8 +239,10 @@ def _dotted(place: Sequence[str | int]) -> str:
 
 
 def _with_discovery(context: Any) -> Any:
-    """Add the context of directories, where it is not in: a description with a registration has to have it."""
-    listed: list[Any] = context if isinstance(context, list) else [] if context is None else [context]
+    """Add the context of directories: a description with a registration has to have it."""
+    if context is None:
+        return [DISCOVERY_URI]
+    listed = context if is_array(context) else [context]
     return listed if DISCOVERY_URI in listed else [*listed, DISCOVERY_URI]
 
 
@@ -295,5 +302,7 @@ def _end(expires: str, options: DirectoryOptions, at: Moment, before: Entry | No
     if end <= at.wall:
         raise Unfit(Fault("registration.expires", LATE.format(now=instant(at.wall))))
     if end - at.wall > (options.max_ttl or CENTURY):
-        raise Unfit(Fault("registration.expires", f"is more than {options.max_ttl or CENTURY:g} seconds away"))
+        raise Unfit(
+            Fault("registration.expires", f"is more than {options.max_ttl or CENTURY:g} seconds away")
+        )
     return end

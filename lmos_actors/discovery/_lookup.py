@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
-from weakref import WeakValueDictionary
 
 import trio
 from trio.lowlevel import checkpoint, enable_ki_protection
 
 from lmos_actors._errors import AgentUnavailable, ConfigError, ConnectFailed, NotFound, TransportError
-from lmos_actors.actors import PoolLink, Ref, load_of
-from lmos_actors.bindings import found_link, hold, is_down, let_go, reached
+from lmos_actors.actors import RUNNING, PoolLink, Ref, load_of
+from lmos_actors.bindings import found_link, is_connected, is_down, reached
 
-from ._search import Rejected, query_of, taken
+from ._found import Rejected, query_of, taken
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Sequence
 
-    from lmos_actors.actors import Link, Runtime, Sought
+    from lmos_actors.actors import Link, LocalLink, Runtime, Sought
     from lmos_actors.bindings import Peers
     from lmos_actors.protocol.td import Description
 
     from ._client import Directory
-    from ._search import Found
+    from ._found import Found
 
 FRESH: Final = 15.0
 """Seconds for which what was found counts as what there is, where several are sought."""
@@ -52,15 +52,31 @@ class StartSoon(Protocol):
 class Replica:
     """One of several agents that are as good as each other."""
 
-    __slots__ = ("_link", "_make", "id", "open", "rejected")
+    __slots__ = ("_dropped", "_link", "_make", "description", "id", "open", "rejected")
 
-    def __init__(self, id: str, link: Any = None, make: Callable[[], Any] | None = None) -> None:
+    def __init__(self, id: str, description: Description | None = None) -> None:
         self.id = id
-        self._link = link
-        self._make = make
+        self.description = description
         self.open = 0
         """Requests from here, to an agent elsewhere, that are not answered yet."""
         self.rejected = False
+        self._link: Any = None
+        self._make: Callable[[], Any] | None = None
+        self._dropped = False
+
+    @classmethod
+    def near(cls, id: str, link: Any) -> Replica:
+        """Make one for an agent, or a pool, of this node."""
+        made = cls(id)
+        made._link = link
+        return made
+
+    @classmethod
+    def elsewhere(cls, id: str, description: Description, make: Callable[[], Any]) -> Replica:
+        """Make one for an agent elsewhere, whose link is made at its first use."""
+        made = cls(id, description)
+        made._make = make
+        return made
 
     @property
     def is_near(self) -> bool:
@@ -69,10 +85,25 @@ class Replica:
 
     @property
     def link(self) -> Any:
-        """What leads there; made, and connecting, from the first use on."""
+        """What leads there; made, and connecting, from the first use on. Raises ConfigError."""
         if self._link is None and self._make is not None:
             self._link = self._make()
         return self._link
+
+    @property
+    def some_link(self) -> Any:
+        """What leads there, None where its description leads nowhere after all."""
+        try:
+            return self.link
+        except ConfigError:
+            self.rejected = True
+            return None
+
+    @property
+    def usable_link(self) -> Any:
+        """What leads there if a request can be sent now, else None; never waits."""
+        link = self.some_link
+        return None if link is None or self.is_down or not is_connected(link) else link
 
     @property
     def is_down(self) -> bool:
@@ -80,21 +111,13 @@ class Replica:
         link = self._link
         if link is None:
             return self.rejected
-        if self._make is None:
-            return link.statistics().state != "running"
-        return is_down(link)
-
-    @property
-    def is_up(self) -> bool:
-        """Whether a request can be sent there without waiting for a connection."""
-        return self._link is not None and not self.is_down
+        if self._make is not None:
+            return is_down(link)
+        return all(member.state != RUNNING for member in _members(link))
 
     def load(self) -> int:
         """Count what an agent here has to do, and what one elsewhere was asked from here."""
-        if self._make is not None:
-            return self.open
-        members = self._link.members if isinstance(self._link, PoolLink) else (self._link,)
-        return sum(load_of(member) for member in members)
+        return self.open if self._make is not None else sum(load_of(each) for each in _members(self._link))
 
     async def reached(self) -> Any:
         """Wait for the connection that its first use makes. Raises AgentUnavailable."""
@@ -110,16 +133,34 @@ class Replica:
             raise AgentUnavailable(self.id, f"no connection within {CONNECTING:g} s") from None
         return link
 
-    def drop(self, peers: Peers) -> None:
-        """Use it no more: its connection ends if nobody else uses it."""
-        if self._link is not None and self._make is not None:
-            let_go(peers, self._link)
+    @contextmanager
+    def counted(self) -> Generator[None]:
+        """Count a request that is being answered; the last of one that was dropped takes the link with it."""
+        self.open += 1
+        try:
+            yield
+        finally:
+            self.open -= 1
+            self._end()
+
+    def drop(self) -> None:
+        """Use it no more: what was sent there is still answered, then the link is let go."""
+        self._dropped = True
+        self._end()
+
+    def _end(self) -> None:
+        if self._dropped and not self.open and self._make is not None and self._link is not None:
+            self._link.release()
 
 
-class Shelf:
+def _members(link: Any) -> Sequence[LocalLink]:
+    return link.members if isinstance(link, PoolLink) else (link,)
+
+
+class Known:
     """What was found elsewhere of one thing that is sought."""
 
-    __slots__ = ("__weakref__", "_busy", "_began", "_lookup", "at", "failure", "replicas", "sought", "why")
+    __slots__ = ("_busy", "_lookup", "at", "failure", "replicas", "sought", "why")
 
     def __init__(self, lookup: Lookup, sought: Sought) -> None:
         self.sought = sought
@@ -132,7 +173,6 @@ class Shelf:
         self.failure: TransportError | None = None
         self._lookup = lookup
         self._busy: trio.Event | None = None
-        self._began = NEVER
 
     def is_older_than(self, seconds: float) -> bool:
         """Say whether the last look-up is longer ago."""
@@ -144,6 +184,16 @@ class Shelf:
             self._busy = trio.Event()
             self._lookup.start_soon(self._look, name=f"look-up of {self.sought.shown}")
         return self._busy
+
+    def when_looked(self, tell: Callable[[], None]) -> None:
+        """Have somebody told when the next look-up, or the one that is under way, is done."""
+        done = self.look_soon()
+
+        async def told() -> None:
+            await done.wait()
+            tell()
+
+        self._lookup.start_soon(told, name=f"told of a look-up of {self.sought.shown}")
 
     async def look(self) -> None:
         """Look up, and wait for that; several who ask at one time ask once."""
@@ -157,7 +207,7 @@ class Shelf:
             found = await self._lookup.found(self.sought)
             self.failure, self.why = found.failure, found.why
             if found.failure is None or found.things:
-                self._take(found.things)
+                self._take(tuple(found.things.values()))
         finally:
             self.at, self._busy = trio.current_time(), None
             done.set()
@@ -167,38 +217,35 @@ class Shelf:
         before, self.replicas = self.replicas, {}
         for each in sorted(things, key=lambda each: each.id or "")[:KEPT]:
             assert each.id is not None
-            made = self._lookup.replica(self.sought, each)
-            self.replicas[each.id] = made
+            kept = before.get(each.id)
+            if kept is None or kept.description != each.description:
+                kept = self._lookup.replica(self.sought.cls, each)
+            self.replicas[each.id] = kept
         for replica in before.values():
             if self.replicas.get(replica.id) is not replica:
-                self._lookup.forget(replica)
+                replica.drop()
 
     def gone(self, replica: Replica) -> None:
         """It has turned out not to be there any more."""
         if self.replicas.get(replica.id) is replica:
             del self.replicas[replica.id]
-            self._lookup.forget(replica)
+            replica.drop()
+
+    def missing(self) -> AgentUnavailable | NotFound:
+        """Make the error for nothing having been found: that may be for want of an answer."""
+        if self.failure is not None:
+            return AgentUnavailable(self.sought.shown, f"it is not of this node, and {self.failure}")
+        why = f" (of one that was found: {self.why})" if self.why else ""
+        return NotFound("agent", self.sought.shown, where=f"this node and in its directories{why}")
 
 
 class Results:
     """What all directories said."""
 
     def __init__(self) -> None:
-        self.things: list[Found] = []
+        self.things: dict[str, Found] = {}
         self.failure: TransportError | None = None
         self.why = ""
-
-    def missing(self, sought: Sought) -> AgentUnavailable | NotFound:
-        """Make the error for nothing having been found."""
-        return missing(sought, self.failure, self.why)
-
-
-def missing(sought: Sought, failure: TransportError | None, why: str) -> AgentUnavailable | NotFound:
-    """Make the error for nothing having been found: that may be for want of an answer."""
-    if failure is not None:
-        return AgentUnavailable(sought.shown, f"it is not of this node, and {failure}")
-    where = "this node and in its directories"
-    return NotFound("agent", sought.shown, where=f"{where} (of one that was found: {why})" if why else where)
 
 
 class Lookup:
@@ -220,22 +267,12 @@ class Lookup:
         self.start_soon = start_soon
         self._peers = peers
         self._ours = ours
-        self._shelves: WeakValueDictionary[Sought, Shelf] = WeakValueDictionary()
-        self._replicas: dict[tuple[Any, str], tuple[Description, Replica]] = {}
-
-    def shelf(self, sought: Sought) -> Shelf:
-        """Give what is known of one thing that is sought; all who seek it share it."""
-        found = self._shelves.get(sought)
-        if found is None:
-            found = self._shelves[sought] = Shelf(self, sought)
-        return found
 
     # ---- looking
 
     async def found(self, sought: Sought, directories: Sequence[Directory] | None = None) -> Results:
-        """Ask all directories. What one of them does not answer, or answers wrongly, is told in the results."""
+        """Ask all directories. That one does not answer, or answers wrongly, is told in the results."""
         results = Results()
-        known: dict[str, None] = {}
         for directory in self.directories if directories is None else directories:
             try:
                 entries = await directory.find(query_of(sought), MOST)
@@ -245,48 +282,30 @@ class Lookup:
             for number, entry in enumerate(entries):
                 if not number % 16:
                     await checkpoint()
-                self._sort_in(entry, sought, directory.url, results, known)
+                self._sort_in(entry, sought, directory.url, results)
         return results
 
-    def _sort_in(
-        self, entry: Any, sought: Sought, url: str, results: Results, known: dict[str, None]
-    ) -> None:
+    def _sort_in(self, entry: Any, sought: Sought, url: str, results: Results) -> None:
         try:
             found = taken(entry, sought, url, self._ours(), self.refer)
         except Rejected as why:
             results.why = str(why)
-            return
-        if found.id is not None and found.id not in known:
-            known[found.id] = None
-            results.things.append(found)
+        else:
+            assert found.id is not None
+            results.things.setdefault(found.id, found)
 
     # ---- what was found
 
     def refer(self, cls: Any, description: Description, told_at: str) -> Ref[Any]:
         """Give a ref to what a description tells of."""
-        peers = self._peers()
-        link = found_link(peers, cls, description, told_at)
-        hold(peers, link)
-        return Ref(link)
+        return Ref(self._linked(cls, description, told_at))
 
-    def replica(self, sought: Sought, found: Found) -> Replica:
-        """Give what stands for an agent elsewhere: the same as before while its description is the same."""
-        assert found.id is not None and found.directory is not None
-        key = (sought, found.id)
-        kept = self._replicas.get(key)
-        if kept is not None and kept[0] == found.description:
-            return kept[1]
-        make = partial(self._linked, sought.cls, found.description, found.directory)
-        made = Replica(found.id, make=make)
-        self._replicas[key] = found.description, made
-        return made
+    def replica(self, cls: Any, found: Found) -> Replica:
+        """Give what stands for an agent elsewhere."""
+        assert found.id is not None
+        assert found.directory is not None
+        make = partial(self._linked, cls, found.description, found.directory)
+        return Replica.elsewhere(found.id, found.description, make)
 
     def _linked(self, cls: Any, description: Description, told_at: str) -> Link:
-        peers = self._peers()
-        link = found_link(peers, cls, description, told_at)
-        hold(peers, link)
-        return link
-
-    def forget(self, replica: Replica) -> None:
-        """It is not there any more; what was sent there is still answered."""
-        replica.drop(self._peers())
+        return found_link(self._peers(), cls, description, told_at)

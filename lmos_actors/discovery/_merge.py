@@ -16,6 +16,10 @@ def is_object(value: object) -> TypeGuard[dict[str, Any]]:
     return isinstance(value, dict)
 
 
+def is_array(value: object) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
+
+
 def merged(target: Any, patch: Any, room: int = DEEPEST) -> Any:
     """Give what a patch makes of a value; neither is changed. Raises TooDeep."""
     if not is_object(patch):
@@ -32,7 +36,7 @@ def merged(target: Any, patch: Any, room: int = DEEPEST) -> Any:
 
 
 def difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    """Give the patch that makes `after` of `before`; a member that is null cannot be told, it is as if absent."""
+    """Give the patch that makes `after` of `before`; no patch says that a member is null: as if absent."""
     patch: dict[str, Any] = {name: None for name in before if after.get(name) is None}
     for name, value in after.items():
         old = before.get(name)
@@ -48,17 +52,16 @@ def same(one: Any, other: Any) -> bool:
         return one is other
     if is_object(one) and is_object(other):
         return one.keys() == other.keys() and all(same(value, other[name]) for name, value in one.items())
-    if isinstance(one, list) and isinstance(other, list):
+    if is_array(one) and is_array(other):
         return len(one) == len(other) and all(map(same, one, other))
     return bool(one == other)
 
 
 def check_depth(value: Any, room: int = DEEPEST) -> None:
     """Raise TooDeep for what is nested deeper than that."""
-    if not isinstance(value, dict | list):
+    if not is_object(value) and not is_array(value):
         return
     if not room:
         raise TooDeep(f"nested deeper than {DEEPEST}")
-    inner: Any = value.values() if isinstance(value, dict) else value
-    for each in inner:
+    for each in value.values() if is_object(value) else value:
         check_depth(each, room - 1)

@@ -6,20 +6,19 @@ A change is decided upon all that were decided before it, and is kept apart unti
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from ._changes import Change, Logged
-from ._entries import Fault, Moment, Unfit, check_id, checked, decoded, ends_of, entry_of, instant, split
+from ._entries import SLACK, Fault, Moment, Unfit, check_id, checked, decoded, ends_of, entry_of, split
 from ._merge import TooDeep, check_depth, difference, merged, same
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ._changes import Kind
     from ._directory_options import DirectoryOptions
     from ._entries import Entry
 
@@ -45,11 +44,11 @@ class Shelf:
         self._entries = {entry.id: entry for entry in entries}
         self.ids = sorted(self._entries)
         """Those of what is registered, in code point order."""
-        self.bytes = sum(len(entry.text) for entry in self._entries.values())
+        self.bytes = sum(entry.cut for entry in self._entries.values())
         """The bytes of all descriptions."""
         self.order = order
         """The number of the last event that changed which ids there are."""
-        self._decided: dict[str, Entry | None] = {}
+        self._decided: dict[str, Change] = {}
         self._count = len(self.ids)
         self._decided_bytes = self.bytes
         self._last = self._settled_last = last
@@ -66,10 +65,23 @@ class Shelf:
             raise Missing
         return entry
 
-    def page(self, offset: int, limit: int | None) -> list[Entry]:
-        """Give so many entries in the order of their ids; None: all that come after `offset`."""
-        ids = self.ids[offset:] if limit is None else self.ids[offset : offset + limit]
-        return [self._entries[id] for id in ids]
+    def page(self, offset: int, limit: int | None, most_bytes: int | None = None) -> list[Entry]:
+        """Give so many entries in the order of their ids, until they have so many bytes; None: all."""
+        entries = self._entries
+        if limit is None:
+            return [entries[id] for id in self.ids]
+        found: list[Entry] = []
+        room = most_bytes or 0
+        for id in self.ids[offset : offset + limit]:
+            found.append(entries[id])
+            room -= len(entries[id].text)
+            if most_bytes is not None and room < 0:
+                break
+        return found
+
+    def place_after(self, id: str) -> int:
+        """Give the offset of the first entry whose id comes after that one."""
+        return bisect_right(self.ids, id)
 
     # ---- deciding
 
@@ -77,7 +89,7 @@ class Shelf:
         """Create or replace. Raises Unfit."""
         check_id(id)
         data, registration = split(decoded(text, self._options))
-        before = self._latest(id, at)
+        before = self._current(id)
         if before is not None and before.anonymous:
             data = {"id": id, **data}  # whoever has registered it has no id for it
         if data.get("id") != id:
@@ -95,13 +107,13 @@ class Shelf:
         return self._changed(id, description, ends, None, at, anonymous=True)
 
     def patch(self, id: str, text: Text, at: Moment) -> Change:
-        """Change a part, or nothing, which puts off the end of what has a time to live. Raises Missing, Unfit."""
+        """Change a part; nothing renews what has a time to live. Raises Missing, Unfit."""
         patch = decoded(text, self._options)
-        before = self._latest(id, at)
+        before = self._current(id)
         if before is None:
             raise Missing
         if not patch:
-            return self._renewed(before, at)
+            return self._renewed(before, (before.ttl, before.expires), at)
         try:
             check_depth(patch)
             data, registration = split(merged(before.data(), patch))
@@ -114,7 +126,7 @@ class Shelf:
 
     def delete(self, id: str, at: Moment) -> Change:
         """Take one away. Raises Missing."""
-        before = self._latest(id, at)
+        before = self._current(id)
         if before is None:
             raise Missing
         return self._removed(before)
@@ -123,7 +135,7 @@ class Shelf:
         """Take away what has ended, up to a bound."""
         found: list[Change] = []
         for heap, now in ((self._ticks, at.tick), (self._walls, at.wall)):
-            while heap and heap[0][0] <= now and len(found) < PURGED_AT_ONCE:
+            while heap and heap[0][0] <= now + SLACK and len(found) < PURGED_AT_ONCE:
                 entry = self._current(heappop(heap)[1])
                 if entry is not None and entry.is_due(at.wall, at.tick):
                     found.append(self._removed(entry))
@@ -135,17 +147,21 @@ class Shelf:
         return max(0.0, min(ends)) if ends else None
 
     def _current(self, id: str) -> Entry | None:
-        return self._decided[id] if id in self._decided else self._entries.get(id)
+        decided = self._decided.get(id)
+        return self._entries.get(id) if decided is None else decided.after
 
-    def _latest(self, id: str, at: Moment) -> Entry | None:
-        entry = self._current(id)
-        return None if entry is None or entry.is_due(at.wall, at.tick) else entry
-
-    def _renewed(self, before: Entry, at: Moment) -> Change:
-        description = before.description
-        ends = (before.ttl, before.expires)
-        after = self._made(before.id, description, ends, before, at, number=before.number, is_new=False)
-        return self._decide(Change(before.id, after, None, before))
+    def _renewed(self, before: Entry, ends: tuple[float | None, float | None], at: Moment) -> Change:
+        after = entry_of(
+            before.id,
+            before.description,
+            created=before.created,
+            modified=before.modified,
+            ends=ends,
+            at=at,
+            anonymous=before.anonymous,
+            number=before.number,
+        )
+        return self._decide(Change(before.id, after, None))
 
     def _changed(
         self,
@@ -157,58 +173,38 @@ class Shelf:
         *,
         anonymous: bool = False,
     ) -> Change:
-        self._check_room(len(description) - (0 if before is None else before.cut), is_new=before is None)
+        if before is not None and _is_the_same(before, description, ends):
+            return self._renewed(before, ends, at)
+        self._check_room(len(description) - _size(before), is_new=before is None)
         number = self._last + 1
-        if before is None:
-            after = self._made(id, description, ends, None, at, number=number, anonymous=anonymous)
-            return self._decide(Change(id, after, Logged(number, "thing_created", id, after.told()), None))
-        patch = _patch(before, description, ends)
-        if patch is None:
-            after = self._made(id, before.description, ends, before, at, number=before.number, is_new=False)
-            return self._decide(Change(id, after, None, before))
-        after = self._made(id, description, ends, before, at, number=number)
-        if "registration" in patch:
-            patch["registration"] = difference(before.data(), after.data()).get("registration", {})
-        full = msgspec.json.encode({**patch, "id": id})
-        return self._decide(Change(id, after, Logged(number, "thing_updated", id, full), before))
-
-    def _made(
-        self,
-        id: str,
-        description: bytes,
-        ends: tuple[float | None, float | None],
-        before: Entry | None,
-        at: Moment,
-        *,
-        number: int,
-        anonymous: bool = False,
-        is_new: bool = True,
-    ) -> Entry:
-        return entry_of(
+        after = entry_of(
             id,
             description,
             created=at.wall if before is None else before.created,
-            modified=before.modified if before is not None and not is_new else at.wall,
+            modified=at.wall,
             ends=ends,
             at=at,
             anonymous=anonymous if before is None else before.anonymous,
             number=number,
         )
+        return self._decide(Change(id, after, _event(number, before, after)))
 
     def _removed(self, before: Entry) -> Change:
-        kind: Kind = "thing_deleted"
-        return self._decide(Change(before.id, None, Logged(self._last + 1, kind, before.id, b""), before))
+        event = Logged(self._last + 1, "thing_deleted", before.id, b"")
+        return self._decide(Change(before.id, None, event))
 
     def _check_room(self, more: int, *, is_new: bool) -> None:
         options = self._options
         if is_new and self._count >= options.max_entries:
-            raise Unfit(status=507, detail=f"this directory is full: it has {options.max_entries} descriptions")
+            raise Unfit(
+                status=507, detail=f"this directory is full: it has {options.max_entries} descriptions"
+            )
         if more > 0 and self._decided_bytes + more > options.max_total_bytes:
             raise Unfit(status=507, detail=f"this directory is full: it has {options.max_total_bytes} bytes")
 
     def _decide(self, change: Change) -> Change:
         before = self._current(change.id)
-        self._decided[change.id] = change.after
+        self._decided[change.id] = change
         self._count += (change.after is not None) - (before is not None)
         self._decided_bytes += _size(change.after) - _size(before)
         if change.event is not None:
@@ -228,7 +224,7 @@ class Shelf:
                 self._settled_last = change.event.number
                 if (before is None) != (change.after is None):
                     self.order = change.event.number
-            if self._decided.get(change.id, change) is change.after:
+            if self._decided.get(change.id) is change:
                 del self._decided[change.id]
 
     def _place(self, change: Change, before: Entry | None) -> None:
@@ -261,8 +257,8 @@ class Shelf:
 
     def _note_all(self) -> None:
         """Write the ends down anew: those that were put off, or belong to what is gone, stay behind."""
-        now: dict[str, Entry | None] = {**self._entries, **self._decided}
-        kept = [entry for entry in now.values() if entry is not None]
+        decided = {id: change.after for id, change in self._decided.items()}
+        kept = [entry for entry in {**self._entries, **decided}.values() if entry is not None]
         self._ticks = [(entry.due, entry.id) for entry in kept if entry.due is not None]
         self._walls = [(e.expires, e.id) for e in kept if e.due is None and e.expires is not None]
         heapify(self._ticks)
@@ -273,12 +269,16 @@ def _size(entry: Entry | None) -> int:
     return 0 if entry is None else entry.cut
 
 
-def _patch(
-    before: Entry, description: bytes, ends: tuple[float | None, float | None]
-) -> dict[str, Any] | None:
-    """Give what has changed of a description; None if nothing has, but for when a ttl of the same length ends."""
-    old, new = msgspec.json.decode(before.description), msgspec.json.decode(description)
-    moved = ends[0] != before.ttl or (ends[0] is None and ends[1] != before.expires)
-    if same(old, new) and not moved:
-        return None
-    return {**difference(old, new), **({"registration": instant} if moved else {})}
+def _is_the_same(before: Entry, description: bytes, ends: tuple[float | None, float | None]) -> bool:
+    """Say whether nothing would change but when a time to live, as long as it was, is over."""
+    if ends[0] != before.ttl or (ends[0] is None and ends[1] != before.expires):
+        return False
+    old = before.description
+    return old == description or same(msgspec.json.decode(old), msgspec.json.decode(description))
+
+
+def _event(number: int, before: Entry | None, after: Entry) -> Logged:
+    if before is None:
+        return Logged(number, "thing_created", after.id, after.told())
+    patch = difference(before.data(), after.data())
+    return Logged(number, "thing_updated", after.id, msgspec.json.encode({**patch, "id": after.id}))

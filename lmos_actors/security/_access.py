@@ -11,7 +11,7 @@ import attrs
 
 from lmos_actors._errors import ConfigError, nearest
 
-from ._schemes import ANYONE, AUTHENTICATED, SCOPE, Jwt, NoSec, Scheme, principals_of
+from ._schemes import ANYONE, AUTHENTICATED, SCOPE, Jwt, NoSec, Scheme, is_a, principals_of
 from ._who import VERBS, Principal, Verb
 
 if TYPE_CHECKING:
@@ -27,16 +27,18 @@ KEPT: Final = 4096  # names of agents whose list is remembered
 _LONGEST: Final = 256  # characters of one
 
 
-def _who(written: object) -> Who | None:
+def _who(written: Who | Sequence[str] | None) -> Who | None:
     if written is None or written in (ANYONE, AUTHENTICATED):
         return cast("Who | None", written)
-    if isinstance(written, str) or not isinstance(written, Sequence):
+    if isinstance(written, str) or not is_a(written, Sequence):
         raise ConfigError(
             f"{ANYONE!r}, {AUTHENTICATED!r} or a list of principals is needed"
-            + (f", did you mean ({written!r},)?" if isinstance(written, str) else "")
+            + (f", did you mean ({written!r},)?" if is_a(written, str) else "")
         )
-    names = tuple(cast("Sequence[str]", written))
+    names = tuple(written)
     for name in names:
+        if not is_a(name, str):
+            raise ConfigError(f"the name of a principal, or scope:x, is needed, not {name!r}")
         if name in (ANYONE, AUTHENTICATED):
             raise ConfigError(f"{name!r} is no principal: give the word alone, not in a list")
     return names

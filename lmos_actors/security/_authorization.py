@@ -18,6 +18,7 @@ LONGEST: Final = 1 << 13
 """Bytes of credentials that are looked at; nobody's are longer."""
 
 _SCHEME: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}")
+_BASE64: Final = re.compile(rb"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 _TOKEN: Final = re.compile(rb"[A-Za-z0-9._~+/-]+=*")
 
 
@@ -35,11 +36,11 @@ MALFORMED: Final = Wrong.MALFORMED
 class Given:
     """Credentials as they came: the scheme's name in lower case, and what follows it."""
 
-    kind: str
+    kind: str = attrs.field(repr=False)  # where somebody forgets it, the secret stands in its place
     value: SecretBytes
 
 
-def given_in(presented: Presented) -> Given | None | Wrong:
+def given_in(presented: Presented) -> Given | Wrong | None:
     """Give the credentials of a request, None where there are none."""
     headers = presented.values(b"authorization")
     if not headers:
@@ -51,20 +52,20 @@ def given_of(header: bytes) -> Given | Wrong:
     """Read the value of one Authorization header."""
     if len(header) > LONGEST:
         return MALFORMED
-    kind, _, rest = header.strip(b" \t").partition(b" ")
-    if not _SCHEME.fullmatch(kind):
+    text = SecretBytes(header.strip(b" \t"))
+    end = text.find(b" ") if b" " in text else len(text)
+    if not _SCHEME.fullmatch(text, 0, end):
         return MALFORMED
-    return Given(kind.decode("ascii").lower(), SecretBytes(rest.strip(b" ")))
+    return Given(text[:end].decode("ascii").lower(), SecretBytes(text[end:].strip(b" ")))
 
 
 def basic_of(value: bytes) -> tuple[SecretBytes, SecretBytes] | None:
     """Read what Basic credentials hold, user and password; None where it is not that."""
-    try:
-        text = binascii.a2b_base64(value, strict_mode=True)
-    except ValueError:
+    if not _BASE64.fullmatch(value):
         return None
-    user, colon, password = text.partition(b":")
-    return (SecretBytes(user), SecretBytes(password)) if colon else None
+    text = SecretBytes(binascii.a2b_base64(value))
+    colon = text.find(b":")
+    return None if colon < 0 else (SecretBytes(text[:colon]), SecretBytes(text[colon + 1 :]))
 
 
 def is_token(value: bytes) -> bool:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import base64
+import binascii
 import ipaddress
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import urlsplit
 
@@ -16,6 +15,9 @@ from lmos_actors._hidden import Headers, SecretBytes
 from ._authorization import is_token
 from ._references import Reference, SecretSource, lines_of
 from ._schemes import reference_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _PORTS: Final = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 _SECURE: Final = ("https", "wss")
@@ -32,7 +34,7 @@ class BearerToken:
 
     def header(self, secret: SecretBytes) -> SecretBytes | None:
         """Give the header's value, None where the secret cannot be one."""
-        return SecretBytes(b"Bearer " + bytes(secret)) if is_token(secret) else None
+        return SecretBytes(b"Bearer " + secret) if is_token(secret) else None
 
 
 @attrs.frozen
@@ -49,14 +51,14 @@ class BasicAuth:
 
     def header(self, secret: SecretBytes) -> SecretBytes | None:
         """Give the header's value."""
-        return SecretBytes(b"Basic " + base64.b64encode(self.user.encode() + b":" + bytes(secret)))
+        return SecretBytes(b"Basic " + binascii.b2a_base64(self.user.encode() + b":" + secret, newline=False))
 
 
 Credential: TypeAlias = "BearerToken | BasicAuth"
 
 
 def place_of(url: str) -> Place:
-    """Give what credentials are kept by: whether TLS, host, port. Raises ConfigError where it is no such URL."""
+    """Give what credentials are kept by: whether TLS, host, port. Raises ConfigError."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -71,7 +73,7 @@ def place_of(url: str) -> Place:
 
 
 class Credentials:
-    """Credentials by where they are for: `Credentials({"https://weather.example:8443": BearerToken("env:T")})`.
+    """Credentials by where they are for: `Credentials({"https://a.example:8443": BearerToken("env:TOKEN")})`.
 
     A place is scheme, host and port: nothing is ever sent to another, and nothing without TLS but to this
     very machine, unless `allow_insecure`. `wss` and `https` count as one scheme, `ws` and `http` too. Secrets

@@ -1,9 +1,9 @@
-"""Security as a file: YAML or TOML, closed, each mistake at its place, and nothing repeated that may be secret."""
+"""Security as a file: YAML or TOML, closed; mistakes say where, and never repeat what may be a secret."""
 
 from __future__ import annotations
 
-import os
 import re
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
@@ -20,6 +20,7 @@ from ._references import Reference
 from ._schemes import Basic, Bearer, ClientCertificates, Jwt, NoSec, Scheme, certificate_rule, check_name
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Mapping
 
     from lmos_actors.files import DataPath
@@ -159,7 +160,7 @@ class _Reader:
         return parts
 
     def _checked(self, key: str, texts: tuple[str, ...], check: Callable[[object], str]) -> list[str | None]:
-        return [self.tried((key, at), lambda text=text: check(text)) for at, text in enumerate(texts)]
+        return [self.tried((key, at), partial(check, text)) for at, text in enumerate(texts)]
 
     # ---- schemes
 
@@ -167,7 +168,7 @@ class _Reader:
         found: list[Scheme] = []
         for at, each in enumerate(value.schemes):
             path = ("schemes", at)
-            scheme = self.tried(path, lambda each=each, path=path: self._scheme(each, path))
+            scheme = self.tried(path, partial(self._scheme, each, path))
             if scheme is not None and any(scheme.name == other.name for other in found):
                 self.wrong(path, "there is a scheme of that kind already: join them")
             elif scheme is not None:
@@ -195,7 +196,7 @@ class _Reader:
         return Reference.parse(text, self.folder)
 
     def _jwt(self, path: DataPath, each: JwtFile) -> Jwt | None:
-        keys = self.tried((*path, "keys"), lambda: self._reference(each.keys))
+        keys = self.tried((*path, "keys"), partial(self._reference, each.keys))
         if keys is None:
             return None
         return Jwt(
@@ -210,7 +211,7 @@ class _Reader:
 
     def _certificates(self, path: DataPath, given: object) -> ClientCertificates | None:
         if isinstance(given, str):
-            reference = self.tried(path, lambda: self._reference(given))
+            reference = self.tried(path, partial(self._reference, given))
             return None if reference is None else ClientCertificates(reference)
         rules = self._named(path, given, certificate_rule)
         return None if rules is None else ClientCertificates(rules)
@@ -228,8 +229,8 @@ class _Reader:
             here = (*path, name)
             texts = list(written) if is_list(written) else [written]
             places: list[DataPath] = [(*here, at) for at in range(len(texts))] if is_list(written) else [here]
-            made = [self.tried(at, lambda t=t: make(t)) for at, t in zip(places, texts, strict=True)]
-            if self.tried(here, lambda name=name: check_name(name)) and not texts:
+            made = [self.tried(at, partial(make, t)) for at, t in zip(places, texts, strict=True)]
+            if self.tried(here, partial(check_name, name)) and not texts:
                 self.wrong(
                     here, "expected one text or several, an empty list lets in nobody: remove the name"
                 )
@@ -241,7 +242,7 @@ class _Reader:
     def _access(self, value: SecurityFile, schemes: list[Scheme]) -> dict[str, Access]:
         found: dict[str, Access] = {}
         for pattern, each in value.access.items():
-            made = self.tried(("access", pattern), lambda each=each: Access(**msgspec.structs.asdict(each)))
+            made = self.tried(("access", pattern), partial(Access, **msgspec.structs.asdict(each)))
             if made is not None:
                 found[pattern] = made
         if not self.mistakes:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from lmos_actors._errors import ConfigError, Forbidden, RateLimited, Unauthorized
 
-from ._access import Gates, default_of
 from ._authorization import Given, Wrong, given_in
 from ._blinding import Blind
 from ._jwt import JwtVerifier
@@ -65,7 +64,7 @@ class Guard:
         self._report = report
         self._hosts = Hosts((*security.hosts, *map(check_host, hosts)))
         self._origins = frozenset(security.origins)
-        self._gates = Gates(security.access, default_of(security.schemes))
+        self._gates = security.gates
         self._rates = None if security.rate is None else Buckets(security.rate)
         self._failures = Buckets(security.failures)
         self._anyone = security.lets_in_anyone
@@ -77,7 +76,8 @@ class Guard:
     # ---- letting in
 
     def admit(self, presented: Presented, now: float, *, public: bool = False) -> Admission | Refusal:
-        """Decide whether a request, or an upgrade, is let in. `now` is seconds of a clock that never goes back.
+        """Decide whether a request, or an upgrade, is let in; `now` is seconds of a clock that never goes
+        back.
 
         `public`: what is asked for can be seen by anyone, so credentials are not needed; those that are
         presented are checked all the same.
@@ -122,15 +122,16 @@ class Guard:
 
     def _unknown(self, reason: str, *, wrong: bool) -> Refusal:
         more = b', error="invalid_token"' if wrong else b""
-        challenges = dict.fromkeys(each.challenge for each in self._verifiers if each.challenge)
-        return Refusal(
-            401,
-            reason,
-            tuple(
-                (b"www-authenticate", each + (more if each.startswith(b"Bearer") else b""))
-                for each in challenges
-            ),
+        told = (
+            (name, each + (more if each.startswith(b"Bearer") else b"")) for name, each in self.challenges
         )
+        return Refusal(401, reason, tuple(told))
+
+    @property
+    def challenges(self) -> Headers:
+        """Give the headers by which an answer 401 says how somebody may say who they are."""
+        found = dict.fromkeys(each.challenge for each in self._verifiers if each.challenge)
+        return tuple((b"www-authenticate", each) for each in found)
 
     def _wrong_door(self, presented: Presented) -> Refusal | None:
         host = None if presented.host is None else host_of(presented.host)
@@ -275,7 +276,7 @@ class Admission:
         return self._good and (proof.until is None or not guard.is_past(proof.until))
 
     def allows(self, agent: str, verb: Verb) -> bool:
-        """Whether the access lists allow it; for lists of what somebody may see. Takes nothing of the rate."""
+        """Whether the access lists allow it; for lists of what somebody may see. It costs nothing."""
         return self._guard.lets_in(self.principal, agent, verb)
 
     def check(self, agent: str, verb: Verb, now: float) -> None:

@@ -1,16 +1,19 @@
-"""Signed tokens: which key, which algorithm, and every claim looked at. The library is imported when needed."""
+"""Signed tokens: which key, which algorithm, every claim looked at. The library is imported when needed."""
 
 from __future__ import annotations
 
 import binascii
 import json
 import math
+import re
 from collections import OrderedDict
+from copy import copy
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
 from lmos_actors._errors import ConfigError
+from lmos_actors._hidden import SecretBytes
 
 from ._references import SecretSource
 from ._schemes import SYMMETRIC
@@ -18,8 +21,6 @@ from ._verifiers import Proof
 from ._who import Principal
 
 if TYPE_CHECKING:
-    from lmos_actors._hidden import SecretBytes
-
     from ._authorization import Given
     from ._blinding import Blind
     from ._schemes import Jwt
@@ -28,8 +29,14 @@ MOST_KEYS: Final = 100
 KEPT: Final = (
     1024  # tokens that are known to be good: checking a signature anew takes a hundred times as long
 )
+SHORTEST_RSA: Final = 256  # bytes
+SHORTEST_SHARED: Final = 32
 MOST_SCOPES: Final = 256
+FOREVER: Final = 10**12  # Unix time, in the year 33658
+_BASE64URL: Final = re.compile(rb"[A-Za-z0-9_-]*")
+_TO_BASE64: Final = bytes.maketrans(b"-_", b"+/")
 _PRIVATE: Final = ("d", "p", "q", "dp", "dq", "qi", "oth")
+_PARTS: Final = ("kty", "crv", "x", "y", "n", "e", "k")
 _KINDS: Final = {"ES": "EC", "RS": "RSA", "PS": "RSA", "HS": "oct", "Ed": "OKP"}
 _CURVES: Final = {
     "ES256": "P-256",
@@ -38,6 +45,13 @@ _CURVES: Final = {
     "EdDSA": "Ed25519",
     "Ed25519": "Ed25519",
 }
+
+
+class _Members(dict[str, Any]):
+    """A JSON object that is not shown: a set of keys may have some that are secret."""
+
+    def __repr__(self) -> str:
+        return "{...}"
 
 
 @attrs.frozen
@@ -57,6 +71,16 @@ def _library() -> Any:
     return jwk, jws, jwt
 
 
+def _signatures(jws: Any, algorithms: tuple[str, ...]) -> Any:
+    """Make what checks signatures with these algorithms, and with no other."""
+    # members of the header that nobody knows mean nothing (RFC 7515, 4); `crit` is refused by us
+    found = jws.JWSRegistry(algorithms=algorithms, strict_check_header=False)
+    found.algorithms = {name: copy(found.algorithms[name]) for name in algorithms}
+    for each in found.algorithms.values():
+        each.security_warning = None  # whoever configured the node has chosen: no word to each token
+    return found
+
+
 class JwtVerifier:
     """Tokens signed by one issuer, for one audience, not expired."""
 
@@ -67,6 +91,7 @@ class JwtVerifier:
         self._jwk, self._jws, self._jwt = _library()
         self._scheme = scheme
         self._blind = blind
+        self._signatures = _signatures(self._jws, scheme.algorithms)
         self._source = SecretSource(scheme.keys)
         self._keys: dict[str | None, _Key] = {}
         self._wrong: str | None = None
@@ -102,33 +127,37 @@ class JwtVerifier:
             return self._reject(f"has more than {MOST_KEYS} keys")
         found: dict[str | None, _Key] = {}
         for at, entry in enumerate(entries):
-            key = self._key(cast("dict[str, Any]", entry)) if isinstance(entry, dict) else None
-            kid = cast("dict[str, Any]", entry).get("kid") if isinstance(entry, dict) else None
-            if key is None or not isinstance(kid, str | None):
-                self._reject(f"key {at + 1} is none that is accepted here")
-            elif kid in found:
-                self._reject(f"key {at + 1} has the kid of another")
-            else:
-                found[kid] = key
-        return found
+            self._add(found, cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}, at + 1)
+        return found or self._reject(f"has no key for {', '.join(self._scheme.algorithms)}")
 
     def _reject(self, why: str) -> dict[str | None, _Key]:
         self._wrong = self._wrong or f"{self._scheme.keys}: {why}"
         return {}
 
-    def _key(self, entry: dict[str, Any]) -> _Key | None:
-        """Make a key, None where it cannot be one for the algorithms accepted here."""
-        shared = self._scheme.algorithms[0] in SYMMETRIC
-        if entry.get("use", "sig") != "sig" or (not shared and any(word in entry for word in _PRIVATE)):
-            return None
+    def _add(self, found: dict[str | None, _Key], entry: dict[str, Any], number: int) -> None:
+        """Take a key, unless it is for something else: a set may also have those for encryption."""
         algorithms = tuple(each for each in self._scheme.algorithms if _suits(entry, each))
+        kid = entry.get("kid")
         if not algorithms:
+            return
+        if algorithms[0] not in SYMMETRIC and any(word in entry for word in _PRIVATE):
+            self._reject(f"key {number} is a private key, and does not belong here: leave the public part")
+        elif not isinstance(kid, str | None) or kid in found:
+            self._reject(f"key {number} has no kid of its own")
+        elif (key := self._key(entry, algorithms)) is None:
+            self._reject(f"key {number} is too short, or is no key")
+        else:
+            found[kid] = key
+
+    def _key(self, entry: dict[str, Any], algorithms: tuple[str, ...]) -> _Key | None:
+        parts = _Members((name, entry[name]) for name in _PARTS if name in entry)
+        if not _is_long_enough(parts):
             return None
         try:
-            made = self._jwk.import_key({**entry, "use": "sig"})
+            made = self._jwk.import_key(parts)
         except Exception:  # the library has errors of many kinds for what is no key
             return None
-        return _Key(self._blind(json.dumps(entry, sort_keys=True).encode()), made, algorithms)
+        return _Key(self._blind(SecretBytes(json.dumps(parts, sort_keys=True).encode())), made, algorithms)
 
     # ---- tokens
 
@@ -140,7 +169,7 @@ class JwtVerifier:
             self._good.move_to_end(digest)
             return proof if _is_before(wall, proof.until) else None
         proof = self._verified(given.value, wall)
-        if proof is not None:
+        if proof is not None and _is_before(wall, proof.until):
             self._good[digest] = proof
             while len(self._good) > KEPT:
                 self._good.popitem(last=False)
@@ -173,9 +202,8 @@ class JwtVerifier:
             aud={"essential": True, "value": self._scheme.audience},
             exp={"essential": True},
         )
-        signatures = self._jws.JWSRegistry(algorithms=[alg])
         try:
-            read = self._jwt.decode(token, key.made, algorithms=[alg], registry=signatures)
+            read = self._jwt.decode(token, key.made, algorithms=[alg], registry=self._signatures)
             registry.validate(read.claims)  # nothing of the claims is looked at before this
         except Exception:  # of many kinds, all of which mean the same
             return None
@@ -185,26 +213,30 @@ class JwtVerifier:
         name, expires = claims.get(self._scheme.principal), claims.get("exp")
         if not isinstance(name, str) or not 0 < len(name) <= 256 or not name.isprintable():
             return None
-        if not isinstance(expires, int | float) or isinstance(expires, bool):
+        if not isinstance(expires, int | float):
             return None
         scopes = scopes_of(claims.get(self._scheme.scopes))
-        until = min(float(expires), 1e15) + self._scheme.leeway
+        until = float(min(expires, FOREVER)) + self._scheme.leeway
         return Proof(Principal(name, "jwt", scopes), self, key.digest, until)
 
 
 def header_of(token: bytes) -> dict[str, Any] | None:
     """Read the header of a signed token in compact form; None where it is none."""
-    parts = token.split(b".")
+    parts = list(map(SecretBytes, token.split(b".")))  # whoever made a mistake has put a secret here
     if len(parts) != 3 or not all(parts):
         return None
-    first = parts[0]
+    text = _decoded(parts[0])
+    return None if text is None else _object(text)
+
+
+def _decoded(raw: bytes) -> SecretBytes | None:
+    """Read base64url without padding (RFC 7515, 2); None where it is not that."""
+    if not _BASE64URL.fullmatch(raw):
+        return None
     try:
-        text = binascii.a2b_base64(
-            first.replace(b"-", b"+").replace(b"_", b"/") + b"=" * (-len(first) % 4), strict_mode=True
-        )
+        return SecretBytes(binascii.a2b_base64(raw.translate(_TO_BASE64) + b"=" * (-len(raw) % 4)))
     except ValueError:
         return None
-    return None if b"+" in first or b"/" in first else _object(text)
 
 
 def scopes_of(claim: object) -> tuple[str, ...]:
@@ -222,7 +254,7 @@ def _is_before(wall: float, until: float | None) -> bool:
 
 def _object(text: bytes) -> dict[str, Any] | None:
     try:
-        found = json.loads(text)
+        found = json.loads(text, object_pairs_hook=_Members)
     except (ValueError, RecursionError):
         return None
     return cast("dict[str, Any]", found) if isinstance(found, dict) else None
@@ -230,7 +262,18 @@ def _object(text: bytes) -> dict[str, Any] | None:
 
 def _suits(entry: dict[str, Any], algorithm: str) -> bool:
     """Whether a key may be used with the algorithm: of its kind, on its curve, and not made for another."""
+    operations = entry.get("key_ops", ["verify"])
+    if entry.get("use", "sig") != "sig" or not isinstance(operations, list) or "verify" not in operations:
+        return False
     if entry.get("kty") != _KINDS[algorithm[:2]] or entry.get("alg", algorithm) != algorithm:
         return False
     curve = _CURVES.get(algorithm)
     return curve is None or entry.get("crv") == curve
+
+
+def _is_long_enough(entry: dict[str, Any]) -> bool:
+    """Whether nobody can find the key by trying (RFC 7518, 3.2 and 3.3)."""
+    if entry.get("kty") == "RSA":
+        modulus = _decoded(str(entry.get("n", "")).encode())
+        return modulus is not None and len(modulus.lstrip(b"\0")) >= SHORTEST_RSA
+    return entry.get("kty") != "oct" or len(str(entry.get("k", ""))) * 3 // 4 >= SHORTEST_SHARED

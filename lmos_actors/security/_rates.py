@@ -16,7 +16,7 @@ MOST: Final = 4096
 
 @attrs.frozen
 class Rate:
-    """`per_second` times a second in the long run, `burst` times at once. Raises ConfigError where it is none."""
+    """`per_second` times a second in the long run, `burst` times at once. Raises ConfigError."""
 
     per_second: float
     burst: int
@@ -50,12 +50,9 @@ class Buckets:
         return len(self._buckets)
 
     def wait(self, name: str, now: float) -> float:
-        """Say how many seconds until a token is there, 0 if there is one. Takes none, keeps nothing."""
+        """Say how many seconds until a token is there, 0 if there is one. Takes none, changes nothing."""
         bucket = self._buckets.get(name)
-        if bucket is None:
-            return 0.0
-        self._fill(bucket, now)
-        return self._lacking(bucket)
+        return 0.0 if bucket is None else self._lacking(self._left(bucket, now))
 
     def take(self, name: str, now: float) -> float:
         """Take a token: 0 if there was one, else the seconds until there will be."""
@@ -64,11 +61,11 @@ class Buckets:
             bucket = self._new(name, now)
         else:
             self._buckets.move_to_end(name)
-            self._fill(bucket, now)
-        if bucket.left >= 1.0:
+            bucket.left, bucket.at = self._left(bucket, now), max(now, bucket.at)
+        wait = self._lacking(bucket.left)
+        if not wait:
             bucket.left -= 1.0
-            return 0.0
-        return self._lacking(bucket)
+        return wait
 
     def _new(self, name: str, now: float) -> Bucket:
         while len(self._buckets) >= self._most:
@@ -76,10 +73,10 @@ class Buckets:
         bucket = self._buckets[name] = Bucket(float(self.rate.burst), now)
         return bucket
 
-    def _fill(self, bucket: Bucket, now: float) -> None:
-        if now > bucket.at:
-            bucket.left = min(float(self.rate.burst), bucket.left + (now - bucket.at) * self.rate.per_second)
-            bucket.at = now
+    def _left(self, bucket: Bucket, now: float) -> float:
+        more = max(now - bucket.at, 0.0) * self.rate.per_second
+        return min(float(self.rate.burst), bucket.left + more)
 
-    def _lacking(self, bucket: Bucket) -> float:
-        return 0.0 if bucket.left >= 1.0 else (1.0 - bucket.left) / self.rate.per_second
+    def _lacking(self, left: float) -> float:
+        # whoever waits as long as they were told finds a token there, though sums of floats are not exact
+        return 0.0 if left >= 1.0 - 1e-6 else (1.0 - left) / self.rate.per_second

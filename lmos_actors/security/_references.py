@@ -70,7 +70,7 @@ class SecretSource:
         self.trouble: str | None = None
         """Why nothing could be read, None where something was."""
         self._looked: float | None = None
-        self._seen: Signature = None
+        self._seen: Signature = ()  # as of no file, and not as of one that is missing
         self._again = 0
 
     def __repr__(self) -> str:
@@ -113,8 +113,10 @@ class SecretSource:
 
 def lines_of(value: SecretBytes) -> tuple[SecretBytes, ...]:
     """Give the secrets in what was read: one on each line, empty lines left out."""
-    lines = (line.removesuffix(b"\r") for line in value.split(b"\n"))
-    return tuple(SecretBytes(line) for line in lines if line)
+    # never in a local variable as plain bytes: those are what a traceback may show
+    return tuple(
+        filter(None, map(SecretBytes, value.replace(b"\r\n", b"\n").removesuffix(b"\r").split(b"\n")))
+    )
 
 
 def _signature(path: str) -> Signature:
@@ -126,10 +128,10 @@ def _signature(path: str) -> Signature:
 
 
 def _of_environment(name: str) -> tuple[SecretBytes | None, str | None]:
-    value = os.environ.get(name)
-    if value is None:
+    if name not in os.environ:
         return None, "there is no such variable"
-    return (SecretBytes(os.fsencode(value)), None) if value else (None, "is empty")
+    value = SecretBytes(os.fsencode(os.environ[name]))
+    return (value, None) if value else (None, "is empty")
 
 
 def _of_file(path: str) -> tuple[SecretBytes | None, str | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, cast
+from typing import ClassVar, Final, TypeAlias
 
 import attrs
 
@@ -11,9 +11,6 @@ from lmos_actors._errors import ConfigError, nearest
 from lmos_actors.protocol.td import SecurityScheme
 
 from ._references import Reference
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ANYONE: Final = "anyone"
 AUTHENTICATED: Final = "authenticated"
@@ -28,6 +25,11 @@ LONGEST_LEEWAY: Final = 300.0
 References: TypeAlias = "Mapping[str, tuple[Reference, ...]]"
 Written: TypeAlias = "str | Reference | Sequence[str | Reference]"
 """References of one principal: `env:NAME` or `file:PATH`, or several of them while one replaces the other."""
+
+
+def is_a(value: object, *kinds: type) -> bool:
+    """Tell whether a value is what its type says: whoever wrote it may run no type checker."""
+    return isinstance(value, kinds)
 
 
 def check_name(name: object) -> str:
@@ -49,20 +51,28 @@ def reference_of(written: object) -> Reference:
     return written if isinstance(written, Reference) else Reference.parse(written)
 
 
-def references_of(written: object) -> tuple[Reference, ...]:
+def references_of(written: Written) -> tuple[Reference, ...]:
     """Make the references of one principal. Raises ConfigError where there is none, or another thing."""
-    several = isinstance(written, Sequence) and not isinstance(written, str | bytes)
-    found = tuple(map(reference_of, cast("Sequence[object]", written) if several else (written,)))
+    if isinstance(written, str | Reference) or not is_a(written, Sequence):
+        return (reference_of(written),)
+    found = tuple(map(reference_of, written))
     if not found:
         raise ConfigError("a principal without any secret can never be let in: remove the name")
     return found
 
 
-def _named(written: object) -> References:
-    if not isinstance(written, Mapping):
+def named(written: Mapping[str, Written]) -> References:
+    """Make the references of all principals of a scheme. Raises ConfigError."""
+    if not is_a(written, Mapping):
         raise ConfigError("a mapping of names to references is needed, such as {'alice': 'env:ALICE'}")
-    named = cast("Mapping[object, object]", written)
-    return {check_name(name): references_of(given) for name, given in named.items()}
+    return {check_name(name): references_of(each) for name, each in written.items()}
+
+
+def _users(written: Mapping[str, Written]) -> References:
+    found = named(written)
+    if any(":" in name for name in found):
+        raise ConfigError("the name of a user cannot hold a colon")
+    return found
 
 
 @attrs.frozen
@@ -85,12 +95,7 @@ class Basic:
     """
 
     name: ClassVar[str] = "basic_sc"
-    users: References = attrs.field(converter=cast("Callable[[Mapping[str, Written]], References]", _named))
-
-    @users.validator
-    def _check(self, _: Any, users: References) -> None:
-        if any(":" in name for name in users):
-            raise ConfigError("the name of a user cannot hold a colon")
+    users: References = attrs.field(converter=_users)
 
     def definition(self) -> SecurityScheme:
         """Give its entry in `securityDefinitions`."""
@@ -106,19 +111,19 @@ class Bearer:
     """
 
     name: ClassVar[str] = "bearer_sc"
-    tokens: References = attrs.field(converter=cast("Callable[[Mapping[str, Written]], References]", _named))
+    tokens: References = attrs.field(converter=named)
 
     def definition(self) -> SecurityScheme:
         """Give its entry in `securityDefinitions`."""
         return SecurityScheme(scheme="bearer", location="header", extra={"format": "opaque"})
 
 
-def _algorithms(written: object) -> tuple[str, ...]:
-    found = (written,) if isinstance(written, str) else tuple(cast("Sequence[str]", written))
+def _algorithms(written: str | Sequence[str]) -> tuple[str, ...]:
+    found = (written,) if isinstance(written, str) else tuple(written)
     known = (*ASYMMETRIC, *SYMMETRIC)
     for each in found:
         if each not in known:
-            near = nearest(str(each), known)
+            near = nearest(each, known)
             hint = f", did you mean {near!r}?" if near else f": one of {', '.join(known)}"
             raise ConfigError(f"the algorithm {each!r} is not accepted{hint}")
     if not found:
@@ -182,16 +187,19 @@ def certificate_rule(text: object) -> str:
 Rules: TypeAlias = "Mapping[str, tuple[str, ...]]"
 
 
-def _rules(written: object) -> Rules | Reference:
+def _are_several(written: object) -> bool:
+    return isinstance(written, Sequence) and not isinstance(written, str)
+
+
+def _rules(written: Mapping[str, str | Sequence[str]] | str | Reference) -> Rules | Reference:
     if isinstance(written, str | Reference):
         return reference_of(written)
-    if not isinstance(written, Mapping):
+    if not is_a(written, Mapping):
         raise ConfigError("a mapping of names to certificates is needed, or the reference to a file of them")
-    found: dict[str, tuple[str, ...]] = {}
-    for name, given in cast("Mapping[object, object]", written).items():
-        rules = cast("Sequence[object]", (given,) if isinstance(given, str) else given)
-        found[check_name(name)] = tuple(map(certificate_rule, rules))
-    return found
+    return {
+        check_name(name): tuple(map(certificate_rule, rules if _are_several(rules) else (rules,)))
+        for name, rules in written.items()
+    }
 
 
 @attrs.frozen
@@ -205,11 +213,7 @@ class ClientCertificates:
     """
 
     name: ClassVar[str] = "certificate_sc"
-    principals: Rules | Reference = attrs.field(
-        converter=cast(
-            "Callable[[Mapping[str, str | Sequence[str]] | str | Reference], Rules | Reference]", _rules
-        )
-    )
+    principals: Rules | Reference = attrs.field(converter=_rules)
 
     def definition(self) -> SecurityScheme:
         """Give its entry in `securityDefinitions`: TLS agrees on it, before anything of HTTP is said."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -14,9 +13,10 @@ from lmos_actors.protocol.td import SecurityScheme
 from ._access import Access, Gates, default_of, lets_in_anyone, strangers
 from ._origins import check_host, check_origin
 from ._rates import Rate
-from ._schemes import Basic, Bearer, Jwt, NoSec, Scheme
+from ._schemes import Basic, Bearer, ClientCertificates, Jwt, NoSec, Scheme, is_a
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable
 
     from ._who import Verb
@@ -25,24 +25,35 @@ ANY_OF = "any_sc"
 """The name of the scheme that stands for any of several ones."""
 
 
-def _schemes(written: object) -> tuple[Scheme, ...]:
-    given = written if isinstance(written, Sequence) else (written,)
-    return tuple(cast("Sequence[Scheme]", given)) or (NoSec(),)
+FAILURES: Final = Rate(0.2, 10)
 
 
-def _access(written: object) -> Mapping[str, Access]:
-    if not isinstance(written, Mapping):
-        raise ConfigError("access maps the names of agents to Access(...)")
-    return dict(cast("Mapping[str, Access]", written))
+def _schemes(written: Scheme | Sequence[Scheme]) -> tuple[Scheme, ...]:
+    found = tuple(written) if isinstance(written, Sequence) else (written,)
+    for each in found:
+        if not is_a(each, NoSec, Basic, Bearer, Jwt, ClientCertificates):
+            raise ConfigError(f"a scheme is needed, such as Bearer(...), not {type(each).__name__}")
+    return found or (NoSec(),)
 
 
-def _all(check: Callable[[object], str]) -> Callable[[Sequence[str]], tuple[str, ...]]:
-    def converted(written: Sequence[str]) -> tuple[str, ...]:
-        if isinstance(written, str):
-            raise ConfigError(f"a list is needed, did you mean ({written!r},)?")
-        return tuple(map(check, written))
+def _access(written: Mapping[str, Access]) -> Mapping[str, Access]:
+    if not is_a(written, Mapping) or not all(is_a(each, Access) for each in written.values()):
+        raise ConfigError("access maps patterns of agents' names to Access(...)")
+    return dict(written)
 
-    return converted
+
+def _origins(written: Sequence[str]) -> tuple[str, ...]:
+    return _checked(written, check_origin)
+
+
+def _hosts(written: Sequence[str]) -> tuple[str, ...]:
+    return _checked(written, check_host)
+
+
+def _checked(written: Sequence[str], check: Callable[[object], str]) -> tuple[str, ...]:
+    if isinstance(written, str):
+        raise ConfigError(f"a list is needed, did you mean ({written!r},)?")
+    return tuple(map(check, written))
 
 
 @attrs.frozen(kw_only=True)
@@ -59,11 +70,17 @@ class Security:
 
     schemes: tuple[Scheme, ...] = attrs.field(default=(), converter=_schemes)
     access: Mapping[str, Access] = attrs.field(factory=dict[str, Access], converter=_access)
-    origins: tuple[str, ...] = attrs.field(default=(), converter=_all(check_origin))
-    hosts: tuple[str, ...] = attrs.field(default=(), converter=_all(check_host))
+    origins: tuple[str, ...] = attrs.field(default=(), converter=_origins)
+    hosts: tuple[str, ...] = attrs.field(default=(), converter=_hosts)
     rate: Rate | None = None
-    failures: Rate = Rate(0.2, 10)
+    failures: Rate = FAILURES
     public_descriptions: bool = False
+    gates: Gates = attrs.field(
+        init=False,
+        repr=False,
+        eq=False,
+        default=attrs.Factory(lambda self: Gates(self.access, default_of(self.schemes)), takes_self=True),
+    )
 
     def __attrs_post_init__(self) -> None:
         names = [each.name for each in self.schemes]
@@ -116,9 +133,6 @@ class Security:
         With an agent's public name and a verb, that of a form: `nosec_sc` where anyone is let in.
         """
         asked = [each.name for each in self.schemes if not isinstance(each, NoSec)]
-        if not asked or (agent is not None and verb is not None and self._is_open_to_all(agent, verb)):
+        if not asked or (agent is not None and verb is not None and self.gates.gate(agent, verb).open):
             return (NoSec.name,)
         return (ANY_OF,) if len(asked) > 1 else tuple(asked)
-
-    def _is_open_to_all(self, agent: str, verb: Verb) -> bool:
-        return Gates(self.access, default_of(self.schemes)).gate(agent, verb).open

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import attrs
 
@@ -12,7 +12,8 @@ from lmos_actors._hidden import Headers as Headers, hide
 Verb: TypeAlias = Literal["read", "write", "invoke", "subscribe"]
 """What is asked of an agent.
 
-`read`: read, read all, observe. `write`: write, write many. `invoke`: invoke, query, cancel. `subscribe`: events.
+`read`: read, read all, observe. `write`: write, write many. `invoke`: invoke, query, cancel.
+`subscribe`: events.
 """
 
 VERBS: Final[tuple[Verb, ...]] = ("read", "write", "invoke", "subscribe")
@@ -59,6 +60,7 @@ class Presented:
         cls, headers: Headers, peer: str, *, secure: bool, certificate: Certificate | None = None
     ) -> Presented:
         """Make it of the headers alone: `host` is what the Host header says, "" where there are two."""
+        headers = hide(headers)
         hosts = [value for name, value in headers if name == b"host"]
         host = None if not hosts else hosts[0].decode("latin-1") if len(hosts) == 1 else ""
         return cls(headers, peer, secure, host, certificate)

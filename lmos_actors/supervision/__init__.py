@@ -22,5 +22,6 @@ from ._tree import (
     Tree as Tree,
     agents_of as agents_of,
     draw as draw,
+    is_member as is_member,
     supervisors_of as supervisors_of,
 )

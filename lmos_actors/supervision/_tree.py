@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lmos_actors.actors import LocalLink
 
@@ -93,7 +93,7 @@ class Tree:
     ) -> Iterator[tuple[LocalLink | PoolLink, type[Agent] | None]]:
         """Give all agents and pools of that class and name; see `Resolver`."""
         for child in _addressable(self._root):
-            if isinstance(child, LocalLink) and isinstance(child.owner, PoolSupervisor):
+            if is_member(child):
                 continue
             if (name is None or name in (child.label, child.path)) and _is_a(child, cls):
                 yield _link(child), _class_of(child)
@@ -108,6 +108,11 @@ class Tree:
             if (name is None or child.label == name) and _is_a(child, cls):
                 return _link(child)
         return None
+
+
+def is_member(link: Any) -> bool:
+    """Say whether this is a member of a pool, which is reached by the pool."""
+    return isinstance(link, LocalLink) and isinstance(link.owner, PoolSupervisor)
 
 
 def _addressable(supervisor: Supervisor) -> Iterator[LocalLink | PoolSupervisor]:

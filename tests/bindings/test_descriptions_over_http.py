@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urljoin
 
 import attrs
@@ -11,11 +12,14 @@ import pytest
 import trio
 
 from lmos_actors import Agent, Event, Progress, Property, action, event, prop
+from lmos_actors._entropy import Entropy
 from lmos_actors.bindings import Descriptions, http_app
 from lmos_actors.protocol.td import OFFERS, check, effective_forms, load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from lmos_actors.bindings import LmosServer
 
 
 class Weather(Agent):
@@ -57,6 +61,18 @@ class Shelf:
         return next((each for each in self.shown if each.name == name), None)
 
 
+class NoAgents:
+    """A server of a node that is not there: only descriptions are asked for here."""
+
+    rt = SimpleNamespace(entropy=Entropy(), edge=None)
+
+    def join(self, fellow: object) -> None:
+        pass
+
+    def failed(self, error: BaseException) -> None:
+        raise error
+
+
 @attrs.frozen
 class Answer:
     status: int
@@ -71,7 +87,7 @@ class Answer:
 def get(shelf: Shelf, path: str, *, method: str = "GET", **headers: str) -> Answer:
     """Ask the application, as a server for ASGI would."""
     bases = ["ws://127.0.0.1:8080", "wss://agents.example.org/edge"]
-    app = http_app(Descriptions(shelf, bases))
+    app = http_app(Descriptions(shelf, bases), cast("LmosServer", NoAgents()))
     sent: list[Any] = []
 
     async def receive() -> Any:
@@ -107,9 +123,17 @@ def test_an_agent_is_described_with_its_id_its_forms_and_what_is_offered() -> No
     assert described.id == "http://127.0.0.1:8080/agents/weather"
     assert described.offers == OFFERS
     assert described.properties is not None
+    here, there = "127.0.0.1:8080", "agents.example.org/edge"
+    place = "agents/weather/properties/units"
     assert [form.href for form in effective_forms(described, described.properties["units"])] == [
-        "ws://127.0.0.1:8080/ws",
-        "wss://agents.example.org/edge/ws",
+        f"ws://{here}/ws",
+        f"http://{here}/{place}",
+        f"http://{here}/{place}/observable",
+        f"http://{here}/{place}/observable",
+        f"wss://{there}/ws",
+        f"https://{there}/{place}",
+        f"https://{there}/{place}/observable",
+        f"https://{there}/{place}/observable",
     ]
     assert [finding for finding in check(answer.data) if finding.severity == "error"] == []
 
@@ -154,7 +178,7 @@ def test_a_name_that_is_not_there_is_a_problem_with_the_nearest(path: str) -> No
     answer = get(Shelf(Shown("quiet"), Shown("weather")), path)
     assert (answer.status, answer.headers["content-type"]) == (404, "application/problem+json")
     assert answer.data["detail"] == "no agent 'wether', did you mean 'weather'?"
-    assert (answer.data["nearest"], answer.data["title"], answer.data["status"]) == (
+    assert (answer.data["about"]["nearest"], answer.data["title"], answer.data["status"]) == (
         "weather",
         "Thing Not Found",
         404,

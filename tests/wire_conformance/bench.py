@@ -241,7 +241,7 @@ def behaviour(
 RESULTS: Final[dict[str, dict[str, Any]]] = json.loads((Path(__file__).parent / "results.json").read_text())
 """What comes of each row, by its title: near, and where something else does, with the reason."""
 
-COLUMNS: Final = {"near": "near", "memory": "far", "tcp": "far", "plain": "plain"}
+COLUMNS: Final = {"near": "near", "memory": "far", "tcp": "far", "plain": "plain", "http": "http"}
 """The name under which a world's results stand, where they are not as near."""
 
 
@@ -249,6 +249,6 @@ def expected(row: Behaviour, world: str) -> Any:
     """Give what comes of a row in a world."""
     found = RESULTS[row.title]
     column = COLUMNS[world]
-    if column == "plain" and "plain" not in found:
+    if column not in found and column != "near":
         column = "far"
     return found.get(column, found["near"])

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import trio
 
-from lmos_actors import open_node, simulate
+from lmos_actors import NotAllowed, describe, open_node, simulate
+from lmos_actors.bindings import ContractWarning
 from lmos_actors.protocol.lmos import SessionOptions
+from lmos_actors.protocol.td import dump, with_forms
+from lmos_actors.transport import endpoint_of
 from tests.wire_conformance.agents import Helper, start_helper, tree
 from tests.wire_conformance.bench import LIMIT, Bench, World
 
@@ -15,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lmos_actors import Node, Ref
+    from lmos_actors.transport import Network
     from tests.wire_conformance.bench import Behaviour
 
 
@@ -83,12 +89,95 @@ def in_memory(row: Behaviour, session: SessionOptions | None = None) -> Any:
     return simulate(main)
 
 
+class OverHttp(Far):
+    """The agents are at the other end too, and their descriptions tell of HTTP alone."""
+
+    def __init__(self, node: Node, base: str) -> None:
+        super().__init__(node, base)
+        self.papers: dict[str, bytes] = {}
+        """The descriptions that `serve` has, by the path at which they are."""
+
+    async def ref(self, cls: type[Any], name: str) -> Ref[Any]:
+        if cls is Helper:
+            return await super().ref(cls, name)
+        place = f"/{len(self.papers)}"
+        self.papers[place] = json.dumps(over_http(cls, name, self.base)).encode()
+        with warnings.catch_warnings(action="ignore", category=ContractWarning):  # streams have no forms
+            return await self.node.consume(cls, PAPERS + place)
+
+    async def serve(self, network: Network, task_status: trio.TaskStatus[None]) -> None:
+        """Serve the descriptions, at `PAPERS`."""
+        listener = await network.listen(endpoint_of(PAPERS))
+        task_status.started()
+        while True:
+            stream, _ = await listener.accept()
+            async with stream:
+                body = self.papers[(await stream.receive_some(65_536)).split(b" ")[1].decode()]
+                head = f"HTTP/1.1 200 OK\r\nContent-Type: {TD_JSON}\r\nContent-Length: {len(body)}\r\n\r\n"
+                await stream.send_all(head.encode() + body)
+
+
+PAPERS = "http://papers"
+TD_JSON = "application/td+json"
+
+
+def over_http(cls: type[Any], name: str, base: str) -> Any:
+    """Describe an agent of a node as if the node spoke HTTP alone."""
+    described = describe(cls, id=f"{base.replace('ws:', 'http:')}/agents/{name}")
+    return without_sockets(dump(with_forms(described, name, [base])))
+
+
+def without_sockets(described: Any) -> Any:
+    """Leave out the forms that lead to a WebSocket, and what has no other."""
+    match described:
+        case {"href": str(href)} if href.startswith("ws"):
+            return None
+        case {"forms": list(forms)} if forms and not without_sockets(forms):
+            return None
+        case dict():
+            kept = {key: without_sockets(each) for key, each in described.items()}
+            return {key: each for key, each in kept.items() if each is not None or described[key] is None}
+        case list():
+            return [found for each in described if (found := without_sockets(each)) is not None]
+        case _:
+            return described
+
+
+def http(row: Behaviour) -> Any:
+    """Carry out a row over the HTTP forms of the agent, in memory, on virtual time."""
+
+    async def main() -> Any:
+        async with (
+            open_node(tree(), listen="ws://here:0") as served,
+            open_node(tree()) as node,
+            trio.open_nursery() as nursery,
+        ):
+            await start_helper(served)
+            world = OverHttp(node, served.urls[0])
+            await nursery.start(world.serve, node._connections.peers.network)
+            helper = await world.ref(Helper, "helper")
+            try:
+                got = await carried_out(row, world, helper)
+            except (NotAllowed, trio.TooSlowError) as error:  # what HTTP does not have ends, or hangs, a row
+                got = [type(error).__name__]
+            nursery.cancel_scope.cancel()
+        assert node.connection_failures == served.connection_failures == ()
+        return got
+
+    return simulate(main)
+
+
 def plain(row: Behaviour) -> Any:
     """Carry out a row with refs of a node that offers none of our extensions."""
     return in_memory(row, SessionOptions(offers=()))
 
 
-WORLDS: dict[str, Callable[[Behaviour], Any]] = {"near": near, "memory": in_memory, "plain": plain}
+WORLDS: dict[str, Callable[[Behaviour], Any]] = {
+    "near": near,
+    "memory": in_memory,
+    "plain": plain,
+    "http": http,
+}
 """How a row is carried out where one process is enough."""
 
 

@@ -164,14 +164,16 @@ def plain(made: td.Description, kind: str, name: str) -> list[tuple[str, list[st
 
 def test_the_forms_that_a_node_adds() -> None:
     made = td.with_forms(td.load(good()), "clerk 1", ["ws://h:80/"])
+    mood = "http://h:80/agents/clerk%201/properties/mood"
     assert plain(made, "properties", "mood") == [
         (
             "ws://h:80/ws",
             ["readproperty", "writeproperty", "observeproperty", "unobserveproperty"],
             "lmosprotocol",
         ),
-        ("http://h:80/agents/clerk%201/properties/mood", ["readproperty", "writeproperty"], None),
-        ("http://h:80/agents/clerk%201/properties/mood", ["observeproperty", "unobserveproperty"], "sse"),
+        (mood, ["readproperty", "writeproperty"], None),
+        (f"{mood}/observable", ["observeproperty", "unobserveproperty"], "longpoll"),
+        (f"{mood}/observable", ["observeproperty", "unobserveproperty"], "sse"),
     ]
     assert plain(made, "properties", "load") == [
         ("ws://h:80/ws", ["readproperty"], "lmosprotocol"),
@@ -182,8 +184,10 @@ def test_the_forms_that_a_node_adds() -> None:
     ]
     assert plain(made, "events", "closed") == [
         ("ws://h:80/ws", ["subscribeevent", "unsubscribeevent"], "lmosprotocol"),
+        ("http://h:80/agents/clerk%201/events/closed", ["subscribeevent", "unsubscribeevent"], "longpoll"),
         ("http://h:80/agents/clerk%201/events/closed", ["subscribeevent", "unsubscribeevent"], "sse"),
     ]
+    all_of_it = "http://h:80/agents/clerk%201"
     assert [(each.href, each.ops) for each in made.forms or ()] == [
         (
             "ws://h:80/ws",
@@ -192,7 +196,9 @@ def test_the_forms_that_a_node_adds() -> None:
                 "writemultipleproperties", "subscribeallevents", "unsubscribeallevents",
             ),
         ),
-        ("http://h:80/agents/clerk%201/properties", ("readallproperties",)),
+        (f"{all_of_it}/properties", ("readallproperties", "writeallproperties", "writemultipleproperties")),
+        (f"{all_of_it}/properties", ("observeallproperties", "unobserveallproperties")),
+        (f"{all_of_it}/events", ("subscribeallevents", "unsubscribeallevents")),
     ]  # fmt: skip
 
 
@@ -200,7 +206,7 @@ def test_the_forms_that_a_node_adds() -> None:
     ("affordances", "ops"),
     [
         ({}, None),
-        ({"actions": {"a": {}}}, None),
+        ({"actions": {"a": {}}}, ["queryallactions"]),
         ({"events": {"e": {}}}, ["subscribeallevents", "unsubscribeallevents"]),
         ({"properties": {"p": {"readOnly": True}}}, ["readallproperties", "readmultipleproperties"]),
         ({"properties": {"p": {"writeOnly": True}}}, ["writeallproperties", "writemultipleproperties"]),
@@ -220,7 +226,9 @@ def test_a_description_with_the_forms_of_a_node_is_good() -> None:
         "wss:",
         "https:",
         "https:",
+        "https:",
         "ws:",
+        "http:",
         "http:",
         "http:",
     ]

@@ -1,0 +1,292 @@
+"""What a node registers, where it looks for agents, and the directory that it hosts.
+
+Discovery is imported by nodes that do any of it, and by no others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from ._errors import ConfigError
+from .actors import Ref, Sought, link_to
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from os import PathLike
+
+    from starlette.routing import BaseRoute
+
+    from ._connections import Connections
+    from .actors import Runtime, Spread
+    from .bindings import Descriptions, Exposed
+    from .discovery import (
+        Choice,
+        Directory,
+        DirectoryOptions,
+        Exhibit,
+        Found,
+        Registered,
+        Registrar,
+        Registration,
+        Seeking,
+    )
+    from .supervision import SupervisorSpec
+
+DIRECTORY: Final = "directory"
+"""The name of the directory that a node hosts, right below its root."""
+
+
+@attrs.frozen
+class Introduced:
+    """What `open_node` was told of discovery."""
+
+    register: str | Sequence[str] | Registration | bool | None = None
+    lookup: str | Sequence[str] | None = None
+    directory: DirectoryOptions | str | PathLike[str] | bool | None = None
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether nothing was said."""
+        return not (self.register or self.lookup or self.directory)
+
+    @property
+    def registration(self) -> Registration | None:
+        """Where, beside the own directory, is registered, None for nowhere. Raises ConfigError."""
+        from .discovery import Registration
+
+        register: Any = self.register
+        if register is None or register is True or register is False:
+            return None
+        return register if isinstance(register, Registration) else Registration(register)
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """All directories that are looked in, beside the node's own."""
+        registration = None if self.is_nothing else self.registration
+        registered = () if registration is None else registration.directories
+        return tuple(dict.fromkeys((*registered, *self.lookups)))
+
+    @property
+    def lookups(self) -> tuple[str, ...]:
+        """The URLs of the directories that are looked in and not registered at."""
+        lookup = self.lookup or ()
+        return (lookup,) if isinstance(lookup, str) else tuple(lookup)
+
+    def check(self, *, listens: bool) -> None:
+        """Raise ConfigError for what does not go together."""
+        if self.register is True and not self.directory:
+            raise ConfigError(
+                "True is the directory of the node itself: directory=... hosts it", _of("register")
+            )
+        if self.register and not listens:
+            raise ConfigError(
+                "goes with listen=, which is not given: nobody could reach its agents", _of("register")
+            )
+        for url in self.urls:
+            from .discovery import place_of_directory
+
+            place_of_directory(url)
+
+
+def _of(name: str) -> str:
+    return f"open_node({name}=...)"
+
+
+class Discovering:
+    """The discovery of one node."""
+
+    def __init__(self, rt: Runtime, connections: Connections, told: Introduced, *, listens: bool) -> None:
+        told.check(listens=listens)
+        self._rt = rt
+        self._connections = connections
+        self._told = told
+        self._registrars: list[Registrar] = []
+        self._made: Seeking | None = None
+        self._own: Directory | None = None
+        self._registration = None if told.is_nothing else told.registration
+        rt.spread = self._spread
+        if not told.is_nothing:
+            rt.seeker = self
+        if told.directory:
+            connections.more_routes = self.routes
+
+    # ---- hosting
+
+    def planted(self, tree: SupervisorSpec) -> SupervisorSpec:
+        """Give the tree with the directory that the node hosts, if any, before all others."""
+        if not self._told.directory:
+            return tree
+        from .discovery import DirectoryOptions, directory_spec
+
+        spec = directory_spec(DirectoryOptions.of(self._told.directory), DIRECTORY)
+        return attrs.evolve(tree, children=(spec, *tree.children))
+
+    def begin(self) -> None:
+        """The node listens, its children are about to start: what they look for is found."""
+        if self._told.directory:
+            from .discovery import OwnDirectory
+
+            self._own = OwnDirectory(self._directory_ref(), self._web_url())
+
+    def _web_url(self) -> str:
+        """Give the address of what this node serves; one that leads nowhere if it serves nothing."""
+        descriptions = self._connections.descriptions
+        if descriptions is None:
+            return "http://own-directory.invalid"
+        from .bindings import http_of
+
+        return http_of(descriptions.bases[0])
+
+    def routes(self, bases: Sequence[str]) -> list[BaseRoute]:
+        """Give what the hosted directory serves over HTTP."""
+        if not self._told.directory:
+            return []
+        from .discovery import directory_routes
+
+        return directory_routes(self._directory_ref(), name=DIRECTORY, bases=bases)
+
+    def _directory_ref(self) -> Ref[Any]:
+        return Ref(link_to(self._rt, Sought(None, DIRECTORY), None, None))
+
+    # ---- finding
+
+    def beyond(self, sought: Sought) -> Choice:
+        """See `Seeker`."""
+        return self._seeking.beyond(sought)
+
+    def _spread(self, sought: Sought, by: Spread, key: str | None) -> Choice:
+        return self._seeking.spread(sought, by, key)
+
+    async def search(self, sought: Sought, *, near: bool, directory: str | None) -> list[Found]:
+        """See `Node.search`."""
+        if directory is None:
+            return await self._seeking.search(sought, near=near, directories=None)
+        there = self._elsewhere(directory)
+        return await self._seeking.search(sought, near=near, directories=[there])
+
+    @property
+    def _seeking(self) -> Seeking:
+        if self._made is None:
+            from .discovery import Lookup, Seeking
+
+            connections = self._connections
+            lookup = Lookup(
+                self._rt,
+                lambda: connections.peers,
+                self._directories(),
+                connections.start_soon,
+                connections.authorities,
+            )
+            self._made = Seeking(self._rt, lookup, self._id_of, self._url_of)
+        return self._made
+
+    def _directories(self) -> list[Directory]:
+        own = [] if self._own is None else [self._own]
+        return [*own, *map(self._elsewhere, self._told.urls)]
+
+    def _elsewhere(self, url: str, *, keep: bool = False) -> Directory:
+        from .discovery import HttpDirectory
+
+        peers = self._connections.peers
+        return HttpDirectory(peers.network, url, tls=peers.tls, headers_for=peers.headers_for, keep=keep)
+
+    def _id_of(self, link: Any) -> str:
+        exposed = self._exposed(link.path)
+        own = getattr(getattr(link, "spec", None), "id", None)
+        return exposed.thing_id if exposed is not None else own or link.path
+
+    def _url_of(self, link: Any) -> str | None:
+        descriptions = self._connections.descriptions
+        if descriptions is None:
+            return None
+        from .bindings import public_name, url_of
+
+        return url_of(descriptions.bases[0], public_name(link.path))
+
+    def _exposed(self, path: str) -> Exposed | None:
+        descriptions: Any = self._connections.descriptions
+        if descriptions is None:
+            return None
+        from .bindings import public_name
+
+        found: Exposed | None = descriptions.catalogue.named(public_name(path))
+        return found
+
+    # ---- registering
+
+    def start(self) -> None:
+        """Begin to register what the node exposes; others can reach it by now."""
+        descriptions = self._connections.descriptions
+        if not self._told.register or descriptions is None:
+            return
+        from .discovery import Registrar, paths_of
+
+        exhibits, ttl = _Exhibits(descriptions), self._ttl()
+        self._registrars = [Registrar(self._rt, each, exhibits, ttl) for each in self._registries()]
+        self._connections.at_refuse.append(self.leave)
+        self._connections.before_goodbye.append(self.left)
+        self._rt.population.watchers.append(paths_of(self._registrars))
+        for registrar in self._registrars:
+            self._connections.start_soon(registrar.run, name=f"registration at {registrar.state.directory}")
+
+    def _ttl(self) -> float:
+        from .discovery import TTL
+
+        return TTL if self._registration is None else self._registration.ttl
+
+    def _registries(self) -> list[Directory]:
+        own = [self._own] if self._own is not None and self._told.register is True else []
+        urls = () if self._registration is None else self._registration.directories
+        return [*own, *(self._elsewhere(url, keep=True) for url in urls)]
+
+    @property
+    def registrations(self) -> tuple[Registered, ...]:
+        """How it stands with each directory."""
+        return tuple(each.state for each in self._registrars)
+
+    def leave(self) -> None:
+        """Begin to take away what is registered: who looks is not to find what takes no more requests."""
+        for each in self._registrars:
+            each.leave()
+
+    async def left(self) -> None:
+        """Wait until it is taken away, which is not for long; `leave` comes before."""
+        for each in self._registrars:
+            await each.left.wait()
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it registers at the directory of the node itself, which ends with its agents."""
+        return bool(self._registrars) and self._told.register is True
+
+
+class _Exhibits:
+    """What a node exposes, as it is registered: pools as one, and not the directory itself."""
+
+    def __init__(self, descriptions: Descriptions) -> None:
+        self._descriptions = descriptions
+
+    def all(self) -> Iterator[tuple[str, Exhibit]]:
+        """See `Exhibits`."""
+        catalogue: Any = self._descriptions.catalogue
+        for exposed in tuple(catalogue):
+            found = self._exhibit(exposed)
+            if found is not None:
+                yield exposed.link.path, found
+
+    def at(self, path: str) -> Exhibit | None:
+        """See `Exhibits`."""
+        from .bindings import public_name
+
+        exposed: Any = self._descriptions.catalogue.named(public_name(path))
+        return None if exposed is None or exposed.link.path != path else self._exhibit(exposed)
+
+    def _exhibit(self, exposed: Any) -> Exhibit | None:
+        from .discovery import Exhibit
+        from .supervision import is_member
+
+        if exposed.link.path == DIRECTORY or is_member(exposed.link):
+            return None
+        return Exhibit(exposed.thing_id, self._descriptions.served(exposed).text)

@@ -1,0 +1,155 @@
+"""Actions over HTTP: invoked and waited for, or left to run, queried and cancelled (WoT Profile, HTTP Basic).
+
+An invocation is answered by its output; one that runs on, by where it can be looked at. Whoever waits and
+leaves takes it back; whoever has been told a place has not asked to wait.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+import msgspec
+import trio
+
+from lmos_actors.actors import STREAM
+
+from ._exposure import class_at, public_name
+from ._server_requests import operation_named, somebody
+from ._web_accept import check_brought, check_taken
+from ._web_answers import EMPTY, NO_STORE, NOSNIFF, TYPE_JSON, VARY, Answer, value, whole_body
+from ._web_streams import streamed
+from ._web_values import read_json, with_parameters, written_value
+
+if TYPE_CHECKING:
+    from lmos_actors.actors import Operation
+
+    from ._server_requests import Anybody
+    from ._web_ask import WebAsk
+    from ._web_desk import WebDesk
+    from ._web_requests import WebRequest
+    from ._web_runs import KeptRun
+
+JSON: Final = ("application/json",)
+EVENTS: Final = ("text/event-stream",)
+APPLIED: Final = (b"preference-applied", b"respond-async")
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+async def invoke(desk: WebDesk, request: WebRequest, link: Anybody) -> Answer | None:
+    """Invoke an action."""
+    name = request.parts[2]
+    op = operation_named(link, "action", name, name)
+    if op.kind == STREAM:
+        check_taken(request.headers, EVENTS)
+        ask = desk.ask(request)
+        ask.items = []
+        _post(ask, request, link, op, await _input(request, op))
+        await streamed(desk, request, ask)
+        return None
+    check_taken(request.headers, JSON)
+    data = await _input(request, op)
+    preferences = request.preferences()
+    if "respond-async" in preferences or _answers_later(link, op):
+        return await _invoke_later(desk, request, link, op, data)
+    ask = desk.ask(request)
+    _post(ask, request, link, op, data)
+    return _result(op, await ask.result())
+
+
+async def _input(request: WebRequest, op: Operation) -> Any:
+    body = await whole_body(request.receive)
+    data = None
+    if body:
+        check_brought(request.headers)
+        data = read_json(body)
+    return with_parameters(op, data, request.query) if request.query else data
+
+
+def _post(ask: WebAsk, request: WebRequest, link: Anybody, op: Operation, data: Any) -> None:
+    """Put it into the mailbox: with good input in few steps, else the long way, which says what is wrong."""
+    remaining = request.remaining()
+    if type(data) is dict and ask.send_good(link, op, data, remaining):
+        return
+    args, kwargs = somebody(link).spread(op, data, tolerant=True)
+    ask.send(link, (op.name, args, kwargs), remaining)
+
+
+def _result(op: Operation, result: Any) -> Answer:
+    if result is None and op.result_shape is not None and op.result_shape.type in (None, type(None)):
+        return EMPTY
+    return value(written_value(result), NO_STORE)
+
+
+def _answers_later(link: Anybody, op: Operation) -> bool:
+    cls = class_at(link)
+    handle = None if cls is None else cls.__contract__.actions.get(op.name)
+    return handle is not None and handle.options.synchronous is False
+
+
+# ---- runs that are looked at later
+
+
+async def _invoke_later(
+    desk: WebDesk, request: WebRequest, link: Anybody, op: Operation, data: Any
+) -> Answer:
+    """Begin a run and say where it is, after what the consumer prefers to wait; by then it may be over."""
+    agent, wait = public_name(link.path), request.wait()
+    desk.runs.make_room(request.owner, agent)
+    ask = desk.ask(request)
+    _post(ask, request, link, op, data)
+    if wait and not ask.done:
+        await _wait(ask, wait)
+    if ask.done:
+        return _result(op, ask.outcome())
+    run = desk.runs.keep(request.owner, agent, op.name, _place(desk, agent, op.name), ask)
+    more = ((b"location", run.place.encode()), *((APPLIED,) if _prefers(request) else ()))
+    return Answer(201, _encode(run.told()), (TYPE_JSON, NOSNIFF, NO_STORE, *more))
+
+
+async def _wait(ask: WebAsk, seconds: float) -> None:
+    try:
+        with trio.move_on_after(seconds):
+            await ask.something()
+    except BaseException:
+        ask.left()
+        raise
+
+
+def _prefers(request: WebRequest) -> bool:
+    return "respond-async" in request.preferences()
+
+
+def _place(desk: WebDesk, agent: str, action: str) -> str:
+    """Give the path of an action, with what stands before the node's paths where it is reached."""
+    return f"{desk.prefix}/agents/{quote(agent, safe='')}/actions/{quote(action, safe='')}"
+
+
+def _run(desk: WebDesk, request: WebRequest, link: Anybody) -> KeptRun:
+    agent, action = public_name(link.path), request.parts[2]
+    operation_named(link, "action", action, action)
+    if len(request.parts) == 4:
+        return desk.runs.find(request.owner, agent, action, request.parts[3])
+    return desk.runs.newest(request.owner, agent, action)
+
+
+async def query(desk: WebDesk, request: WebRequest, link: Anybody) -> Answer:
+    """Say how a run stands; without an id, the newest of this action."""
+    check_taken(request.headers, JSON)
+    return value(_encode(_run(desk, request, link).told()), NO_STORE, VARY)
+
+
+async def cancel(desk: WebDesk, request: WebRequest, link: Anybody) -> Answer:
+    """Cancel a run; one that has ended stays as it is."""
+    _run(desk, request, link).ask.cancel("cancelled over HTTP")
+    return EMPTY
+
+
+async def query_all(desk: WebDesk, request: WebRequest, link: Anybody) -> Answer:
+    """Say how all runs stand, by action, the newest first."""
+    check_taken(request.headers, JSON)
+    found: dict[str, list[Any]] = {}
+    for run in desk.runs.of(request.owner, public_name(link.path)):
+        found.setdefault(run.action, []).append(run.told())
+    return value(_encode(found), NO_STORE, VARY)

@@ -1,0 +1,25 @@
+"""How agents are found: directories, and those who register and look there."""
+
+from ._client import (
+    Directory as Directory,
+    DirectoryRefused as DirectoryRefused,
+    HttpDirectory as HttpDirectory,
+    place_of_directory as place_of_directory,
+)
+from ._directory import Notice as Notice, Page as Page, ThingDirectory as ThingDirectory
+from ._directory_api import directory_routes as directory_routes
+from ._directory_options import DirectoryOptions as DirectoryOptions
+from ._found import Found as Found
+from ._hosting import OwnDirectory as OwnDirectory, directory_spec as directory_spec
+from ._lookup import Lookup as Lookup
+from ._register import (
+    TTL as TTL,
+    Exhibit as Exhibit,
+    Registered as Registered,
+    Registrar as Registrar,
+    Registration as Registration,
+    paths_of as paths_of,
+)
+from ._seeking import Seeking as Seeking
+from ._spreading import Choice as Choice
+from ._store import StoreFailed as StoreFailed

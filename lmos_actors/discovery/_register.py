@@ -1,0 +1,312 @@
+"""Registering what a node exposes in a directory, for as long as it is there, without troubling the node.
+
+An entry lasts for a time to live and is renewed at a third of it. What changes in the tree is told by the
+tree itself; while the directory cannot be reached it is tried ever more rarely.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import attrs
+import trio
+from trio.lowlevel import checkpoint
+
+from lmos_actors._errors import ConfigError, TransportError
+
+from ._client import DirectoryRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from lmos_actors.actors import Runtime
+
+    from ._client import Directory
+
+TTL: Final = 300.0
+"""Seconds for which an entry lasts without being renewed."""
+
+SHORTEST: Final = 3.0
+LONGEST: Final = 366 * 86_400.0
+
+MOST: Final = 10_000
+"""Agents that one node registers, the first of them; a crowd is for who knows it."""
+
+FIRST_WAIT: Final = 0.5
+LONGEST_WAIT: Final = 60.0
+"""Seconds between two tries while a directory cannot be reached: ever longer, a random part of it."""
+
+LEAVING: Final = 5.0
+"""Seconds that a node which ends has for taking its entries away; what is left ends by itself."""
+
+
+def _urls(urls: Any) -> tuple[str, ...]:
+    return (urls,) if isinstance(urls, str) else tuple(urls)
+
+
+@attrs.frozen
+class Registration:
+    """Where and for how long a node registers its agents: `open_node(register=Registration(url, ttl=60))`.
+
+    `directories` is the URL of a directory, or several; `ttl` how many seconds an entry lasts that is not
+    renewed, which is how long others may find an agent that is gone without a word. Raises ConfigError.
+    """
+
+    directories: tuple[str, ...] = attrs.field(converter=_urls)
+    ttl: float = attrs.field(default=TTL, kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        if not self.directories or not all(isinstance(url, str) for url in self.directories):
+            raise ConfigError(
+                f"needs the URL of a directory, or several, not {self.directories!r}", "register"
+            )
+        if not SHORTEST <= self.ttl <= LONGEST:
+            raise ConfigError(
+                f"must be seconds from {SHORTEST:g} to {LONGEST:g}, not {self.ttl!r}", "Registration.ttl"
+            )
+
+
+@attrs.frozen
+class Registered:
+    """How a node's registration in one directory stands.
+
+    `agents` counts the entries that are there; `refused` are those that the directory did not take, with the
+    reason; `failure` says why it could not be reached when it was last tried, None if it could.
+    """
+
+    directory: str
+    agents: int
+    refused: dict[str, str]
+    failure: str | None = None
+
+
+@attrs.frozen
+class Exhibit:
+    """An agent as it is to be registered: its id, and its description as text."""
+
+    thing_id: str
+    text: bytes
+
+
+class Exhibits(Protocol):
+    """What a node exposes now."""
+
+    def all(self) -> Iterable[tuple[str, Exhibit]]:
+        """Give all of it, in start order, with its paths."""
+        ...
+
+    def at(self, path: str) -> Exhibit | None:
+        """Give what is at that place in the tree, None if there is nothing."""
+        ...
+
+
+@attrs.define(eq=False)
+class _Entry:
+    exhibit: Exhibit
+    number: int = 0
+    """That of its turn in the line of renewals; earlier ones are out of date."""
+    registered: bool = False
+
+
+class Registrar:
+    """The entries of one node in one directory. `run` is a task of the node's stage, `leave` begins its end."""
+
+    def __init__(self, rt: Runtime, directory: Directory, exhibits: Exhibits, ttl: float) -> None:
+        self._rt = rt
+        self._directory = directory
+        self._exhibits = exhibits
+        self._ttl = ttl
+        self._random = rt.entropy.stream(f"registration at {directory.url}")
+        self._entries: dict[str, _Entry] = {}
+        self._refused: dict[str, str] = {}
+        self._changed: dict[str, None] = {}
+        self._gone: dict[str, None] = {}
+        self._line: list[tuple[float, int, str]] = []
+        self._number = 0
+        self._failure: str | None = None
+        self._tries = 0
+        self._pause = trio.CancelScope()
+        self._leaving = False
+        self.left = trio.Event()
+        """Set when it has ended."""
+
+    @property
+    def state(self) -> Registered:
+        """How it stands."""
+        there = sum(entry.registered for entry in self._entries.values())
+        return Registered(self._directory.url, there, dict(self._refused), self._failure)
+
+    # ---- what it is told; never waits
+
+    def changed(self, path: str) -> None:
+        """Something has started at that place of the tree, or has gone from it."""
+        if not self._leaving:
+            self._changed[path] = None
+            if self._failure is None:
+                self._wake()
+
+    def leave(self) -> None:
+        """Take all entries away, and end."""
+        self._leaving = True
+        self._wake()
+
+    def _wake(self) -> None:
+        self._rt.timers.woke = True
+        self._pause.cancel("there is something to do")
+
+    # ---- the task
+
+    async def run(self) -> None:
+        """Register, renew, take away, until told to leave; to be run once."""
+        try:
+            for path, _ in self._exhibits.all():
+                self._changed[path] = None
+            while not self._leaving:
+                wait = await self._round()
+                self._pause = trio.CancelScope(deadline=trio.current_time() + wait)
+                if self._has_work:
+                    continue
+                with self._pause:
+                    await trio.sleep_forever()
+            if self._failure is None:
+                with trio.move_on_after(LEAVING):
+                    await self._take_away()
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._directory.aclose()
+            self.left.set()
+
+    @property
+    def _has_work(self) -> bool:
+        """Whether something came meanwhile that need not wait."""
+        return self._leaving or (bool(self._changed) and self._failure is None)
+
+    async def _round(self) -> float:
+        """Do what is to be done; give how many seconds there is nothing more to do."""
+        try:
+            try:
+                await self._work()
+            finally:
+                with trio.CancelScope(shield=True):
+                    await self._directory.aclose()
+        except TransportError as error:
+            self._tries += 1
+            self._tell(str(error))
+            most = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(self._tries - 1, 32))
+            return round(most * (0.5 + self._random.random() / 2), 6)
+        self._tries = 0
+        self._tell(None)
+        return max(0.0, self._line[0][0] - trio.current_time()) if self._line else float("inf")
+
+    def _tell(self, failure: str | None) -> None:
+        """Take note of whether the directory is there; a program that runs is told when that changes."""
+        before, self._failure = self._failure, failure
+        if self._rt.real and (before is None) != (failure is None):
+            log = logging.getLogger("lmos_actors")
+            if failure is None:
+                log.info("registering at %s again", self._directory.url)
+            else:
+                log.warning("registering at %s: %s", self._directory.url, failure)
+
+    async def _work(self) -> None:
+        while self._changed and not self._leaving:
+            path = next(iter(self._changed))
+            await self._bring_up_to_date(path)
+        while self._gone and not self._leaving:
+            await self._remove(next(iter(self._gone)))
+        while self._line and self._line[0][0] <= trio.current_time() and not self._leaving:
+            _, number, path = self._line[0]
+            entry = self._entries.get(path)
+            if entry is not None and entry.number == number:
+                await self._renew(path, entry)
+            else:
+                heapq.heappop(self._line)
+
+    async def _bring_up_to_date(self, path: str) -> None:
+        exhibit, entry = self._exhibits.at(path), self._entries.get(path)
+        if entry is not None and (exhibit is None or exhibit.thing_id != entry.exhibit.thing_id):
+            self._forget(path, entry)
+            entry = None
+        if exhibit is None or (entry is not None and entry.registered and entry.exhibit == exhibit):
+            self._changed.pop(path, None)
+            await checkpoint()
+            return
+        if entry is None and len(self._entries) >= MOST:
+            self._changed.pop(path, None)
+            self._refused[path] = f"a node registers {MOST} agents at most"
+            return
+        entry = self._entries[path] = _Entry(exhibit)
+        self._changed.pop(path, None)
+        try:
+            await self._put(path, entry)
+        except BaseException:
+            self._changed[path] = None  # it is tried again
+            raise
+
+    def _forget(self, path: str, entry: _Entry) -> None:
+        del self._entries[path]
+        self._refused.pop(path, None)
+        if entry.registered:
+            self._gone[entry.exhibit.thing_id] = None
+
+    async def _put(self, path: str, entry: _Entry) -> None:
+        thing_id = entry.exhibit.thing_id
+        self._gone.pop(thing_id, None)
+        try:
+            await self._directory.put(thing_id, entry.exhibit.text, self._ttl)
+        except DirectoryRefused as error:
+            if error.status >= 500 or error.status in (408, 429):
+                raise
+            entry.registered = False
+            self._refused[path] = str(error)
+        else:
+            entry.registered = True
+            self._refused.pop(path, None)
+        self._line_up(path, entry)
+
+    def _line_up(self, path: str, entry: _Entry) -> None:
+        """Have it renewed at about a third of its time: not all nodes at once."""
+        self._number += 1
+        entry.number = self._number
+        due = trio.current_time() + self._ttl / 3 * (0.8 + 0.2 * self._random.random())
+        heapq.heappush(self._line, (round(due, 6), entry.number, path))
+
+    async def _renew(self, path: str, entry: _Entry) -> None:
+        thing_id = entry.exhibit.thing_id
+        if entry.registered and await self._directory.renew(thing_id):
+            self._line_up(path, entry)
+        else:  # it was refused, or the directory has forgotten it
+            entry.registered = False
+            await self._put(path, entry)
+
+    async def _remove(self, thing_id: str) -> None:
+        try:
+            await self._directory.remove(thing_id)
+        except DirectoryRefused as error:
+            if error.status >= 500 or error.status in (408, 429):
+                raise
+        self._gone.pop(thing_id, None)
+
+    async def _take_away(self) -> None:
+        for entry in self._entries.values():
+            if entry.registered:
+                self._gone[entry.exhibit.thing_id] = None
+        self._entries.clear()
+        try:
+            for thing_id in tuple(self._gone):
+                await self._remove(thing_id)
+        except TransportError as error:
+            self._tell(str(error))
+
+
+def paths_of(registrars: Iterable[Registrar]) -> Callable[[str], None]:
+    """Give what tells all of them of a change in the tree."""
+    told = tuple(registrars)
+
+    def tell(path: str) -> None:
+        for each in told:
+            each.changed(path)
+
+    return tell

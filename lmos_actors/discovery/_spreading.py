@@ -1,0 +1,317 @@
+"""Links that lead to agents that were looked for: to one elsewhere, or to all of them in turn.
+
+A request goes to one agent. To another it goes only where the first has not begun with it, so that there is
+exactly one answer.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+from zlib import crc32
+
+import trio
+from trio.lowlevel import checkpoint_if_cancelled, enable_ki_protection
+
+from lmos_actors._errors import AgentDied, AgentUnavailable, DeadlineExceeded, NotAllowed, NotFound
+from lmos_actors.actors import park_among
+
+from ._choosing import Choosing
+from ._lookup import FRESH, PAUSE, Replica
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+
+    from lmos_actors._errors import AgentError
+    from lmos_actors.actors import AgentStatistics, Attempt, Down, Feed, MailboxStatistics
+
+WAITS: Final = (0.5, 1.0, 2.0, 5.0)
+"""Seconds between the look-ups of one who waits until there is such an agent; the last for ever."""
+
+
+class Choice(Choosing):
+    """A link to whichever of the agents that are sought is chosen, request by request; see `Link`."""
+
+    # ---- carrying
+
+    async def _next_one(
+        self,
+        key: str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        tried: dict[Replica, None],
+        error: AgentError | None,
+    ) -> Replica:
+        """Choose whom to ask next, looking up first where that is needed. Raises `error`, or NotFound."""
+        known = self._known
+        if known is not None and known.is_older_than(FRESH) and self._by is not None:
+            known.look_soon()
+        chosen = self._choose(key, args, kwargs, tried)
+        if chosen is None and known is not None and known.is_older_than(PAUSE if tried else 0.0):
+            await known.look()
+            chosen = self._choose(key, args, kwargs, tried)
+        if chosen is None:
+            raise error or self._missing()
+        tried[chosen] = None
+        return chosen
+
+    def _goes_on(self, replica: Replica, error: AgentError) -> bool:
+        """Say whether another may be asked instead, which is only where this one has not begun."""
+        if isinstance(error, NotFound):
+            if error.kind != "agent":
+                return False
+            if self._known is not None:
+                self._known.gone(replica)
+            return True
+        if isinstance(error, AgentDied) and error.started:
+            return False
+        return self._by is not None or replica.is_down  # of one alone: it may be between two lives
+
+    async def _carry(
+        self,
+        send: Callable[[Any, float | None], Awaitable[Any]],
+        key: str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        seconds: float | None = None,
+    ) -> Any:
+        self._check(key)
+        await checkpoint_if_cancelled()
+        ends = inf if seconds is None else trio.current_time() + seconds
+        tried: dict[Replica, None] = {}
+        error: AgentError | None = None
+        while True:
+            with trio.CancelScope(deadline=ends) as scope:
+                try:
+                    replica = await self._next_one(key, args, kwargs, tried, error)
+                    link = await replica.reached()
+                except AgentUnavailable as unavailable:
+                    if unavailable is error or not tried:
+                        raise
+                    error = unavailable
+                    continue
+            left = None if seconds is None else ends - trio.current_time()
+            if scope.cancelled_caught or (left is not None and left <= 0):
+                raise DeadlineExceeded(self.path, seconds or 0.0)
+            try:
+                with replica.counted():
+                    return await send(link, left)
+            except (AgentUnavailable, AgentDied, NotFound) as failure:
+                if not self._goes_on(replica, failure):
+                    raise
+                error = failure
+
+    async def ask(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """See `Link`."""
+        return await self._carry(lambda link, _: link.ask(key, args, kwargs), key, args, kwargs)
+
+    async def ask_within(
+        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
+    ) -> Any:
+        """See `Link`: looking, and connecting, count."""
+        return await self._carry(
+            lambda link, left: link.ask_within(key, args, kwargs, left), key, args, kwargs, seconds
+        )
+
+    async def ask_again(
+        self,
+        key: str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        seconds: float | None,
+        attempt: Attempt,
+    ) -> Any:
+        """Ask, as one of several attempts, all under one id."""
+
+        async def send(link: Any, left: float | None) -> Any:
+            again = getattr(link, "ask_again", None)
+            if again is not None:
+                return await again(key, args, kwargs, left, attempt)
+            return await (
+                link.ask(key, args, kwargs) if left is None else link.ask_within(key, args, kwargs, left)
+            )
+
+        return await self._carry(send, key, args, kwargs, seconds)
+
+    async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """See `Link`."""
+        await self._carry(lambda link, _: link.tell(key, args, kwargs), key, args, kwargs)
+
+    def tell_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """See `Link`: raises `trio.WouldBlock` also where it has to be looked for, or connected, first."""
+        self._check(key)
+        replica = self._at_once(key, args, kwargs)
+        if replica is None:
+            raise trio.WouldBlock
+        replica.link.tell_nowait(key, args, kwargs)
+
+    def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """See `Link`. While none is known that can take it at once, the message is a dead letter."""
+        self._check(key)
+        replica = self._at_once(key, args, kwargs)
+        if replica is None:
+            place: Any = self  # of whom the record needs the path alone
+            why = "nobody who could take it has been found yet: await ref.ready() comes first"
+            self.rt.dead_letter(why, place, sender, self.operation(key).name, args)
+            return
+        replica.link.send_from(sender, key, args, kwargs)
+
+    def _at_once(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Replica | None:
+        """Choose without waiting; what would have to be waited for is begun."""
+        if self._known is not None and self._known.is_older_than(FRESH):
+            self._known.look_soon()
+        tried: dict[Replica, None] = {}
+        while (chosen := self._choose(key, args, kwargs, tried)) is not None:
+            if chosen.usable_link is not None:
+                return chosen
+            tried[chosen] = None
+        return None
+
+    # ---- calls
+
+    @asynccontextmanager
+    @enable_ki_protection
+    async def begin(
+        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
+    ) -> AsyncGenerator[Any]:
+        """See `Link`: who could not be reached is passed over, who was is not."""
+        async with self._entered("begin", key, args, kwargs, seconds) as call:
+            yield call
+
+    @asynccontextmanager
+    @enable_ki_protection
+    async def stream(
+        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
+    ) -> AsyncGenerator[Any]:
+        """See `Link`."""
+        async with self._entered("stream", key, args, kwargs, seconds) as items:
+            yield items
+
+    @asynccontextmanager
+    async def _entered(
+        self,
+        verb: str,
+        key: str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        seconds: float | None,
+    ) -> AsyncGenerator[Any]:
+        async with AsyncExitStack() as stack:
+
+            async def enter(link: Any, left: float | None) -> Any:
+                return await stack.enter_async_context(getattr(link, verb)(key, args, kwargs, left))
+
+            yield await self._carry(enter, key, args, kwargs, seconds)
+
+    # ---- listening
+
+    @asynccontextmanager
+    @enable_ki_protection
+    async def listen(self, key: str, *, conflate: bool, gaps: bool, size: int) -> AsyncGenerator[Feed[Any]]:
+        """See `Link`: of one agent alone."""
+        self._check_one()
+        async with AsyncExitStack() as stack:
+
+            async def enter(link: Any, _: object) -> Any:
+                entered = link.listen(key, conflate=conflate, gaps=gaps, size=size)
+                return await stack.enter_async_context(entered)
+
+            yield await self._carry(enter, key[1:], (), {})
+
+    @asynccontextmanager
+    @enable_ki_protection
+    async def watch(self) -> AsyncGenerator[Feed[Down]]:
+        """See `Link`: of one agent alone."""
+        self._check_one()
+        async with AsyncExitStack() as stack:
+
+            async def enter(link: Any, _: object) -> Any:
+                return await stack.enter_async_context(link.watch())
+
+            yield await self._carry(enter, "!", (), {})
+
+    def _check_one(self) -> None:
+        if self._by is not None:
+            raise NotAllowed(f"{self.path!r} is several agents: listen to each, see node.search(...)")
+
+    def sinks(self) -> Any:
+        """Give the listeners of the agent that it leads to."""
+        return self.settled().sinks()
+
+    def link(self) -> NoReturn:
+        """Refuse: a link joins two lives."""
+        raise NotAllowed(f"{self.path!r} may be of another process, or several: it cannot be linked")
+
+    def statistics(self) -> AgentStatistics:
+        """See `Link`: of one agent alone, and that is elsewhere."""
+        found: AgentStatistics = self.settled().statistics()
+        return found
+
+    def mailbox_statistics(self) -> MailboxStatistics:
+        """See `Link`: of one agent alone, and that is elsewhere."""
+        found: MailboxStatistics = self.settled().mailbox_statistics()
+        return found
+
+    # ---- who it is
+
+    @property
+    def identity(self) -> tuple[object, int]:
+        """What makes two refs equal: the agent, or, of several, what is sought and how it is chosen."""
+        if self._by is None:
+            if not self.is_settled:
+                raise NotFound(
+                    "agent", self._sought.shown, where="this node, and elsewhere none is known yet"
+                )
+            found: tuple[object, int] = self.settled().identity
+            return found
+        return (self.rt, self._sought, self._by, self._key), crc32(self._sought.shown.encode())
+
+    # ---- waiting
+
+    async def wait_running(self) -> None:
+        """Wait until one of them takes messages. Raises NotFound at the end of the node."""
+        await self.settle_unless(lambda: None)
+
+    async def settle_unless(self, near: Callable[[], Any]) -> Choice | None:
+        """Wait until one can be asked, None once `near` gives one. Raises NotFound at the node's end."""
+        waits = iter(WAITS)
+        wait = next(waits)
+        while True:
+            if near() is not None:
+                return None
+            if await self._is_there():
+                return self
+            if self.rt.ended:
+                raise self._missing()
+            with trio.move_on_after(wait):
+                await park_among(self.rt.appeared)
+            wait = next(waits, wait)
+
+    async def _is_there(self) -> bool:
+        """Look whether there is one that runs."""
+        if self._known is not None and self._known.is_older_than(PAUSE):
+            await self._known.look()
+        for replica in self._members():
+            try:
+                link = await replica.reached()
+                if replica.is_down:
+                    continue
+                if not replica.is_near:
+                    await link.wait_running()
+            except (AgentUnavailable, NotFound):
+                continue
+            if self._by is None:
+                self._current = replica
+            return True
+        return False
+
+    def then(self, found: Callable[[Any], None]) -> None:
+        """Have somebody told of the link that it leads to, once that is found, if the next look-up does."""
+        if self._known is not None:
+            self._known.when_looked(lambda: self._tell(found))
+
+    def _tell(self, found: Callable[[Any], None]) -> None:
+        replica = self._choose("", (), {}, {})
+        if replica is not None and replica.some_link is not None:
+            found(replica.link)

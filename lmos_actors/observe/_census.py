@@ -1,0 +1,145 @@
+"""All agents of a node, counted by their class: as they stand now, and with all that have been there.
+
+A node may have very many of them, so counting gives way to others in between. What agents that are gone for
+good have done is kept, so that no total ever falls.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import trio
+
+from lmos_actors.supervision import agent_class, agents_of
+
+from ._tallies import OTHER
+
+if TYPE_CHECKING:
+    from lmos_actors.actors import LocalLink
+    from lmos_actors.supervision import Supervisor
+
+AT_ONCE: Final = 500
+"""Agents that are counted before others have their turn."""
+
+OUTCOMES: Final = ("handled", "cancelled", "dropped", "dead_lettered", "refused")
+"""What becomes of a message."""
+
+NO_CLASS: Final = "agent"
+"""The class of what has not run yet, and does not tell."""
+
+
+@attrs.define
+class Count:
+    """The agents of one class. Totals are over all that have been there; the rest is as it stands now."""
+
+    handled: int = 0
+    cancelled: int = 0
+    dropped: int = 0
+    dead_lettered: int = 0
+    refused: int = 0
+    restarts: int = 0
+    depth: int = 0
+    deepest: int = 0
+    parked: int = 0
+    running: int = 0
+    statuses: dict[str, int] = attrs.field(factory=dict[str, int])
+
+    def add_done(self, slot: LocalLink) -> None:
+        """Add what one agent has done."""
+        more = slot.more
+        self.handled += slot.handled + slot.inline
+        if slot.incarnation > 1:
+            self.restarts += slot.incarnation - 1
+        if more is not None:
+            self.cancelled += more.cancelled
+            self.dropped += more.dropped
+            self.dead_lettered += more.dead_lettered
+            self.refused += more.refused
+
+    def add(self, slot: LocalLink) -> None:
+        """Add one agent that is there."""
+        self.add_done(slot)
+        status: str = slot.status
+        self.statuses[status] = self.statuses.get(status, 0) + 1
+        depth = slot.accepted - slot.begun
+        if depth:
+            self.depth += depth
+            self.deepest = max(self.deepest, depth)
+        more = slot.more
+        if more is not None:
+            self.parked += len(more.parked or ())
+            self.running += slot.running()
+
+
+TOTALS: Final = (*OUTCOMES, "restarts")
+
+
+@attrs.frozen
+class Found:
+    """What one count has found: by class, and agent by agent unless there are many."""
+
+    classes: dict[str, Count]
+    agents: int
+    depths: list[tuple[str, str, int]] | None
+    """Path, class and waiting messages of each agent."""
+
+
+class Census:
+    """Counts the agents below `root`: of at most `classes` classes, of at most `shown` one by one."""
+
+    def __init__(self, root: Supervisor, classes: int, shown: int) -> None:
+        self._root = root
+        self._most = classes
+        self._shown = shown
+        self._gone: dict[str, Count] = {}
+        self._told: dict[str, Count] = {}
+
+    def gone(self, slot: LocalLink) -> None:
+        """A slot is empty for good."""
+        self._of(self._gone, slot).add_done(slot)
+
+    def _of(self, counts: dict[str, Count], slot: LocalLink) -> Count:
+        name = class_name(slot)
+        found = counts.get(name)
+        if found is None:
+            name = name if name in self._told or len(self._told) < self._most else OTHER
+            self._told.setdefault(name, Count())
+            found = counts.setdefault(name, Count())
+        return found
+
+    async def take(self) -> Found:
+        """Count. Others have their turns meanwhile, so that the numbers are of one time only by and large."""
+        classes = {name: attrs.evolve(count, statuses={}) for name, count in self._gone.items()}
+        depths: list[tuple[str, str, int]] = []
+        number = 0
+        for slot in agents_of(self._root):
+            number += 1
+            self._of(classes, slot).add(slot)
+            if number <= self._shown:
+                depths.append((slot.path, class_name(slot), slot.accepted - slot.begun))
+            if not number % AT_ONCE:
+                await trio.lowlevel.checkpoint()
+        self._keep_up(classes)
+        return Found(classes, number, depths if number <= self._shown else None)
+
+    def _keep_up(self, classes: dict[str, Count]) -> None:
+        """No total falls, also where an agent has gone while others were counted."""
+        for name, told in self._told.items():
+            count = classes.setdefault(name, Count())
+            for total in TOTALS:
+                reached = max(getattr(told, total), getattr(count, total))
+                setattr(count, total, reached)
+                setattr(told, total, reached)
+
+
+def class_name(slot: LocalLink) -> str:
+    """Give the name of the class of the agents at a place, also while none of them runs."""
+    agent: Any = slot.agent
+    if agent is not None:
+        return str(agent.__class__.__name__)
+    op = next(iter(slot.table.values()), None)
+    if op is not None:
+        return op.owner
+    made = agent_class(slot.spec)
+    return NO_CLASS if made is None else made.__name__

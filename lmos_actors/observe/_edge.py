@@ -1,0 +1,163 @@
+"""Every request where it comes in and where it goes out: measured, and recorded as a span, as is wanted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from lmos_actors._errors import ActionCancelled
+from lmos_actors.actors import HandingLink, incoming_trace, outgoing_trace, put_in_span, recorded_trace
+
+from ._metrics import Metrics
+from ._tallies import LEFT, status_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from opentelemetry.trace import Span
+
+    from lmos_actors.actors import Envelope, Far, LocalLink, Mark, Operation, Runtime, TraceMembers
+    from lmos_actors.supervision import Supervisor
+
+    from ._metrics import MetricsOptions, Traffic
+    from ._tallies import Key, Tallies
+    from ._tracing import Spans
+
+GONE: Final = ActionCancelled("the consumer left")
+
+
+class NodeEdge:
+    """See `Edge`. `metrics` or `spans` may be None, where only the other is wanted."""
+
+    def __init__(self, rt: Runtime, metrics: Metrics | None, spans: Spans | None) -> None:
+        self._rt = rt
+        self._metrics = metrics
+        self._spans = spans
+        self.hands_on = spans is not None
+
+    def came(self, far: Far, way: str, traceparent: str | None, tracestate: str | None, /) -> Watched:
+        """See `Edge`."""
+        incoming_trace(self._rt, far, traceparent, tracestate)
+        span: Span | None = None
+        if self._spans is not None:
+            span, origin = self._spans.arrived(far, way, traceparent, tracestate)
+            if origin is not None:
+                put_in_span(far, origin)
+        taken = None if self._metrics is None else self._metrics.taken
+        return Watched(_key(far.op, way), taken, self._spans, span)
+
+    def refused(self, way: str, verb: str, error: BaseException, /) -> None:
+        """See `Edge`."""
+        if self._metrics is not None:
+            self._metrics.taken.refuse(verb, way, status_of(error))
+
+    def goes(self, op: Operation, path: str, way: str, /) -> Sent:
+        """See `Edge`."""
+        trace = outgoing_trace(self._rt)
+        span: Span | None = None
+        if self._spans is not None:
+            span, origin = self._spans.leaves(op, path, way)
+            if origin is not None:
+                trace = recorded_trace(self._rt, trace, origin)
+        sent = None if self._metrics is None else self._metrics.sent
+        return Sent(_key(op, way), sent, self._spans, span, trace)
+
+    def mark(self, mark: Mark | None, /) -> Mark | None:
+        """See `Edge`."""
+        return mark if self._spans is None else self._spans.mark(mark)
+
+    def enter(self, envelope: Envelope, /) -> Any:
+        """See `Edge`."""
+        return None if self._spans is None else self._spans.enter(envelope.trace)
+
+    def leave(self, token: Any, /) -> None:
+        """See `Edge`."""
+        if self._spans is not None:
+            self._spans.leave(token)
+
+    def gone(self, slot: LocalLink, /) -> None:
+        """See `Edge`."""
+        if self._metrics is not None:
+            self._metrics.census.gone(slot)
+
+
+def _key(op: Operation, way: str) -> Key:
+    return op.owner, op.name, op.verb, way
+
+
+def watch_edge(
+    rt: Runtime,
+    root: Supervisor,
+    options: MetricsOptions | None,
+    tracing: Any,
+    traffic: Callable[[], Traffic],
+    failed: Callable[[BaseException], object],
+) -> Metrics | None:
+    """Have a node's requests looked at, as `open_node(metrics=..., tracing=...)` wants it; give its metrics.
+
+    Raises ConfigError.
+    """
+    metrics = None if options is None else Metrics(rt, root, options, traffic, failed)
+    spans: Spans | None = None
+    if tracing:
+        from ._tracing import Spans, provider_of  # OpenTelemetry takes long to import
+
+        spans = Spans(rt, provider_of(tracing), failed)
+        if rt.instrument is None:  # which hands traces on as well
+            rt.link = HandingLink
+    if metrics is not None or spans is not None:
+        rt.edge = NodeEdge(rt, metrics, spans)
+    return metrics
+
+
+class Watched:
+    """One request that has come in; see `Watch`."""
+
+    __slots__ = ("_ended", "_key", "_since", "_span", "_spans", "_tallies")
+
+    def __init__(self, key: Key, tallies: Tallies | None, spans: Spans | None, span: Span | None) -> None:
+        self._key = key
+        self._tallies = tallies
+        self._spans = spans
+        self._span = span
+        self._since = trio.current_time()
+        self._ended = False
+
+    def ended(self, error: BaseException | None, /) -> None:
+        """See `Watch`."""
+        if not self._ended:
+            self._end(status_of(error), error)
+
+    def left(self) -> None:
+        """See `Watch`."""
+        if not self._ended:
+            self._end(LEFT, GONE)
+
+    def _end(self, status: str, error: BaseException | None) -> None:
+        self._ended = True
+        if self._tallies is not None:
+            self._tallies.take(self._key, status, trio.current_time() - self._since)
+        if self._spans is not None and self._span is not None:
+            self._spans.end(self._span, error)
+
+
+class Sent(Watched):
+    """One request that goes out; see `Going`."""
+
+    __slots__ = ("trace",)
+
+    def __init__(
+        self, key: Key, tallies: Tallies | None, spans: Spans | None, span: Span | None, trace: TraceMembers
+    ) -> None:
+        super().__init__(key, tallies, spans, span)
+        self.trace = trace
+
+    def __enter__(self) -> TraceMembers:
+        return self.trace
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self.ended(error)

@@ -1,0 +1,67 @@
+"""What a node tells those who watch over it, at addresses of its own: /healthz, /readyz, /metrics.
+
+Whoever asks whether it lives, or is ready, needs no credentials, and is told no more than that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from ._exposition import format_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import BaseRoute
+
+    from ._metrics import Metrics
+
+HEALTH: Final = "/healthz"
+READINESS: Final = "/readyz"
+METRICS: Final = "/metrics"
+
+OPEN_TO_ALL: Final = (HEALTH, READINESS)
+"""Where no credentials are asked for."""
+
+_HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+
+
+def health_routes(unready: Callable[[], str | None], metrics: Metrics | None = None) -> list[BaseRoute]:
+    """Give the routes. `unready` says why no requests are taken now, in a word; None where they are."""
+    from starlette.responses import PlainTextResponse, Response, StreamingResponse
+    from starlette.routing import Route
+
+    async def health(_: Request) -> Response:
+        return PlainTextResponse("ok\n", headers=_HEADERS)
+
+    async def readiness(_: Request) -> Response:
+        why = unready()
+        return PlainTextResponse(f"{why or 'ready'}\n", status_code=503 if why else 200, headers=_HEADERS)
+
+    routes: list[BaseRoute] = [Route(HEALTH, health), Route(READINESS, readiness)]
+    if metrics is None:
+        return routes
+
+    async def scrape(request: Request) -> Response:
+        _check(request)
+        kind = format_of(",".join(request.headers.getlist("accept")))
+        headers = {**_HEADERS, "Content-Type": kind, "Vary": "Accept"}
+        if request.method == "HEAD":
+            told = Response(headers=headers)
+            del told.headers["content-length"]  # which is not known
+            return told
+        return StreamingResponse(metrics.pieces(kind), headers=headers)
+
+    routes.append(Route(METRICS, scrape))
+    return routes
+
+
+def _check(request: Request) -> None:
+    """Let those in who may read what is called `metrics`. Raises Unauthorized, Forbidden, RateLimited."""
+    admission: Any = request.scope.get("state", {}).get("admission")
+    if admission is not None:
+        admission.check(METRICS.removeprefix("/"), "read", trio.current_time())

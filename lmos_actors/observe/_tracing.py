@@ -1,0 +1,176 @@
+"""Requests as spans of OpenTelemetry: one for each that comes in, one for each that goes out.
+
+What comes in is the child of what its `traceparent` names. Agents work in its span, and hand it on near; what
+they send elsewhere is its child. An agent's own code finds the span as the current one.
+
+A provider, sampler or processor that raises costs spans and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from opentelemetry import context as contexts, trace
+from opentelemetry.trace import (
+    NonRecordingSpan,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+    TracerProvider,
+    TraceState,
+)
+
+from lmos_actors._errors import ConfigError, LmosActorsError
+from lmos_actors.actors import Origin, current_mark, read_trace
+from lmos_actors.protocol.lmos import problem_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Span
+
+    from lmos_actors.actors import Far, Mark, Operation, Runtime
+
+SCOPE: Final = "lmos_actors"
+"""The instrumentation scope of all spans."""
+
+SERVER_ERROR: Final = 500
+
+
+def provider_of(wanted: Any) -> TracerProvider:
+    """Give the provider for what `open_node(tracing=...)` was given. Raises ConfigError."""
+    if wanted is True:
+        return trace.get_tracer_provider()
+    if not callable(getattr(wanted, "get_tracer", None)):
+        raise ConfigError(f"must be True or a TracerProvider, not {wanted!r}", "open_node(tracing=...)")
+    provider: TracerProvider = wanted
+    return provider
+
+
+class Spans:
+    """Begins and ends the spans of one node."""
+
+    def __init__(
+        self, rt: Runtime, provider: TracerProvider, failed: Callable[[BaseException], object]
+    ) -> None:
+        self._rt = rt
+        self._failed = failed
+        self._broken = False
+        self._tracer = provider.get_tracer(SCOPE)
+        rt.base_context.run(contexts.attach, contexts.Context())  # agents are in nobody's span
+
+    def _gone_wrong(self, error: BaseException) -> None:
+        if not self._broken:  # once is enough: it will go on
+            self._broken = True
+            self._failed(error)
+
+    def _now(self) -> int | None:
+        """Give the time of day in nanoseconds; None lets OpenTelemetry look at its clock."""
+        return None if self._rt.real else int(self._rt.entropy.now().timestamp() * 1e6) * 1000
+
+    # ---- in
+
+    def arrived(
+        self, far: Far, way: str, traceparent: str | None, tracestate: str | None
+    ) -> tuple[Span | None, Origin | None]:
+        """Begin the span of a request that has come in."""
+        try:
+            said = read_trace(traceparent, tracestate)
+            above = contexts.Context() if said is None else _context(said[0])
+            span = self._begin(far.op, SpanKind.SERVER, above, _attributes(far.op, far.slot.path, way))
+            return span, _origin(span)
+        except Exception as error:
+            self._gone_wrong(error)
+            return None, None
+
+    def _begin(self, op: Operation, kind: SpanKind, above: Context | None, attributes: Any) -> Span:
+        return self._tracer.start_span(
+            f"{op.verb} {op.label}", above, kind, attributes, start_time=self._now()
+        )
+
+    # ---- out
+
+    def leaves(self, op: Operation, path: str, way: str) -> tuple[Span | None, Origin | None]:
+        """Begin the span of a request that the code that runs now sends."""
+        try:
+            mark = self.mark(current_mark(self._rt))
+            above = None if mark is None or mark[2] is None else _context(mark[2])
+            span = self._begin(op, SpanKind.CLIENT, above, _attributes(op, path, way))
+            return span, _origin(span)
+        except Exception as error:
+            self._gone_wrong(error)
+            return None, None
+
+    def end(self, span: Span, error: BaseException | None) -> None:
+        """End a span."""
+        try:
+            if error is not None:
+                self._say(span, error)
+            span.end(self._now())
+        except Exception as bug:
+            self._gone_wrong(bug)
+
+    def _say(self, span: Span, error: BaseException) -> None:
+        """Say what it ended with: never the text of an error, which may have somebody's data in it."""
+        status = problem_of(error).status if isinstance(error, LmosActorsError) else SERVER_ERROR
+        span.set_attributes({"error.type": type(error).__name__, "lmos.status": status})
+        if status >= SERVER_ERROR or getattr(span, "kind", None) is SpanKind.CLIENT:
+            span.set_status(Status(StatusCode.ERROR))
+
+    # ---- between
+
+    def mark(self, mark: Mark | None) -> Mark | None:
+        """Give the mark of what the code that runs now sends: in the span that is current, if one is."""
+        span = trace.get_current_span()
+        found = span.get_span_context()
+        if not found.is_valid:
+            return mark
+        origin = None if mark is None else mark[2]
+        if origin is not None and (int(origin.trace_id, 16) != found.trace_id or span is origin.span):
+            return mark
+        number, began, _, sender = mark or (0, 0, None, None)
+        return number, began, _origin(span), sender
+
+    def enter(self, mark: Mark | None) -> Any:
+        """Make the span of a message the current one; for the context that is set."""
+        origin = None if mark is None else mark[2]
+        return None if origin is None else contexts.attach(_context(origin))
+
+    def leave(self, token: Any) -> None:
+        """Undo `enter`."""
+        if token is not None:
+            contexts.detach(token)
+
+
+def _attributes(op: Operation, path: str, way: str) -> dict[str, str]:
+    return {
+        "rpc.system": "lmos",
+        "rpc.service": op.owner,
+        "rpc.method": op.name,
+        "lmos.verb": op.verb,
+        "lmos.agent": path,
+        "lmos.way": way,
+    }
+
+
+def _origin(span: Span) -> Origin | None:
+    found = span.get_span_context()
+    if not found.is_valid:
+        return None
+    state = ",".join(f"{key}={value}" for key, value in found.trace_state.items())
+    flags = f"{found.trace_flags & TraceFlags.SAMPLED:02x}"
+    return Origin(f"{found.trace_id:032x}", flags, state, f"{found.span_id:016x}", span)
+
+
+def _context(origin: Origin) -> Context:
+    """Give the context in which the span, or the message, of an origin is the current one."""
+    span: Span | None = origin.span
+    if span is None:
+        state = TraceState.from_header([origin.state]) if origin.state else None
+        flags = TraceFlags(int(origin.flags, 16))
+        found = SpanContext(int(origin.trace_id, 16), int(origin.parent, 16), True, flags, state)
+        span = NonRecordingSpan(found)
+    return trace.set_span_in_context(span, contexts.Context())

@@ -1,0 +1,147 @@
+"""Agents asked over HTTP, from one process to another, and bare Starlette behind the same front door.
+
+`python -m tests.benchmarks.http ours|starlette` is the server; it prints its port.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
+from functools import partial
+from time import perf_counter as clock
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from lmos_actors import Agent, MailboxOptions, Property, action, open_node, prop
+from lmos_actors.transport import FrontDoor, TcpNetwork, endpoint_of
+from tests.benchmarks.limits_wire import HOST, QUESTION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CONNECTIONS: Final = 16
+_INPUT: Final = json.dumps({"text": QUESTION}).encode()
+
+
+class Near(Agent, mailbox=MailboxOptions(size=65_536)):
+    """What is read and invoked."""
+
+    mood: Property[str] = prop(default=QUESTION)
+
+    @action
+    def echo(self, text: str) -> str:
+        """Give it back."""
+        return text
+
+
+# --- servers
+
+
+async def serve_ours() -> None:
+    """Serve an agent."""
+    async with open_node(listen=f"ws://{HOST}:0") as node:
+        await node.start(Near)
+        print(endpoint_of(node.urls[0]).port, flush=True)
+        await trio.sleep_forever()
+
+
+async def serve_starlette() -> None:
+    """Serve the same by functions."""
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse
+    from starlette.routing import Route
+
+    async def read(request: Request) -> JSONResponse:
+        return JSONResponse(QUESTION)
+
+    async def invoke(request: Request) -> JSONResponse:
+        return JSONResponse((await request.json())["text"])
+
+    app: Any = Starlette(
+        routes=[
+            Route("/agents/{name}/properties/{property}", read),
+            Route("/agents/{name}/actions/{action}", invoke, methods=["POST"]),
+        ]
+    )
+    listener = await TcpNetwork().listen(endpoint_of(f"ws://{HOST}:0"))
+    door = FrontDoor(listener, route=lambda upgrade: 1 / 0, app=app, on_failure=print)  # type: ignore[arg-type, return-value]
+    print(listener.addresses[0][1], flush=True)
+    await door.serve()
+
+
+@contextmanager
+def served_by(kind: str) -> Iterator[int]:
+    """Have a server in a process of its own; give its port."""
+    command = [sys.executable, "-m", "tests.benchmarks.http", kind]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield int(process.stdout.readline())
+        finally:
+            process.kill()
+
+
+# --- the client
+
+
+def _request(verb: str) -> bytes:
+    if verb == "read":
+        return f"GET /agents/near/properties/mood HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode()
+    head = (
+        f"POST /agents/near/actions/echo HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(_INPUT)}\r\n\r\n"
+    )
+    return head.encode() + _INPUT
+
+
+def _answer(sock: socket.socket) -> bytes:
+    """Read a whole answer; that it is one, and the right one, is seen to."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        data += sock.recv(65_536)
+    head, _, body = data.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 "), data
+    length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+    while len(body) < length:
+        body += sock.recv(65_536)
+    return body
+
+
+def _ask(port: int, verb: str, n: int) -> float:
+    """Ask over some connections, each with one request under way; give how many were answered a second."""
+    request, wanted = _request(verb), json.dumps(QUESTION).encode()
+    socks = [socket.create_connection((HOST, port)) for _ in range(CONNECTIONS)]
+    try:
+        for sock in socks:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.sendall(request)
+            assert _answer(sock) == wanted
+        rounds = max(1, n // CONNECTIONS)
+        began = clock()
+        for _ in range(rounds):
+            for sock in socks:
+                sock.sendall(request)
+            for sock in socks:
+                _answer(sock)
+        return rounds * CONNECTIONS / (clock() - began)
+    finally:
+        for sock in socks:
+            sock.close()
+
+
+def measured(kind: str, verb: str, n: int) -> float:
+    """Measure a server of a kind: `read` a property, or `invoke` an action."""
+    with served_by(kind) as port:
+        return _ask(port, verb, n)
+
+
+read, read_starlette = partial(measured, "ours", "read"), partial(measured, "starlette", "read")
+invoke, invoke_starlette = partial(measured, "ours", "invoke"), partial(measured, "starlette", "invoke")
+
+if __name__ == "__main__":
+    trio.run(serve_ours if sys.argv[1] == "ours" else serve_starlette)

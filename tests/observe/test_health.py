@@ -1,0 +1,63 @@
+"""/healthz and /readyz: there for everybody, and for nothing but what they are for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from lmos_actors import Agent, ChildSpec, ConfigError, ConnectFailed, action, open_node
+from lmos_actors._wanted import default_network
+from lmos_actors.bindings import RESERVED
+from lmos_actors.observe import OPEN_TO_ALL
+from lmos_actors.transport import endpoint_of
+from tests.observe.talk import ask, line_to
+
+
+class Slow(Agent):
+    @action
+    async def work(self, seconds: float) -> str:
+        await trio.sleep(seconds)
+        return "done"
+
+
+async def test_a_node_lives_and_is_ready(autojump_clock: Any) -> None:
+    async with open_node(listen="ws://here") as node:
+        for path, said in (("/healthz", "ok"), ("/readyz", "ready")):
+            answer = await ask(node, path)
+            assert (answer.status, answer.text) == (200, f"{said}\n")
+            assert answer.headers["cache-control"] == "no-store"
+            assert (await ask(node, path, "HEAD")).status == 200
+            assert (await ask(node, path, "POST")).status == 405
+
+
+async def test_a_node_that_drains_lives_and_is_not_ready(autojump_clock: Any) -> None:
+    async with open_node(listen="ws://here") as node, trio.open_nursery() as nursery:
+        await node.start(Slow)
+        busy = await default_network().connect(endpoint_of("ws://here"), None)
+        body = b'{"seconds": 10}'
+        head = b"POST /agents/slow/actions/work HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\n"
+        await busy.send_all(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        await busy.send_all(b"GET /readyz HTTP/1.1\r\nHost: here\r\n\r\n")
+        await trio.sleep(1)
+        nursery.start_soon(node.drain)
+        await trio.sleep(1)
+        with pytest.raises(ConnectFailed):  # nobody new is let in: who looks from outside sees that, too
+            await line_to(node)
+        said = b""
+        while data := await busy.receive_some():
+            said += data
+    first, second = said.split(b"HTTP/1.1 ")[1:]
+    assert first.startswith(b"200")
+    assert first.endswith(b'"done"')
+    assert second.startswith(b"503")
+    assert second.endswith(b"draining\n")
+
+
+async def test_their_names_are_no_agents_names(autojump_clock: Any) -> None:
+    for path in (*OPEN_TO_ALL, "/metrics"):
+        assert path.removeprefix("/") in RESERVED
+        async with open_node(listen="ws://here") as node:
+            with pytest.raises(ConfigError):
+                await node.root.start_child(ChildSpec(path.removeprefix("/"), Slow))

@@ -1,0 +1,69 @@
+"""node-wot uses the weather agent over HTTP: it is not ours, has never heard of us, and is unmodified."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agents.weather import UserFeedback, WeatherAgent
+from tests.web.foreign import Client, Refused, node_wot as node_wot
+from tests.web.serving import ANSWER, MODEL, QUESTION, going_on, weather
+
+
+def form(described: dict[str, Any], subprotocol: str) -> int:
+    """The index of the form of an affordance for this way of listening."""
+    return [each.get("subprotocol") for each in described["forms"]].index(subprotocol)
+
+
+async def test_it_reads_writes_and_invokes(node_wot: Client) -> None:
+    async with weather() as (ref, url):
+        td = await node_wot.ask("consume", url=url)
+        assert td["title"] == "WeatherAgent"
+        assert await node_wot.ask("read", name="units") == "celsius"
+        await node_wot.ask("write", name="units", value="fahrenheit")
+        assert await ref.read(WeatherAgent.units) == "fahrenheit"
+        assert await node_wot.ask("invoke", name="getWeather", input=QUESTION) == ANSWER
+        assert await node_wot.ask("invoke", name="giveFeedback", input={"rating": 4}) is None
+        await node_wot.ask("writeMany", values={"units": "celsius"})
+        assert await node_wot.ask("readAll") == {"modelConfiguration": MODEL, "units": "celsius"}
+
+
+async def test_what_is_wrong_comes_to_it_as_an_error(node_wot: Client) -> None:
+    async with weather() as (ref, url):
+        await node_wot.ask("consume", url=url)
+        with pytest.raises(Refused, match=r"^Client error: Bad Request$"):
+            await node_wot.ask("write", name="units", value="kelvin")
+        with pytest.raises(Refused, match=r"^Client error: Bad Request$"):
+            await node_wot.ask("invoke", name="giveFeedback", input={"rating": 9})
+        with pytest.raises(Refused, match="did not get suitable form"):
+            await node_wot.ask("write", name="modelConfiguration", value={})
+        assert await ref.read(WeatherAgent.units) == "celsius"
+        with pytest.raises(Refused, match=r"^Client error: Not Found$"):
+            await node_wot.ask("consume", url=f"{url}s")
+
+
+@pytest.mark.parametrize("subprotocol", ["longpoll", "sse"])
+async def test_it_observes(node_wot: Client, subprotocol: str) -> None:
+    async with weather() as (ref, url):
+        td = await node_wot.ask("consume", url=url)
+        index = form(td["properties"]["units"], subprotocol)
+        await node_wot.ask("observe", name="units", form=index)
+        values = iter(("fahrenheit", "celsius") * 1000)
+        async with going_on(lambda: ref.write(WeatherAgent.units, next(values))):
+            heard = await node_wot.ask("heard", name="units", count=4)
+        assert set(heard) == {"celsius", "fahrenheit"}
+        await node_wot.ask("stop", name="units")
+
+
+@pytest.mark.parametrize("subprotocol", ["longpoll", "sse"])
+async def test_it_hears_events(node_wot: Client, subprotocol: str) -> None:
+    async with weather() as (ref, url):
+        td = await node_wot.ask("consume", url=url)
+        index = form(td["events"]["userFeedbackReceived"], subprotocol)
+        await node_wot.ask("subscribe", name="userFeedbackReceived", form=index)
+        praise = UserFeedback(rating=5, comment="sunny")
+        async with going_on(lambda: ref.invoke(WeatherAgent.give_feedback, praise)):
+            heard = await node_wot.ask("heard", name="userFeedbackReceived", count=3)
+        assert heard[:3] == [{"rating": praise.rating, "comment": praise.comment}] * 3
+        await node_wot.ask("stop", name="userFeedbackReceived")
