@@ -10,7 +10,7 @@ import logging
 import socket
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import attrs
 import trio
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .actors import Runtime
     from .bindings import Descriptions, LmosServer, Peers
     from .observe import Metrics
-    from .security import Guard
+    from .security import Guard, Security
     from .supervision import Supervisor
     from .transport import Endpoint, FrontDoor, Listener, Network
 
@@ -37,7 +37,18 @@ FAILURES: Final = 100
 GRACE: Final = 5.0
 """Seconds beyond those of a connection's own good-bye after which nobody is waited for."""
 
+NOTICE: Final = 1.0
+"""Seconds for what comes before the agents are stopped."""
+
 GOODBYE: Final = 5.0 + GRACE
+
+
+class MoreRoutes(Protocol):
+    """Gives what is served over HTTP beside the agents."""
+
+    def __call__(
+        self, server: LmosServer, bases: Sequence[str], security: Security, /
+    ) -> list[BaseRoute]: ...
 
 
 class Connections:
@@ -55,16 +66,19 @@ class Connections:
         self._all_gone = trio.Event()
         self._server: LmosServer | None = None
         self._peers: Peers | None = None
+        self._notice = trio.CancelScope()
         self._last_words = trio.CancelScope()
         self._hurried = False
         self.urls: tuple[str, ...] = ()
         """The addresses that are listened at, with the ports as they are."""
         self.descriptions: Descriptions | None = None
         """What is served, once it listens."""
-        self.more_routes: Callable[[Sequence[str]], list[BaseRoute]] = lambda _: []
+        self.more_routes: MoreRoutes = lambda *_: []
         """What is served over HTTP beside the agents, at these addresses."""
         self.at_refuse: list[Callable[[], None]] = []
         """What is called when no more requests are taken in; must not raise."""
+        self.before_stop: list[Callable[[], Awaitable[None]]] = []
+        """What is waited for, for a second at most, before the agents are stopped."""
         self.before_goodbye: list[Callable[[], Awaitable[None]]] = []
         """What is waited for, within limits, before peers are told good-bye."""
         self.failures: deque[BaseException] = deque(maxlen=FAILURES)
@@ -97,11 +111,16 @@ class Connections:
         return self._network
 
     @property
-    def _has_names(self) -> bool:
-        """Whether the machine's name leads to it, and not only what is listened at."""
+    def is_in_memory(self) -> bool:
+        """Whether its connections stay inside of the process."""
         from .transport import MemoryNetwork
 
-        return not isinstance(self.network, MemoryNetwork)
+        return isinstance(self.network, MemoryNetwork)
+
+    @property
+    def _has_names(self) -> bool:
+        """Whether the machine's name leads to it, and not only what is listened at."""
+        return not self.is_in_memory
 
     # ---- those who connect to us
 
@@ -135,7 +154,8 @@ class Connections:
             self._rt, exposure, options=wanted.session, guard=guard, on_failure=self._failed
         )
         descriptions = self.descriptions = Descriptions(exposure, bases, guard.security)
-        app = http_app(descriptions, server, extra=[*self.more_routes(bases), *self._routes()], guard=guard)
+        more = [*self.more_routes(server, bases, guard.security), *self._routes()]
+        app = http_app(descriptions, server, extra=more, guard=guard)
         for endpoint, listener in zip(self._endpoints, self._listeners, strict=True):
             door = FrontDoor(
                 listener,
@@ -194,6 +214,11 @@ class Connections:
             del self._open[door]
             if not self._open:
                 self._all_gone.set()
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Where it listens, as was said."""
+        return tuple(endpoint.host for endpoint in self._endpoints)
 
     def authorities(self) -> tuple[str, ...]:
         """Give host and port of all addresses at which this node is reached."""
@@ -257,6 +282,13 @@ class Connections:
         if self._server is not None:
             await self._server.wait_done()
 
+    async def give_notice(self) -> None:
+        """Do what has to be done while the agents still run; `refuse` comes before."""
+        if self.before_stop:
+            with trio.CancelScope(shield=True), self._notice, trio.move_on_after(NOTICE):
+                for wait in self.before_stop:
+                    await wait()
+
     @enable_ki_protection
     async def close(self) -> None:
         """Say good-bye to all peers, within limits, and close; Ctrl-C meanwhile cuts that short."""
@@ -282,6 +314,7 @@ class Connections:
 
     def hurry(self) -> None:
         """Give no connection any more time."""
+        self._notice.cancel("the node is ended at once")
         self._last_words.cancel("the node is ended at once")
 
 

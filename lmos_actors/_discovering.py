@@ -5,11 +5,15 @@ Discovery is imported by nodes that do any of it, and by no others.
 
 from __future__ import annotations
 
+import logging
+import socket
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
+import trio
 
-from ._errors import ConfigError
+from ._errors import ConfigError, ForbiddenCall, TransportError
 from .actors import Ref, Sought, link_to
 
 if TYPE_CHECKING:
@@ -20,19 +24,26 @@ if TYPE_CHECKING:
 
     from ._connections import Connections
     from .actors import Runtime, Spread
-    from .bindings import Descriptions, Exposed
+    from .bindings import Descriptions, Exposed, LmosServer
     from .discovery import (
+        Announcement,
         Choice,
         Directory,
         DirectoryOptions,
         Exhibit,
+        Explored,
         Found,
+        Lookup,
         Registered,
         Registrar,
         Registration,
         Seeking,
     )
+    from .security import Security
     from .supervision import SupervisorSpec
+
+MDNS: Final = "mdns"
+"""The source of `discover` that stands for this network."""
 
 DIRECTORY: Final = "directory"
 """The name of the directory that a node hosts, right below its root."""
@@ -45,6 +56,7 @@ class Introduced:
     register: str | Sequence[str] | Registration | bool | None = None
     lookup: str | Sequence[str] | None = None
     directory: DirectoryOptions | str | PathLike[str] | bool | None = None
+    announce: bool | str = False
 
     @property
     def is_nothing(self) -> bool:
@@ -84,6 +96,8 @@ class Introduced:
             raise ConfigError(
                 "goes with listen=, which is not given: nobody could reach its agents", _of("register")
             )
+        if self.announce and not listens:
+            raise ConfigError("goes with listen=, which is not given", _of("announce"))
         for url in self.urls:
             from .discovery import place_of_directory
 
@@ -103,14 +117,15 @@ class Discovering:
         self._connections = connections
         self._told = told
         self._registrars: list[Registrar] = []
-        self._made: Seeking | None = None
         self._own: Directory | None = None
         self._registration = None if told.is_nothing else told.registration
+        self._announcing = trio.CancelScope()
+        self._silenced = trio.Event()
         rt.spread = self._spread
         if not told.is_nothing:
             rt.seeker = self
         if told.directory:
-            connections.more_routes = self.routes
+            connections.more_routes = self._routes
 
     # ---- hosting
 
@@ -118,9 +133,9 @@ class Discovering:
         """Give the tree with the directory that the node hosts, if any, before all others."""
         if not self._told.directory:
             return tree
-        from .discovery import DirectoryOptions, directory_spec
+        from .discovery import directory_spec
 
-        spec = directory_spec(DirectoryOptions.of(self._told.directory), DIRECTORY)
+        spec = directory_spec(self._options, DIRECTORY)
         return attrs.evolve(tree, children=(spec, *tree.children))
 
     def begin(self) -> None:
@@ -139,13 +154,28 @@ class Discovering:
 
         return http_of(descriptions.bases[0])
 
-    def routes(self, bases: Sequence[str]) -> list[BaseRoute]:
+    def _routes(
+        self, server: LmosServer, bases: Sequence[str], security: Security | None
+    ) -> list[BaseRoute]:
         """Give what the hosted directory serves over HTTP."""
-        if not self._told.directory:
-            return []
         from .discovery import directory_routes
 
-        return directory_routes(self._directory_ref(), name=DIRECTORY, bases=bases)
+        return directory_routes(
+            self._directory_ref(),
+            self._options,
+            name=DIRECTORY,
+            bases=bases,
+            security=security,
+            new_id=self._rt.entropy.new_id,
+            server=server,
+        )
+
+    @cached_property
+    def _options(self) -> DirectoryOptions:
+        from .discovery import DirectoryOptions
+
+        assert self._told.directory is not None
+        return DirectoryOptions.of(self._told.directory)
 
     def _directory_ref(self) -> Ref[Any]:
         return Ref(link_to(self._rt, Sought(None, DIRECTORY), None, None))
@@ -166,21 +196,33 @@ class Discovering:
         there = self._elsewhere(directory)
         return await self._seeking.search(sought, near=near, directories=[there])
 
-    @property
-    def _seeking(self) -> Seeking:
-        if self._made is None:
-            from .discovery import Lookup, Seeking
+    async def explore(self, source: str, sought: Sought) -> Explored:
+        """See `Node.discover`."""
+        from .discovery import Explored, browse, explore
 
-            connections = self._connections
-            lookup = Lookup(
-                self._rt,
-                lambda: connections.peers,
-                self._directories(),
-                connections.start_soon,
-                connections.authorities,
-            )
-            self._made = Seeking(self._rt, lookup, self._id_of, self._url_of)
-        return self._made
+        peers, refer = self._connections.peers, self._lookup.refer
+        if source != MDNS:
+            return await explore(peers, source, sought, refer)
+        all_of_it = Explored(())
+        for each in await browse(real=not self._connections.is_in_memory):
+            try:
+                all_of_it = all_of_it.with_more(await explore(peers, each.url, sought, refer))
+            except TransportError as error:
+                all_of_it = all_of_it.with_more(Explored((), left_out=(f"{each.name}: {error}",)))
+        return all_of_it
+
+    @cached_property
+    def _seeking(self) -> Seeking:
+        from .discovery import Seeking
+
+        return Seeking(self._rt, self._lookup, self._id_of, self._url_of)
+
+    @cached_property
+    def _lookup(self) -> Lookup:
+        from .discovery import Lookup
+
+        there = self._connections
+        return Lookup(self._rt, lambda: there.peers, self._directories(), there.start_soon, there.authorities)
 
     def _directories(self) -> list[Directory]:
         own = [] if self._own is None else [self._own]
@@ -219,17 +261,58 @@ class Discovering:
     def start(self) -> None:
         """Begin to register what the node exposes; others can reach it by now."""
         descriptions = self._connections.descriptions
+        if self._told.announce and descriptions is not None:
+            self._connections.start_soon(self._announce, self._announcements(), name="announcement")
+            self._connections.before_goodbye.append(self._silenced.wait)
+            self._connections.at_refuse.append(self._silence)
         if not self._told.register or descriptions is None:
             return
         from .discovery import Registrar, paths_of
 
         exhibits, ttl = _Exhibits(descriptions), self._ttl()
         self._registrars = [Registrar(self._rt, each, exhibits, ttl) for each in self._registries()]
+        if self._told.register is True:
+            self._connections.before_stop.append(self.left)
         self._connections.at_refuse.append(self.leave)
         self._connections.before_goodbye.append(self.left)
         self._rt.population.watchers.append(paths_of(self._registrars))
         for registrar in self._registrars:
             self._connections.start_soon(registrar.run, name=f"registration at {registrar.state.directory}")
+
+    def _announcements(self) -> list[Announcement]:
+        """Give what is announced: the node, and the directory that it hosts. Raises ConfigError."""
+        from .discovery import Announcement, addresses_of
+        from .transport import endpoint_of
+
+        places = [endpoint_of(url) for url in self._connections.urls]
+        if self._connections.is_in_memory:
+            raise ForbiddenCall("announce= is about this network, which is not there on virtual time")
+        addresses = addresses_of(self._connections.hosts)
+        said = self._told.announce
+        name = said if isinstance(said, str) else f"{socket.gethostname()} {places[0].port}"
+        one = Announcement(name[:50], places[0].port, addresses, secure=places[0].secure)
+        hosted = attrs.evolve(one, name=f"{one.name} directory", is_directory=True)
+        return [one, hosted] if self._told.directory else [one]
+
+    def _silence(self) -> None:
+        self._announcing.cancel("the node takes no more requests")
+
+    async def _announce(self, announcements: list[Announcement]) -> None:
+        """Announce until the node takes no more requests. That it cannot does not trouble the node."""
+        from .discovery import Announcer
+
+        announcer = Announcer()
+        try:
+            with self._announcing:
+                try:
+                    await announcer.open(announcements)
+                    await trio.sleep_forever()
+                except ConfigError as error:
+                    logging.getLogger("lmos_actors").warning("announcing: %s", error)
+                finally:
+                    await announcer.close()
+        finally:
+            self._silenced.set()
 
     def _ttl(self) -> float:
         from .discovery import TTL
@@ -255,11 +338,6 @@ class Discovering:
         """Wait until it is taken away, which is not for long; `leave` comes before."""
         for each in self._registrars:
             await each.left.wait()
-
-    @property
-    def is_own(self) -> bool:
-        """Whether it registers at the directory of the node itself, which ends with its agents."""
-        return bool(self._registrars) and self._told.register is True
 
 
 class _Exhibits:

@@ -26,6 +26,7 @@ def traffic_of(doors: Iterable[FrontDoor], server: LmosServer | None, peers: Pee
         connections=sum(count.open for count in counts),
         accepted=sum(count.accepted for count in counts),
         refused=refused,
+        turned_away={} if server is None else dict(server.not_let_in),
         open_requests=0 if served is None else served.open,
         draining=served is not None and served.draining,
         peers=known.get("peers", 0),

@@ -14,18 +14,11 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 import attrs
 import trio
 
-from ._ambient import Ambient, current_ambient
-from ._collector import collector
-from ._connections import Connections
 from ._consuming import Consuming
-from ._discovering import Discovering, Introduced
-from ._ends import raise_together
-from ._entropy import Entropy
+from ._discovering import Introduced
 from ._errors import ConfigError
-from ._opening import Opening
 from ._reaching import Reaching
-from ._services import Services
-from ._timers import TaskTimers
+from ._stages import Stages, opened
 from ._wanted import Wanted
 from .actors import (
     Agent,
@@ -33,28 +26,22 @@ from .actors import (
     DeadLetter,
     Feed,
     Group,
-    LocalLink,
     Outside,
     Ref,
     Runtime,
     Topic,
-    TracedLink,
     WaitingGraph,
-    Watchdog,
     awaited,
-    dispatch,
     topic_of,
 )
-from .observe import NodeStatistics, dump, graph_of, shown, statistics_of
+from .observe import NodeStatistics, dump, graph_of, statistics_of
 from .portal import Portal, open_portal
 from .supervision import (
     ChildSpec,
-    Household,
     Pool,
     PoolRef,
     Supervisor,
     SupervisorSpec,
-    Tree,
     agents_of,
     draw,
     name_of,
@@ -83,19 +70,12 @@ P = ParamSpec("P")
 class Node(Reaching, Consuming):
     """What `open_node` gives: the root supervisor and everything that is asked of the tree as a whole."""
 
-    def __init__(
-        self,
-        rt: Runtime,
-        root: Supervisor,
-        services: Services,
-        connections: Connections,
-        discovering: Discovering,
-    ) -> None:
-        self._rt = rt
-        self._discovering = discovering
-        self._root = root
-        self._services = services
-        self._connections = connections
+    def __init__(self, stages: Stages) -> None:
+        self._rt = stages.rt
+        self._discovering = stages.discovering
+        self._root = stages.root
+        self._services = stages.services
+        self._connections = stages.connections
         self._portal: Portal | None = None
 
     @property
@@ -283,6 +263,7 @@ async def open_node(
     register: str | Sequence[str] | Registration | bool | None = None,
     lookup: str | Sequence[str] | None = None,
     directory: DirectoryOptions | str | PathLike[str] | bool | None = None,
+    announce: bool | str = False,
     metrics: bool | MetricsOptions = False,
     tracing: bool | TracerProvider | None = None,
 ) -> AsyncGenerator[Node]:
@@ -310,7 +291,8 @@ async def open_node(
     `register` is the URL of a directory, or several, at which its agents are registered for as long as they
     are there, or a `Registration`; True is its own. `lookup` are directories in which its refs look for
     agents without registering. `directory` hosts one: the path of its database, True for one in memory, or
-    `DirectoryOptions`.
+    `DirectoryOptions`. `announce` tells this network of the node by DNS-SD, under a name if it is one; that
+    takes the extra `mdns`.
 
     Leaving the block stops the children in reverse start order, each within its `shutdown`. When the
     root supervisor gives up, the body is cancelled and `RestartIntensityExceeded` raised. An exception
@@ -320,71 +302,10 @@ async def open_node(
     for an address at which it cannot listen.
     """
     _check_call(tree)
-    opening = Opening()
     wanted = Wanted(listen, public_url, tls, client_tls, network, session, connection, door)
-    told = Introduced(register, lookup, directory)
+    told = Introduced(register, lookup, directory, announce)
     wanted = attrs.evolve(wanted, security=security, origins=tuple(origins), insecure=insecure)
     wanted = attrs.evolve(wanted, credentials=credentials, metrics=metrics, tracing=tracing)
-    async with trio.open_nursery(strict_exception_groups=True) as nursery:
-        services = Services(nursery)
-        collector.node_opened()
-        try:
-            rt = _runtime(services, instrument, opening, Outside(threads=threads, processes=processes))
-            connections = opening.connections = Connections(rt, wanted, nursery)
-            discovering = Discovering(rt, connections, told, listens=bool(listen))
-            root = opening.root = _root(rt, discovering.planted(tree or SupervisorSpec("root")), opening)
-            connections.watch(root)
-            with shown(root, rt):
-                try:
-                    await connections.listen(root)
-                    discovering.begin()
-                    await root.begin(services.start_soon)
-                    connections.start()
-                    discovering.start()
-                    with opening.body:
-                        yield Node(rt, root, services, connections, discovering)
-                finally:
-                    await opening.end(root, connections)
-        except BaseException as exc:  # noqa: ASYNC103 -- raised below, with what else ended the node
-            opening.errors.append(exc)
-        finally:
-            collector.node_ended()
-            services.end()
-    raise_together(opening.errors, "errors of one node")
-
-
-def _root(rt: Runtime, tree: SupervisorSpec, opening: Opening) -> Supervisor:
-    root = Supervisor(rt, tree, None)
-    root.on_end = opening.root_ended
-    rt.resolver = Tree(root)
-    rt.starter = Household
-    return root
-
-
-def _run_turns(rt: Runtime, services: Services) -> None:
-    """Start the dispatcher, and in real time the watchdog beside it."""
-    services.start_soon(dispatch, rt, name="dispatcher")
-    if rt.real:
-        watchdog = Watchdog(rt)
-        services.at_end.append(watchdog.close)
-        rt.wake_watchdog = watchdog.wake
-        rt.turns.budget = 0  # so that the first turn wakes it
-
-
-def _runtime(
-    services: Services, instrument: Instrument | None, opening: Opening, outside: Outside
-) -> Runtime:
-    ambient = current_ambient() or Ambient(Entropy(), None)
-    timers = ambient.timers
-    if timers is None:
-        timers = TaskTimers()
-        services.start_soon(timers.run, name="timers")
-    seen = ambient.instrument if instrument is None else instrument  # a log is false while empty
-    real = ambient.timers is None
-    rt = Runtime(timers=timers, entropy=ambient.entropy, instrument=seen, real=real)
-    rt.staging = ambient.staging
-    rt.fatal = opening.fatal
-    rt.outside = outside
-    rt.link = LocalLink if rt.instrument is None else TracedLink
-    _run_turns(rt, services)
-    return rt
+    outside = Outside(threads=threads, processes=processes)
+    async with opened(tree, instrument, outside, wanted, told) as stages:
+        yield Node(stages)

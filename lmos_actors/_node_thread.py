@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from ssl import SSLContext
     from types import TracebackType
 
+    from opentelemetry.trace import TracerProvider
+
     from ._instrument import Instrument
+    from .observe import MetricsOptions
     from .portal import Portal
     from .security import Credentials, Security
     from .supervision import SupervisorSpec
@@ -178,6 +181,8 @@ def open_node_in_thread(
     origins: Sequence[str] = (),
     insecure: bool = False,
     credentials: Credentials | None = None,
+    metrics: bool | MetricsOptions = False,
+    tracing: bool | TracerProvider | None = None,
 ) -> NodeThread:
     """Open a node in a thread of its own; returns when its tree has started.
 
@@ -199,6 +204,8 @@ def open_node_in_thread(
         origins=origins,
         insecure=insecure,
         credentials=credentials,
+        metrics=metrics,
+        tracing=tracing,
     )
     thread = NodeThread(opened)
     thread._begin()  # pyright: ignore[reportPrivateUsage] # nobody else starts it

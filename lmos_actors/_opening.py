@@ -54,7 +54,10 @@ class Opening:
         self.left = True
         connections.refuse()
         try:
-            await _stop(root)
+            try:
+                await connections.give_notice()
+            finally:
+                await _stop(root)
         finally:
             try:
                 await connections.close()

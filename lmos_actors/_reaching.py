@@ -9,7 +9,7 @@ from .actors import Agent, Ref, Sought, awaited, link_to
 if TYPE_CHECKING:
     from ._discovering import Discovering
     from .actors import Runtime, Spread
-    from .discovery import Found, Registered
+    from .discovery import Explored, Found, Registered
 
 A = TypeVar("A", bound=Agent)
 
@@ -69,6 +69,29 @@ class Reaching:
         """
         sought = Sought(cls, name, title, type, capability, affordance)
         return await self._discovering.search(sought, near=near, directory=directory)
+
+    @awaited("node.")
+    async def discover(
+        self,
+        source: str,
+        *,
+        title: str | None = None,
+        type: str | None = None,
+        capability: str | None = None,
+        affordance: str | None = None,
+    ) -> Explored:
+        """Say which agents are at an address: `.things`, and which directories have told of some of them.
+
+        `source` is the URL of a description, of a directory or of a server, or a host with its port, whose
+        well-known URL tells (WoT Discovery); or `"mdns"`: who announces itself on this network by DNS-SD,
+        which takes three seconds and the extra `mdns`. What is told there is checked: `.left_out` says what
+        is not fit for use.
+
+        Raises ConnectFailed where nothing is there, ConfigError for no such address, ForbiddenCall for
+        `"mdns"` on virtual time.
+        """
+        sought = Sought(None, None, title, type, capability, affordance)
+        return await self._discovering.explore(source, sought)
 
     @property
     def registrations(self) -> tuple[Registered, ...]:

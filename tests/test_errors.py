@@ -29,6 +29,7 @@ MADE: list[errors.LmosActorsError] = [
     errors.OutcomeUnknown("desk"),
     errors.Unauthorized("who are you"),
     errors.Forbidden("not you"),
+    errors.RateLimited(1.5),
     errors.LocalProtocolError("answered twice"),
     errors.RemoteProtocolError(
         Problem(type="about:blank", title="Teapot", status=418, detail="short and stout")

@@ -27,6 +27,7 @@ from lmos_actors import (
     MailboxFull,
     NotAllowed,
     NotFound,
+    RateLimited,
     Unauthorized,
 )
 from lmos_actors.cli import _main as cli
@@ -338,6 +339,7 @@ SAMPLES: list[Exception] = [
     DeadlineExceeded("a", 1.0),
     Unauthorized("who are you"),
     Forbidden("not you"),
+    RateLimited(1.0),
     ValueError("a mistake"),
 ]
 PREFIXES = {"lmos:": "https://eclipse.dev/lmos/protocol/v1/errors#", "ours:": "urn:lmos-actors:errors#"}

@@ -27,7 +27,7 @@ class Sought:
     def __attrs_post_init__(self) -> None:
         for word in ("name", "title", "type", "capability", "affordance"):
             said = getattr(self, word)
-            if said is not None and (not isinstance(said, str) or not said):
+            if said is not None and not isinstance(said, str):
                 raise TypeError(f"{word} must be a text, not {said!r}")
 
     @property
@@ -72,7 +72,7 @@ class Resolver(Protocol):
 class Seeker(Protocol):
     """Who finds agents elsewhere; filled in by a node that looks in directories."""
 
-    def beyond(self, wanted: Sought) -> Any:
+    def beyond(self, sought: Sought, /) -> Any:
         """Give a link to whichever agent elsewhere is wanted."""
         ...
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import trio
 
-from lmos_actors._errors import AgentUnavailable, DeadlineExceeded, OutcomeUnknown
+from lmos_actors._errors import AgentUnavailable, DeadlineExceeded, OutcomeUnknown, RateLimited
 
 from ._operation import ASKING, named
 
@@ -113,7 +113,7 @@ class Retrying:
                 return await self._once(key, args, kwargs, left, attempt)
             except DeadlineExceeded:
                 raise DeadlineExceeded(self.path, seconds) from None
-            except (OutcomeUnknown, AgentUnavailable) as error:
+            except (OutcomeUnknown, AgentUnavailable, RateLimited) as error:
                 wait = self._wait(attempt, error)
                 if not self._goes_on(key, attempt, begin, wait):
                     raise
@@ -122,7 +122,7 @@ class Retrying:
             )
             attempt.number += 1
 
-    def _wait(self, attempt: Attempt, error: OutcomeUnknown | AgentUnavailable) -> float:
+    def _wait(self, attempt: Attempt, error: OutcomeUnknown | AgentUnavailable | RateLimited) -> float:
         most = min(LONGEST, FIRST * 2.0 ** min(attempt.number - 1, 32))
         hint = getattr(error, "retry_in", None) or 0.0
         return max(round(most * self._chance(), 6), min(hint, LONGEST))

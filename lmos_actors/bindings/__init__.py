@@ -4,7 +4,6 @@ from ._consume import (
     ContractWarning as ContractWarning,
     consume as consume,
     consume_thing as consume_thing,
-    fetch as fetch,
     remote_ref as remote_ref,
     remote_thing as remote_thing,
 )
@@ -16,6 +15,7 @@ from ._consume_found import (
     names_of as names_of,
     reached as reached,
 )
+from ._consume_target import fetch as fetch
 from ._consume_thing import ConsumedThing as ConsumedThing
 from ._descriptions import (
     RESERVED as RESERVED,

@@ -12,7 +12,7 @@ import trio
 
 from lmos_actors._errors import ConfigError, ConnectFailed
 from lmos_actors.protocol.td import MAX_BYTES
-from lmos_actors.transport import endpoint_of
+from lmos_actors.transport import endpoint_of, why_cut
 
 if TYPE_CHECKING:
     import ssl
@@ -35,6 +35,13 @@ KINDS: Final = ("application/td+json", "application/json", "application/ld+json"
 ACCEPT: Final = "application/td+json, application/json;q=0.9"
 
 _CHUNK: Final = 65536
+
+
+class Unanswered(Exception):
+    """The server has closed the connection without a word."""
+
+
+_UNANSWERED: Final = (trio.BrokenResourceError, Unanswered)
 _BROKEN: Final = (trio.BrokenResourceError, trio.ClosedResourceError, h11.ProtocolError)
 
 
@@ -87,7 +94,10 @@ class _Body(httpx2.AsyncByteStream):
             event = self._http.next_event()
             if event is not h11.NEED_DATA:
                 return event
-            self._http.receive_data(bytes(await self._stream.receive_some(_CHUNK)))
+            data = bytes(await self._stream.receive_some(_CHUNK))
+            if not data and self._http.their_state is h11.SEND_RESPONSE:
+                raise Unanswered("the server closed the connection")
+            self._http.receive_data(data)
 
     async def __aiter__(self) -> AsyncGenerator[bytes]:
         while True:
@@ -117,6 +127,8 @@ async def fetched(
         except h11.LocalProtocolError as error:
             why = str(error).partition(" b'")[0]  # what follows is the value of a header, which may be secret
             raise ConfigError(f"the request to {url} cannot be sent: {why}") from None
+        except _UNANSWERED as error:
+            raise ConnectFailed(url, why_cut(error, secure=url.lower().startswith("https"))) from error
         except (httpx2.HTTPError, httpx2.InvalidURL, _TooLong, *_BROKEN) as error:
             raise ConnectFailed(url, f"{error}" or type(error).__name__) from error
     raise ConnectFailed(url, f"no description within {SECONDS:g} s")

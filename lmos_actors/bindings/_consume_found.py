@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lmos_actors._errors import ConfigError
-from lmos_actors.protocol.td import SUBPROTOCOL, effective_forms, resolve
-from lmos_actors.transport import endpoint_of
+from lmos_actors.protocol.td import effective_forms, resolve
 
-from ._consume import sockets_of
+from ._consume import told
 from ._exposure import AGENTS, name_in_path
 from ._remote_link import RemoteLink
 from ._remote_terms import ClassTerms
@@ -16,49 +14,35 @@ from ._remote_terms import ClassTerms
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lmos_actors.actors import Link
     from lmos_actors.protocol.td import Description
 
     from ._peers import Peers
 
 
-def found_link(peers: Peers, cls: Any, description: Description, told_at: str) -> Link:
-    """Give the link to a thing, to be spoken to as an agent of a class; it connects behind it, until `release`.
+def found_link(peers: Peers, cls: Any, description: Description, told_at: str) -> RemoteLink:
+    """Give the link to a thing, to be spoken to as an agent of a class; connects behind it, until `release`.
 
     No headers go with it: credentials are those that the node has for where it leads. Raises ConfigError for
     a description that leads nowhere.
     """
-    thing_id = description.id
-    form = next(sockets_of(description, told_at), None)
-    if form is None:
-        raise ConfigError(f"no form is for LMOS over a WebSocket (subprotocol {SUBPROTOCOL!r})", told_at)
-    if thing_id is None:
-        raise ConfigError("the description has no id", told_at)
-    peer = peers.peer(endpoint_of(form.href).url)
-    peer.learn(description.offers or ())
-    peers.hold(peer)
-    return RemoteLink(peer.thing(thing_id), ClassTerms(cls.__contract__))
+    return told(peers, description, told_at).link(ClassTerms(cls.__contract__))
 
 
-async def reached(link: Link) -> None:
+async def reached(link: RemoteLink) -> None:
     """Wait for the first connection, where there is to be one. Raises ConnectFailed once a try has failed."""
-    if isinstance(link, RemoteLink):
-        peer = link.far.peer
+    for peer in link.sockets:
         if peer.session is None and peer.failure is None:
             await peer.first()
 
 
-def is_down(link: Link) -> bool:
+def is_down(link: RemoteLink) -> bool:
     """Say whether the last that was known is that nothing can be reached there."""
-    if not isinstance(link, RemoteLink):
-        return False
-    peer = link.far.peer
-    return peer.ended or (peer.session is None and peer.tried)
+    return any(peer.ended or (peer.session is None and peer.tried) for peer in link.sockets)
 
 
 def is_connected(link: Any) -> bool:
     """Say whether a request can be sent now, without waiting for a connection."""
-    return not isinstance(link, RemoteLink) or link.far.peer.session is not None
+    return not isinstance(link, RemoteLink) or all(peer.session is not None for peer in link.sockets)
 
 
 def hrefs_of(description: Description, told_at: str) -> Iterator[str]:

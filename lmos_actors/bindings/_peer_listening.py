@@ -12,7 +12,14 @@ import trio
 from msgspec import UNSET
 from trio.lowlevel import Abort, current_task, enable_ki_protection, wait_task_rescheduled
 
-from lmos_actors._errors import AgentUnavailable, InvalidInput, MailboxFull, NotFound, RemoteProtocolError
+from lmos_actors._errors import (
+    AgentUnavailable,
+    InvalidInput,
+    MailboxFull,
+    NotFound,
+    RateLimited,
+    RemoteProtocolError,
+)
 from lmos_actors.actors import Feed
 
 from ._exposure import EXITED
@@ -233,7 +240,7 @@ class Listening:
     def refused(self, error: Exception) -> None:
         """The thing does not let it be, or not now: then it is asked for again."""
         self._settle(error)
-        passing = isinstance(error, AgentUnavailable | MailboxFull)
+        passing = isinstance(error, AgentUnavailable | MailboxFull | RateLimited)
         stood = self.heard
         gone = isinstance(error, NotFound) and error.kind == "agent" and stood
         self.feed, self.heard, self.last = None, False, UNSET

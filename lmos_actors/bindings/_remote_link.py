@@ -23,6 +23,7 @@ from lmos_actors._errors import (
     NotAllowed,
     NotFound,
     OutcomeUnknown,
+    RateLimited,
 )
 from lmos_actors.actors import (
     BUDGET,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
         Turns,
     )
 
+    from ._peer import Peer
     from ._peer_things import Far
     from ._remote_terms import Terms
 
@@ -72,6 +74,11 @@ class RemoteLink(RemoteListening):
     def path(self) -> str:
         """The agent's path on its node, or the id of the thing where that is not told."""
         return self.far.path
+
+    @property
+    def sockets(self) -> tuple[Peer, ...]:
+        """The connections that have to stand before something can be asked."""
+        return (self.far.peer,)
 
     @property
     def identity(self) -> tuple[object, int]:
@@ -349,7 +356,7 @@ class RemoteLink(RemoteListening):
         while far.unwell:
             try:
                 await self._ask("?", (), {}, None, None)
-            except (AgentUnavailable, MailboxFull, OutcomeUnknown):
+            except (AgentUnavailable, MailboxFull, OutcomeUnknown, RateLimited):
                 await trio.sleep(backoff.next())
                 await far.peer.connected(far)
             except AgentError as error:  # but for the one, it is an answer of an agent that runs

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ._peer_things import Far
     from ._remote_terms import Terms
 
+
 class RemoteListening:
     """The part of a link to a far agent that has to do with listening."""
 
@@ -84,7 +85,11 @@ class RemoteListening:
         listening = far.listenings.get((kind, name))
         tap = Tap(sink, convert, entering=entering)
         if listening is None:
-            going = None if key == MONITORS else going_out(self.rt, self.operation(f"+{key}"), far.path, far.peer.way)
+            going = (
+                None
+                if key == MONITORS
+                else going_out(self.rt, self.operation(f"+{key}"), far.path, far.peer.way)
+            )
             listening = Listening(far, kind, name, far.peer.new_backoff(), going)
             far.listenings[kind, name] = listening
             listening.join(tap)

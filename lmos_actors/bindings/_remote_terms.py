@@ -155,14 +155,35 @@ def _nothing(*_: Any) -> None:
 _ANY: Final = shape_of(Any)
 
 
+class _PlainOrBytes:
+    """A shape for what a body of HTTP can hold: bytes are taken as they are."""
+
+    exact = None
+    name = "plain data or bytes"
+    secrecy = 0
+
+    @staticmethod
+    def take(value: Any, path: str = "$") -> Any:
+        """Check it."""
+        return value if isinstance(value, bytes | bytearray) else _ANY.take(value, path)
+
+
+_WITH_BYTES: Final[Any] = _PlainOrBytes()
+
+
 class PlainTerms:
-    """By names alone, as a description tells them if there is one: values are plain data."""
+    """By names alone, as a description tells them if there is one: values are plain data.
+
+    `binary`: or bytes, where HTTP may carry them.
+    """
 
     table: Mapping[str, Operation] = {}
 
-    def __init__(self, description: Description | None, owner: str) -> None:
+    def __init__(self, description: Description | None, owner: str, *, binary: bool = False) -> None:
         self._description = description
         self._owner = owner
+        shape = _WITH_BYTES if binary else _ANY
+        self._params = (Parameter("input", "input", shape, UNSET, keyword_only=False),)
 
     def operation(self, key: str, path: str) -> Operation:
         """See `Terms`. Without a description every name may be one."""
@@ -176,7 +197,7 @@ class PlainTerms:
             owner=self._owner,
             kind=STREAM if self._streams(verb, name) else TURN,
             fn=_nothing,
-            params=(Parameter("input", "input", _ANY, UNSET, keyword_only=False),),
+            params=self._params,
             whole=True,
             internal=verb != "invoke",
         )

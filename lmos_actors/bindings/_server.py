@@ -22,7 +22,7 @@ from ._server_connection import Served, lmos_offered
 from ._server_memories import Memories
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from lmos_actors.actors import Far, Operation, Runtime
     from lmos_actors.security import Admission, Guard, Verb
@@ -192,6 +192,11 @@ class LmosServer:
     def statistics(self) -> ServerStatistics:
         """Count what there is now."""
         return ServerStatistics(len(self._served), len(self.open), self.draining)
+
+    @property
+    def not_let_in(self) -> Mapping[int, int]:
+        """How many the guard did not let in, over HTTP too, by the status that they were answered with."""
+        return {} if self._guard is None else self._guard.refusals
 
     # ---- for its connections
 

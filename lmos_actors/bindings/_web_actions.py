@@ -12,14 +12,15 @@ from urllib.parse import quote
 import msgspec
 import trio
 
-from lmos_actors.actors import STREAM
+from lmos_actors._errors import InvalidInput
+from lmos_actors.actors import MISSING, STREAM, LocalLink
 
 from ._exposure import class_at, public_name
 from ._server_requests import operation_named, somebody
 from ._web_accept import check_brought, check_taken
 from ._web_answers import EMPTY, NO_STORE, NOSNIFF, TYPE_JSON, VARY, Answer, value, whole_body
 from ._web_streams import streamed
-from ._web_values import read_json, with_parameters, written_value
+from ._web_values import read_json, with_integers, with_parameters, written_value
 
 if TYPE_CHECKING:
     from lmos_actors.actors import Operation
@@ -59,8 +60,8 @@ async def invoke(desk: WebDesk, request: WebRequest, link: Anybody) -> Answer | 
 
 
 async def _input(request: WebRequest, op: Operation) -> Any:
-    body = await whole_body(request.receive)
-    data = None
+    """Give the input that a request brings, as plain data; MISSING if it brings none."""
+    body, data = await whole_body(request.receive), MISSING
     if body:
         check_brought(request.headers)
         data = read_json(body)
@@ -70,10 +71,36 @@ async def _input(request: WebRequest, op: Operation) -> Any:
 def _post(ask: WebAsk, request: WebRequest, link: Anybody, op: Operation, data: Any) -> None:
     """Put it into the mailbox: with good input in few steps, else the long way, which says what is wrong."""
     remaining = request.remaining()
-    if type(data) is dict and ask.send_good(link, op, data, remaining):
-        return
-    args, kwargs = somebody(link).spread(op, data, tolerant=True)
-    ask.send(link, (op.name, args, kwargs), remaining)
+    if isinstance(link, LocalLink):
+        args = op.taken(data)
+        if args is None:
+            args = _bound(op, data)
+        if args is not None:
+            ask.send_good(link, op, args, remaining)
+            return
+    ask.send(link, (op.name, *_spread(somebody(link), op, data)), remaining)
+
+
+def _bound(op: Operation, data: Any) -> tuple[Any, ...] | None:
+    """Give the arguments that an input stands for, None for one that is no good.
+
+    What is an integer for JSON Schema may stand there as 4.0.
+    """
+    if op.whole and data is MISSING:
+        return None
+    given = None if data is MISSING else data
+    for each in (given, with_integers(given)):
+        try:
+            return op.bind(*op.spread(each, tolerant=True))
+        except InvalidInput:
+            pass
+    return None
+
+
+def _spread(one: LocalLink, op: Operation, data: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if not op.whole:
+        return one.spread(op, None if data is MISSING else data, tolerant=True)
+    return (() if data is MISSING else (data,)), {}
 
 
 def _result(op: Operation, result: Any) -> Answer:
@@ -126,21 +153,22 @@ def _place(desk: WebDesk, agent: str, action: str) -> str:
     return f"{desk.prefix}/agents/{quote(agent, safe='')}/actions/{quote(action, safe='')}"
 
 
-def _run(desk: WebDesk, request: WebRequest, link: Anybody) -> KeptRun:
-    agent, action = public_name(link.path), request.parts[2]
-    operation_named(link, "action", action, action)
-    if len(request.parts) == 4:
+def _run(desk: WebDesk, request: WebRequest, link: Anybody | None) -> KeptRun:
+    """Give the run that is meant; by its id it is found though its agent be gone."""
+    agent, action = public_name(request.parts[0] if link is None else link.path), request.parts[2]
+    if link is None or len(request.parts) == 4:
         return desk.runs.find(request.owner, agent, action, request.parts[3])
+    operation_named(link, "action", action, action)
     return desk.runs.newest(request.owner, agent, action)
 
 
-async def query(desk: WebDesk, request: WebRequest, link: Anybody) -> Answer:
+async def query(desk: WebDesk, request: WebRequest, link: Anybody | None) -> Answer:
     """Say how a run stands; without an id, the newest of this action."""
     check_taken(request.headers, JSON)
     return value(_encode(_run(desk, request, link).told()), NO_STORE, VARY)
 
 
-async def cancel(desk: WebDesk, request: WebRequest, link: Anybody) -> Answer:
+async def cancel(desk: WebDesk, request: WebRequest, link: Anybody | None) -> Answer:
     """Cancel a run; one that has ended stays as it is."""
     _run(desk, request, link).ask.cancel("cancelled over HTTP")
     return EMPTY

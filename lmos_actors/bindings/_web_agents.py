@@ -27,6 +27,7 @@ from lmos_actors._errors import AgentError, LocalProtocolError, NotFound
 from ._descriptions import TD_JSON
 from ._exposure import class_at, public_name
 from ._meter import refused
+from ._secured import check_sight
 from ._web_accept import best_of, has_tag
 from ._web_actions import cancel, invoke, query, query_all
 from ._web_answers import (
@@ -126,7 +127,7 @@ class AgentsOverHttp:
         methods = _methods(request)
         found = methods.get(request.method)
         if found is None and request.method != "OPTIONS":
-            raise _not_so(methods)
+            raise self._not_so(request)
         if found is not None:
             request.verb = found[2]
         link = self._asked(request, "read" if found is None else found[1])
@@ -134,16 +135,16 @@ class AgentsOverHttp:
             return Answer(204, b"", ((b"allow", self._allowed(request).encode()),))
         return await found[0](self._desk, request, link)
 
-    def _asked(self, request: WebRequest, permit: Verb) -> Anybody:
+    def _asked(self, request: WebRequest, permit: Verb) -> Anybody | None:
         """Give the agent that is meant, if whoever asks may ask it for that.
 
-        They are told the same of what is not there.
+        They are told the same of what is not there. None: it is gone, and they ask for a run that was its.
         """
         name, admission = request.parts[0], request.admission
         link = self._server.exposure.at(name)
         if admission is not None:
             admission.check(public_name(name if link is None else link.path), permit, trio.current_time())
-        if link is None:
+        if link is None and not (request.parts[1] == "actions" and len(request.parts) == 4):
             known = self._server.known_names(admission, permit)
             raise NotFound("agent", name[:LONGEST], known=known)
         return link
@@ -163,14 +164,23 @@ class AgentsOverHttp:
                 del methods["GET"], methods["HEAD"]
         return ", ".join((*methods, "OPTIONS"))
 
+    def _not_so(self, request: WebRequest) -> HttpError:
+        allowed = self._allowed(request)
+        return HttpError(
+            405, "Method Not Allowed", f"this can be asked with {allowed}", ((b"allow", allowed.encode()),)
+        )
+
     def _described(self, request: WebRequest) -> Answer:
         if not request.reads:
-            raise _not_so(READING)
+            if request.method == "OPTIONS":
+                return Answer(204, b"", ((b"allow", self._allowed(request).encode()),))
+            raise self._not_so(request)
         name = request.parts[0]
+        check_sight(request.admission, request.sees, public_name(name))
         found = self._descriptions.catalogue.named(name)
         if found is None:
             # not all names: anybody may ask, and to compare them takes time
-            known = (each.name for each in islice(self._descriptions.catalogue, NAMES_COMPARED))
+            known = (each.name for each in islice(self._descriptions.seen(request.sees), NAMES_COMPARED))
             raise NotFound("agent", name[:LONGEST], known=known)
         served = self._descriptions.served(found)
         tag = (b"etag", served.tag.encode())
@@ -186,13 +196,6 @@ def _methods(request: WebRequest) -> Methods:
     parts = request.parts
     kind = parts[3] if len(parts) == 4 and parts[1] == "properties" else parts[1]
     methods = ROUTES.get((kind, len(parts)))
-    if methods is None:
+    if methods is None or any(len(part) > LONGEST for part in parts[2:]):
         raise HttpError(404, "Not Found", "there is nothing at this path below /agents/")
     return methods
-
-
-def _not_so(methods: Mapping[str, object]) -> HttpError:
-    allowed = ", ".join((*methods, "OPTIONS"))
-    return HttpError(
-        405, "Method Not Allowed", f"this can be asked with {allowed}", ((b"allow", allowed.encode()),)
-    )

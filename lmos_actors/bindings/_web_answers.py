@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import msgspec
 
-from lmos_actors._errors import LmosActorsError
+from lmos_actors._errors import AgentError, LmosActorsError
 from lmos_actors.protocol.lmos import problem_of
 
 if TYPE_CHECKING:
@@ -61,6 +61,10 @@ class HttpError(LmosActorsError):
         super().__init__(f"{status} {title}: {detail}")
 
 
+class NotAsItWas(AgentError):
+    """What a request was to change is not as it says (RFC 9110, 13.1): it has not been changed."""
+
+
 def value(body: bytes, *more: tuple[bytes, bytes]) -> Answer:
     """Answer with a value."""
     return Answer(200, body, (TYPE_JSON, NOSNIFF, *more))
@@ -76,6 +80,8 @@ def problem_answer(
 
     `occurrence` is a new id; `allowed` names the methods of the resource, for an answer of 405.
     """
+    if isinstance(error, NotAsItWas):
+        error = HttpError(412, "Precondition Failed", str(error))
     if isinstance(error, HttpError):
         told: dict[str, Any] = {"type": "about:blank", "title": error.title, "status": error.status}
         told["detail"] = error.detail

@@ -102,21 +102,17 @@ class WebAsk:
         remaining: float | None,
     ) -> Far:
         """Have an agent carry out an operation. Raises as `send`."""
-        if remaining is not None and not remaining > 0:
-            raise DeadlineExceeded(slot.path, max(remaining, 0.0))
+        _check_time(slot, remaining)
         far = Far(slot, op, slot.bound(op, args, kwargs), self, self)
         self._post(far, remaining)
         return far
 
-    def send_good(self, link: Anybody, op: Operation, data: Any, remaining: float | None) -> bool:
-        """Invoke an action with an input that is all there, in few steps; False: `send` is to be tried."""
-        if remaining is not None or not isinstance(link, LocalLink):
-            return False
-        args = op.taken(data)
-        if args is None:
-            return False
-        self._post(Far(link, op, args, self, self), None)
-        return True
+    def send_good(
+        self, link: LocalLink, op: Operation, args: tuple[Any, ...], remaining: float | None
+    ) -> None:
+        """Have an agent carry out an operation with arguments that have been checked. Raises as `send`."""
+        _check_time(link, remaining)
+        self._post(Far(link, op, args, self, self), remaining)
 
     def _post(self, far: Far, remaining: float | None) -> None:
         desk = self._desk
@@ -258,3 +254,8 @@ class WebAsk:
         if self._far is not None:
             self._far.go_on()
         return found
+
+
+def _check_time(slot: LocalLink, remaining: float | None) -> None:
+    if remaining is not None and not remaining > 0:
+        raise DeadlineExceeded(slot.path, max(remaining, 0.0))

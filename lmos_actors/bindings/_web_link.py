@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import Attempt, Feed
 
-    from ._peer import Headers
+    from ._peer import Headers, Peer
     from ._peer_listening import Listening, Sink, Tap
     from ._peer_things import Far
     from ._peers import Peers
@@ -44,6 +44,11 @@ class HttpLink(RemoteLink):
             return None
         op = self.operation(key)
         return None if (op.verb, op.name) in self._only_web else self._socket
+
+    @property
+    def sockets(self) -> tuple[Peer, ...]:
+        """See `RemoteLink`: over HTTP there is always a way to ask."""
+        return () if self._socket is None else self._socket.sockets
 
     @property
     def identity(self) -> tuple[object, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import msgspec
@@ -33,6 +34,9 @@ LONGEST_WAIT: Final = 3600.0
 
 _LIKE: Final = {408: 503, 410: 404, 413: 400, 415: 405, 406: 405, 422: 400, 501: 405}
 """Statuses that mean for a request what another does, for which there is an exception."""
+
+TOLD_OF_REASON: Final = 200
+_STATUSES: Final = frozenset(HTTPStatus)
 
 _UNKNOWN: Final = (502, 504)
 """Something in between has no answer: what was asked may have been done."""
@@ -130,7 +134,8 @@ def _text(data: Any) -> str:
 
 
 def _named(head: Head) -> str:
-    return f"{head.status} {head.reason}"[:200].rstrip()
+    usual = HTTPStatus(head.status).phrase if head.status in _STATUSES else ""
+    return f"{head.status} {head.reason[:TOLD_OF_REASON] or usual}".rstrip()
 
 
 def _said(head: Head | None) -> str:

@@ -40,7 +40,7 @@ def written(value: Any, kind: str | None) -> bytes:
             raise InvalidInput(str(error)) from None
     if found.startswith(_PARTED):
         raise NotAllowed(f"a value cannot be sent as {found!r}: JSON, text and bytes can be")
-    if isinstance(value, bytes | bytearray | memoryview):
+    if isinstance(value, bytes | bytearray):
         return bytes(value)
     if isinstance(value, str):
         return _encoded(value)

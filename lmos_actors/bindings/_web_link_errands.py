@@ -110,12 +110,15 @@ FAILURES: Final = (ConnectFailed, ConfigError, Unanswered, Unsendable, BadAnswer
 class Errand:
     """One request of a ref. Made before it is sent: what cannot be asked or written is refused then."""
 
-    def __init__(self, server: Server, far: Far, said: Said) -> None:
+    def __init__(self, server: Server, far: Far, said: Said, *, one_way: bool = False) -> None:
         self.server = server
+        self._one_way = one_way
         self.far = far
         self.said = said
         self.is_over = False
         """Whether its run has been ended there by now."""
+        self._body: tuple[bytes | None, Mapping[str, Any]] = (None, {})
+        self._singly: dict[str, Way] = {}
         verb, name = said.verb, said.name
         self._requests = {"read all": self._all, "write many": self._many}.get(verb, self._one)
         self._way = self._needed(verb, name)
@@ -124,12 +127,12 @@ class Errand:
         ways, path = self.server.ways, self.far.path
         way = ways.way(verb, name)
         if way is not None and not (way.op == "writeallproperties" and not self._writes_all()):
-            self._body = self._written(way, self.said.payload) if verb != "read all" else (None, {})
+            if verb != "read all":
+                self._body = self._written(way, self.said.payload)
             return way
         singly = {"read all": "read", "write many": "write"}.get(verb)
         if singly is None:
             return ways.needed(verb, name, path)
-        self._body = None, {}
         self._singly = {each: ways.needed(singly, each, path) for each in self._names()}
         if not self._singly:
             raise NotAllowed(f"{path!r} has no properties to {singly} over HTTP")
@@ -200,7 +203,7 @@ class Errand:
         if whose is not None and self.server.ways.can_query(self.said.name):
             request = attrs.evolve(request, headers=(*request.headers, (b"Prefer", b"respond-async")))
         answer = await self._exchange(request)
-        if self.said.verb == "invoke" and answer.head.status in (201, 202):
+        if self.said.verb == "invoke" and answer.head.status in (201, 202) and not self._one_way:
             standing = standing_in(answer)
             url = run_at(answer, standing)
             if url is not None:

@@ -164,8 +164,8 @@ class Ways:
         """As `way`. Raises NotAllowed where there is none."""
         found = self.way(verb, name)
         if found is None:
-            what = "all properties or events" if name == "*" else repr(name)
-            raise NotAllowed(f"{path!r} has no form to {verb} {what} over HTTP")
+            what = verb if name == "*" else f"{verb} {name!r}"
+            raise NotAllowed(f"{path!r} has no form to {what} over HTTP")
         return found
 
     # ---- all of them

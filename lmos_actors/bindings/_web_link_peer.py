@@ -117,7 +117,7 @@ class WebPeer(Peer):
         """Ask, in a task. Raises AgentUnavailable at the end of the node, InvalidInput, NotAllowed."""
         self._check_there(want.far)
         assert want.said is not None
-        errand = Errand(self._server, want.far, want.said)
+        errand = Errand(self._server, want.far, want.said, one_way=isinstance(want, FarTell))
         if isinstance(want, FarTell):
             self._tells.post(want, errand)
             return
@@ -197,7 +197,8 @@ class WebPeer(Peer):
         """Send a one-way message; False where there is no room. Raises as `post` does."""
         far = note.far
         self._check_there(far)
-        return self._tells.put(note, Errand(self._server, far, Said("invoke", name, payload, None, trace)))
+        said = Said("invoke", name, payload, None, trace)
+        return self._tells.put(note, Errand(self._server, far, said, one_way=True))
 
     @property
     def has_line(self) -> bool:
@@ -218,7 +219,7 @@ class WebPeer(Peer):
         if listening not in self._hearings:
             self._hearings[listening] = self._hearing(listening)
         scope = self._listens[listening] = trio.CancelScope()
-        self._start(self._hear, listening, scope)
+        self._start(self._hear, listening, self._hearings[listening], scope)
 
     def _hearing(self, listening: Listening) -> Hearing:
         what = what_of(listening)
@@ -231,10 +232,10 @@ class WebPeer(Peer):
             raise
 
     @enable_ki_protection
-    async def _hear(self, listening: Listening, scope: trio.CancelScope) -> None:
+    async def _hear(self, listening: Listening, hearing: Hearing, scope: trio.CancelScope) -> None:
         with scope:
             try:
-                await self._hearings[listening].run()
+                await hearing.run()
             except Exception as error:
                 self._node.failed(error)
                 listening.refused(OutcomeUnknown(listening.far.path, f"{type(error).__name__} here"))

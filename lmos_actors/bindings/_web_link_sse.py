@@ -76,7 +76,7 @@ class EventReader:
             self._add(value)
         elif field == "event":
             self._name = value[:LONGEST_ID]
-        elif field == "id" and "\0" not in value and len(value) <= LONGEST_ID:
+        elif field == "id" and (value.isprintable() or not value) and len(value) <= LONGEST_ID:
             self._id = value
         elif field == "retry" and value.isascii() and value.isdigit() and len(value) < 10:
             self.retry = int(value) / 1000

@@ -73,7 +73,12 @@ STATUS: Final = {
 _STATUS_REF: Final = {"$ref": "#/components/schemas/ActionStatus"}
 _NOTHING: Final = {"description": "Done."}
 _UNCHANGED: Final = {"description": "It is as the entity tag says."}
-_WRONG: Final = {"default": {"$ref": "#/components/responses/Problem"}}
+_PROBLEM_REF: Final = {"$ref": "#/components/responses/Problem"}
+_ALWAYS: Final = ("400", "401", "403", "404", "405", "406", "429", "500", "503")
+"""What stands in place of any answer; of those that bring something, these too."""
+
+_BRINGING: Final = ("412", "415")
+_TOO_LONG: Final = {"description": "The body is longer than the node takes."}
 
 
 KEPT: Final = 8
@@ -181,12 +186,16 @@ class _Teller:
 
     def operation(self, verb: str, name: str, summary: str, responses: JsonObject, **more: Any) -> JsonObject:
         """Give one operation."""
+        wrong: JsonObject = dict.fromkeys(_ALWAYS, _PROBLEM_REF)
+        if "requestBody" in more:
+            wrong |= dict.fromkeys(_BRINGING, _PROBLEM_REF)
+            wrong["413"] = _TOO_LONG
         return {
             "operationId": ".".join(part for part in (self._agent, verb, name) if part),
             "tags": [self._agent],
             **({"summary": summary} if summary else {}),
             **more,
-            "responses": {**responses, **_WRONG},
+            "responses": {**responses, **wrong},
         }
 
 
@@ -286,8 +295,9 @@ def _body_of(affordance: JsonObject) -> JsonObject:
     schema = affordance.get("input")
     if schema is None:
         return {}
-    optional = schema.get("type") == "object" and not schema.get("required")
-    return {"requestBody": _given(schema, required=not optional)}
+    if schema.get("type") == "object" and not schema.get("required"):  # null is as good as nothing
+        return {"requestBody": _given({"anyOf": [schema, {"type": "null"}]}, required=False)}
+    return {"requestBody": _given(schema)}
 
 
 def _outcomes(affordance: JsonObject) -> JsonObject:

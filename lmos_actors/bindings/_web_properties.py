@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from lmos_actors._errors import AgentError
+import trio
+
+from lmos_actors._errors import InvalidInput, NotAllowed
 from lmos_actors.actors import TURN, LocalLink, Operation, PoolLink, property_key
 
-from ._exposure import class_at
+from ._exposure import class_at, public_name
 from ._server_requests import READ_ALL, WRITE_MANY, operation_named, somebody
 from ._web_accept import check_taken, has_tag, said
-from ._web_answers import EMPTY, NO_CACHE, VARY, Answer, value
+from ._web_answers import EMPTY, NO_CACHE, VARY, Answer, NotAsItWas, value
 from ._web_desk import brought
 from ._web_listening import EventStream, polled
-from ._web_values import tag_of, written_members, written_value
+from ._web_values import fitting, tag_of, written_members, written_value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+
+    from lmos_actors.actors import Property
 
     from ._server_requests import Anybody
     from ._web_desk import WebDesk
@@ -24,12 +28,6 @@ if TYPE_CHECKING:
 
 JSON: Final = ("application/json",)
 EITHER: Final = ("application/json", "text/event-stream")
-
-
-class NotAsItWas(AgentError):
-    """What a request was to change is not as it says (RFC 9110, 13.1)."""
-
-    status = 412
 
 
 async def read(desk: WebDesk, request: WebRequest, link: Anybody) -> Answer:
@@ -62,25 +60,43 @@ async def write(desk: WebDesk, request: WebRequest, link: Anybody) -> Answer:
     """Write a property."""
     name = request.parts[2]
     key = f"{WRITE_MANY}{name}"
-    operation_named(link, "property", key, name)
-    await _written(desk, request, link, key, property_key(name), written_value)
+    op = operation_named(link, "property", key, name)
+    if _properties(link)[name].read_only:
+        raise NotAllowed(f"property {name!r} of {link.path} is read-only")
+    new = fitting(await brought(request), op.take)
+    await _written(desk, request, link, key, new, property_key(name), written_value)
     return EMPTY
 
 
 async def write_many(desk: WebDesk, request: WebRequest, link: Anybody) -> Answer:
     """Write several properties, all or none."""
     somebody(link)
-    await _written(desk, request, link, WRITE_MANY, READ_ALL, written_members)
+    new = await brought(request)
+    if not isinstance(new, dict):
+        raise InvalidInput("an object is needed, with a member for each property")
+    table, members = somebody(link).table, cast("dict[str, Any]", new)
+    new = {
+        name: fitting(each, table[key].take) if (key := f"{WRITE_MANY}{name}") in table else each
+        for name, each in members.items()
+    }
+    await _written(desk, request, link, WRITE_MANY, new, READ_ALL, written_members)
     return EMPTY
 
 
 async def _written(
-    desk: WebDesk, request: WebRequest, link: Anybody, key: str, reads: str, to_json: Callable[[Any], bytes]
+    desk: WebDesk,
+    request: WebRequest,
+    link: Anybody,
+    key: str,
+    new: Any,
+    reads: str,
+    to_json: Callable[[Any], bytes],
 ) -> None:
-    new = await brought(request)
     if not (said(request.headers, b"if-match") or said(request.headers, b"if-none-match")):
         await desk.outcome(request, link, key, new)
         return
+    if request.admission is not None:  # what it asks is also what the value is
+        request.admission.check(public_name(link.path), "read", trio.current_time())
     slot = link if isinstance(link, LocalLink) else link.choose(key, (new,), {})
     conditional = _on_condition(request, slot.operation(key), slot.operation(reads), to_json)
     ask = desk.ask(request)
@@ -116,6 +132,7 @@ async def observe(desk: WebDesk, request: WebRequest, link: Anybody) -> Answer |
     place = property_key(name)
     key = f"+{place}"
     operation_named(link, "property", key, name)
+    _check_no_pool(link)
     kind = check_taken(request.headers, EITHER)
     if request.method == "HEAD":
         return Answer(200, b"", ((b"content-type", kind.encode()), VARY))
@@ -127,11 +144,16 @@ async def observe(desk: WebDesk, request: WebRequest, link: Anybody) -> Answer |
     return None
 
 
+def _check_no_pool(link: Anybody) -> None:
+    """A pool has no properties of its own. Raises NotAllowed."""
+    if isinstance(link, PoolLink):
+        link.choose(READ_ALL, (), {})
+
+
 async def _observe_all(desk: WebDesk, request: WebRequest, link: Anybody) -> Answer | None:
+    _check_no_pool(link)
     if request.method == "HEAD":
         return Answer(200, b"", ((b"content-type", b"text/event-stream"), VARY))
-    if isinstance(link, PoolLink):
-        link.choose(READ_ALL, (), {})  # which says that a pool has no properties
     with desk.listening(link) as listening:
         for name in _observable(somebody(link)):
             place = property_key(name)
@@ -141,6 +163,9 @@ async def _observe_all(desk: WebDesk, request: WebRequest, link: Anybody) -> Ans
 
 
 def _observable(link: LocalLink) -> list[str]:
+    return [name for name, made in _properties(link).items() if made.observable and not made.write_only]
+
+
+def _properties(link: Anybody) -> Mapping[str, Property[Any]]:
     cls = class_at(link)
-    properties = {} if cls is None else cls.__contract__.properties
-    return [name for name, made in properties.items() if made.observable and not made.write_only]
+    return {} if cls is None else cls.__contract__.properties

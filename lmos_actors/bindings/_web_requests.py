@@ -8,9 +8,11 @@ from urllib.parse import unquote
 
 from lmos_actors._errors import InvalidInput
 
+from ._secured import anything
 from ._web_accept import said
 
 if TYPE_CHECKING:
+    from ._secured import Sees
     from ._web_answers import Receive, Send
     from ._web_ask import WebAsk
 
@@ -25,7 +27,7 @@ class WebRequest:
 
     __slots__ = (
         "_send", "admission", "ask", "begun", "headers", "label", "method", "parts", "principal", "query",
-        "receive", "verb",
+        "receive", "sees", "verb",
     )  # fmt: skip
 
     def __init__(self, scope: Any, receive: Receive, send: Send) -> None:
@@ -40,6 +42,7 @@ class WebRequest:
         self.parts = parts_of(scope["raw_path"])
         state: dict[str, Any] = scope.get("state") or {}
         self.admission: Any = state.get("admission")
+        self.sees: Sees = state.get("sees", anything)
         client = scope.get("client")
         self.label = "" if client is None else f"{client[0]}:{client[1]}"
         who = None if self.admission is None else self.admission.principal

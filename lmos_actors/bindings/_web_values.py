@@ -9,12 +9,13 @@ from urllib.parse import unquote_plus
 import msgspec
 
 from lmos_actors._errors import InvalidInput
+from lmos_actors.actors import MISSING
 from lmos_actors.protocol.lmos import Limits, beyond, outside_strings, written
 
 from ._values import plain, plain_members
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from lmos_actors.actors import Operation
 
@@ -63,6 +64,32 @@ def _members(value: Any) -> int:
 
 def _members_of(values: Iterable[Any]) -> int:
     return sum([_members(each) for each in values if type(each) in _WITH_MEMBERS])
+
+
+def with_integers(value: Any) -> Any:
+    """Give a value with whole numbers for those that were written as 4.0: JSON Schema makes no difference."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
+        return {name: with_integers(each) for name, each in members.items()}
+    if isinstance(value, list):
+        return [with_integers(each) for each in cast("Iterable[Any]", value)]
+    return value
+
+
+def fitting(value: Any, check: Callable[[Any], object]) -> Any:
+    """Give a value, or what `with_integers` makes of it where that alone is taken. Raises nothing."""
+    try:
+        check(value)
+    except InvalidInput:
+        whole = with_integers(value)
+        try:
+            check(whole)
+        except InvalidInput:
+            return value
+        return whole
+    return value
 
 
 def written_value(value: Any) -> bytes:
@@ -118,7 +145,7 @@ def with_parameters(op: Operation, data: Any, query: bytes) -> Any:
     found = {name: _valued(text, shapes[name]) for name, text in given.items() if name in shapes}
     if not found:
         return data
-    if data is None:
+    if data is None or data is MISSING:
         return found
     if not isinstance(data, dict):  # which is refused as any other such input
         return data

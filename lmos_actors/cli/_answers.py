@@ -25,6 +25,7 @@ from lmos_actors._errors import (
     InvalidInput,
     MailboxFull,
     OutcomeUnknown,
+    RateLimited,
     RemoteProtocolError,
     Unauthorized,
 )
@@ -173,6 +174,7 @@ def error_members(error: Exception) -> dict[str, Any]:
 _FIXES: Final[tuple[tuple[type[Exception], str], ...]] = (
     (AgentUnavailable, "nothing was begun, so try again"),
     (MailboxFull, "nothing was begun, so try again later"),
+    (RateLimited, "nothing was begun, so try again later"),
     (OutcomeUnknown, "look before asking again"),
     (Unauthorized, 'say who asks, as with --header "Authorization: Bearer ..."'),
     (ConnectFailed, "is the agent served there?"),

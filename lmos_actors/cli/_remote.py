@@ -29,9 +29,11 @@ from lmos_actors.transport import ConnectionOptions, endpoint_of
 from ._answers import Said, error_members, explained
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
     from lmos_actors.bindings import ConsumedThing, Habits
+    from lmos_actors.security import Credentials
 
     from ._answers import Answers
 
@@ -55,6 +57,8 @@ class Reach:
     headers: Mapping[str, str] = attrs.Factory(dict[str, str])
     habits: Habits = "auto"
     within: float | None = None
+    credentials: Credentials | None = None
+    tls: ssl.SSLContext | None = None
 
 
 @attrs.define(eq=False)
@@ -189,7 +193,8 @@ async def _kept(talk: Talk, done: Awaitable[int]) -> int:
 @asynccontextmanager
 async def open_thing(reach: Reach) -> AsyncGenerator[ConsumedThing]:
     """Be connected with an agent elsewhere. Raises ConfigError, TransportError."""
-    async with open_node(connection=ConnectionOptions(close_seconds=GRACE)) as node:
+    connection = ConnectionOptions(close_seconds=GRACE)
+    async with open_node(connection=connection, credentials=reach.credentials, client_tls=reach.tls) as node:
         yield await node.consume_thing(
             reach.url, thing=reach.thing, headers=reach.headers, habits=reach.habits
         )

@@ -10,9 +10,14 @@ from cyclopts import Parameter
 from lmos_actors._errors import ConfigError
 
 from ._app import ELSEWHERE, PRINTED, REACHED, Switch, Time
+from ._guarding import credential_of, credentials_at
 from ._log_commands import app as app
 
 if TYPE_CHECKING:
+    import ssl
+
+    from lmos_actors.security import Credentials
+
     from ._answers import Answers
     from ._remote import Reach, Work
 
@@ -30,7 +35,19 @@ class Reaching:
     header: Annotated[
         list[str] | None, Parameter(name="--header", negative=(), metavar="NAME:VALUE", group=REACHED)
     ] = None
-    """Send this header when connecting, such as "Authorization: Bearer ...". May be given several times."""
+    """Send this header when connecting, such as "Accept-Language: de". May be given several times."""
+    bearer: Annotated[str | None, Parameter(metavar="REF", group=REACHED)] = None
+    """Present the token that env:NAME or file:PATH leads to."""
+    basic: Annotated[str | None, Parameter(metavar="USER:REF", group=REACHED)] = None
+    """Present a user and the password that env:NAME or file:PATH leads to."""
+    ca: Annotated[str | None, Parameter(metavar="FILE", group=REACHED)] = None
+    """A file with the authorities to trust, in place of those of the system."""
+    cert: Annotated[str | None, Parameter(metavar="FILE", group=REACHED)] = None
+    """A file with a certificate to show to a server that asks for one."""
+    key: Annotated[str | None, Parameter(metavar="FILE", group=REACHED)] = None
+    """A file with its key, if that is not in the same file."""
+    insecure: Annotated[Switch, Parameter(group=REACHED)] = False
+    """Present a token or a password also without TLS, for anyone on the way to read."""
     habits: Annotated[Literal["auto", "spec", "kotlin-wot"], Parameter(group=REACHED)] = "auto"
     """How the agent speaks LMOS, where it cannot be told from its handshake."""
     within: Annotated[Time | None, Parameter(group=REACHED, show_default=False)] = None
@@ -60,7 +77,36 @@ class Reaching:
             headers=headers_of(self.header),
             habits=self.habits,
             within=self.within,
+            credentials=self._credentials(url),
+            tls=self._tls(),
         )
+
+    def _tls(self) -> ssl.SSLContext | None:
+        if self.key is not None and self.cert is None:
+            raise ConfigError("goes with --cert", "--key")
+        if self.ca is None and self.cert is None:
+            return None
+        from lmos_actors.security import client_tls
+
+        return client_tls(self.ca, cert=self.cert, key=self.key)
+
+    def _credentials(self, url: str) -> Credentials | None:
+        given = {"bearer": self.bearer, "basic": self.basic}
+        for kind, text in given.items():
+            if text is None:
+                continue
+            option = f"--{kind}"
+            if all(given.values()):
+                raise ConfigError("give --bearer or --basic, not both", option)
+            if "://" not in url:
+                raise ConfigError("goes with a URL: a file may lead anywhere", option)
+            from lmos_actors.transport import endpoint_of
+
+            place = endpoint_of(url)
+            there = f"{'https' if place.secure else 'http'}://{place.authority}"
+            known = {there: credential_of(kind, text, option)}
+            return credentials_at(known, insecure=self.insecure, option=option)
+        return None
 
     def _answers(self) -> Answers:
         from ._answers import Answers

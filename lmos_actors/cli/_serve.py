@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import ssl
 import sys
 import threading
 import traceback
@@ -30,7 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
     from lmos_actors.actors import Agent, Ref
+    from lmos_actors.discovery import DirectoryOptions
 
+    from ._guarding import Guarding, Presenting
     from ._serve_targets import Planned
 
 OK: Final = 0
@@ -57,57 +58,37 @@ class Order:
     listen: Sequence[str] = ()
     public_url: str | None = None
     arguments: Sequence[str] = ()
-    cert: str | None = None
-    key: str | None = None
+    guarding: Guarding
+    presenting: Presenting
     metrics: bool = False
     tracing: str | None = None
+    directory: DirectoryOptions | None = None
     json: bool = False
 
     def addresses(self) -> tuple[str, ...]:
         """Give what to listen at: with a certificate over TLS, where nothing else is said."""
-        return tuple(self.listen) or (f"{'wss' if self.cert else 'ws'}://127.0.0.1:8080",)
-
-    def tls(self) -> ssl.SSLContext | None:
-        """Give the context of a server with the certificate. Raises ConfigError."""
-        if self.cert is None:
-            if self.key is not None:
-                raise ConfigError("goes with --cert", "--key")
-            for url in self.listen:
-                if url.lower().startswith(("wss:", "https:")):
-                    raise ConfigError(f"{url!r} needs a certificate: --cert FILE, and --key FILE", "--listen")
-            return None
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        try:
-            context.load_cert_chain(self.cert, self.key)
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigError(f"cannot be used: {error.strerror or error}", _blamed(self, error)) from None
-        return context
-
-
-def _blamed(order: Order, error: OSError) -> str:
-    """Name the file that is wrong: the one that cannot be read, else the one with the certificate."""
-    for file in (order.cert, order.key):
-        if file is not None and isinstance(error, FileNotFoundError) and not os.path.exists(file):
-            return file
-    return order.cert or ""
+        return tuple(self.listen) or (f"{'wss' if self.guarding.cert else 'ws'}://127.0.0.1:8080",)
 
 
 def serve_targets(order: Order) -> int:
     """Serve until a signal comes. Gives the exit code. Raises ConfigError."""
-    tls = order.tls()
+    addresses = order.addresses()
+    options = order.guarding.options(addresses)
+    options |= order.presenting.options(insecure=order.guarding.insecure)
     planned = planned_of(order.targets, order.arguments)
     if isinstance(planned, int):
         return planned
-    door = door_options(raise_descriptor_limit(DESCRIPTORS), len(order.addresses()))
+    door = door_options(raise_descriptor_limit(DESCRIPTORS), len(addresses))
     tree = SupervisorSpec("root", [each.spec({}) for each in planned if not each.refs])
     opened = partial(
         open_node,
         tree,
-        listen=order.addresses(),
+        listen=addresses,
         public_url=order.public_url,
-        tls=tls,
         door=door,
         metrics=order.metrics,
+        directory=order.directory,
+        **options,
     )
     serving = Serving(Announcer(json=order.json), order.public_url, [each for each in planned if each.refs])
     try:

@@ -7,10 +7,14 @@ from typing import Annotated
 from cyclopts import Group, Parameter
 
 from ._app import ELSEWHERE, PRINTED, Switch
+from ._guarding import Guarding, Presenting
 from ._remote_commands import app as app
 
 WHERE = Group("Where it is reached", sort_key=1)
-WATCHED = Group("How it is watched", sort_key=3)
+WATCHED = Group("How it is watched", sort_key=1.5)
+
+_OPEN = Guarding()
+_NOTHING = Presenting()
 
 
 @app.command(sort_key=0, group=ELSEWHERE)
@@ -20,8 +24,8 @@ def serve(
     *,
     listen: Annotated[list[str] | None, Parameter(negative=(), metavar="URL", group=WHERE)] = None,
     public_url: Annotated[str | None, Parameter(metavar="URL", group=WHERE)] = None,
-    cert: Annotated[str | None, Parameter(metavar="FILE", group=WHERE)] = None,
-    key: Annotated[str | None, Parameter(metavar="FILE", group=WHERE)] = None,
+    guarding: Guarding = _OPEN,
+    presenting: Presenting = _NOTHING,
     arg: Annotated[list[str] | None, Parameter(negative=(), metavar="NAME=VALUE")] = None,
     metrics: Annotated[Switch, Parameter(group=WATCHED)] = False,
     tracing: Annotated[str | None, Parameter(metavar="URL", group=WATCHED)] = None,
@@ -35,7 +39,10 @@ def serve(
 
     lmos-actors serve agents/concierge.py:ConciergeAgent --arg weather=http://10.0.0.7:8080/agents/weather
 
-    lmos-actors serve agents/weather.py:WeatherAgent --listen ws://0.0.0.0:9000 --public-url wss://agents.example.org
+    lmos-actors serve agents/weather.py:WeatherAgent --listen wss://0.0.0.0:9000 --cert server.pem \
+--security rules.yaml
+
+    lmos-actors serve agents/weather.py:WeatherAgent --public-url wss://agents.example.org
 
     lmos-actors serve agents/weather.py:WeatherAgent --arg units=kelvin --cert server.pem --key server.key
 
@@ -57,10 +64,6 @@ or agents crashed too often; 130 ended at once.
 Port 0 finds a free one. May be given several times.
     public_url
         The address under which others reach it, where a proxy stands before it: descriptions name that one.
-    cert
-        A file with the certificate, and those that vouch for it, for wss.
-    key
-        A file with its key, if that is not in the same file.
     arg
         What an agent is made with, as JSON or as text; a ref by the name of another target, or by a URL. \
 With several targets as AGENT.NAME=VALUE. May be given several times.
@@ -79,8 +82,8 @@ With several targets as AGENT.NAME=VALUE. May be given several times.
             listen=listen or (),
             public_url=public_url,
             arguments=arg or (),
-            cert=cert,
-            key=key,
+            guarding=guarding,
+            presenting=presenting,
             metrics=metrics,
             tracing=tracing,
             json=json,

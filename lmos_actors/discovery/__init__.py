@@ -12,6 +12,13 @@ from ._directory_options import DirectoryOptions as DirectoryOptions
 from ._found import Found as Found
 from ._hosting import OwnDirectory as OwnDirectory, directory_spec as directory_spec
 from ._lookup import Lookup as Lookup
+from ._mdns import (
+    Announced as Announced,
+    Announcement as Announcement,
+    Announcer as Announcer,
+    addresses_of as addresses_of,
+    browse as browse,
+)
 from ._register import (
     TTL as TTL,
     Exhibit as Exhibit,
@@ -23,3 +30,4 @@ from ._register import (
 from ._seeking import Seeking as Seeking
 from ._spreading import Choice as Choice
 from ._store import StoreFailed as StoreFailed
+from ._wellknown import Explored as Explored, explore as explore

@@ -103,8 +103,8 @@ class Answer:
 
 def place_of_directory(url: str) -> Endpoint:
     """Say where a directory is. Raises ConfigError for what is no URL of one."""
-    endpoint = endpoint_of(url) if isinstance(url, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
-    if endpoint is None or not url.startswith(_SCHEMES):
+    endpoint = endpoint_of(url)
+    if not url.startswith(_SCHEMES):
         raise ConfigError(f"a directory is at an http or https URL, not at {url!r}")
     if "?" in endpoint.target or "#" in url:
         raise ConfigError(f"the URL of a directory ends with its path: {url!r}")

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
     from lmos_actors.actors import Ref
+    from lmos_actors.bindings import LmosServer
     from lmos_actors.security import Security, Verb
 
     from ._directory_options import DirectoryOptions
@@ -150,6 +151,7 @@ class Api:
         bases: Sequence[str],
         security: Security | None = None,
         new_id: Callable[[], str] | None = None,
+        server: LmosServer | None = None,
     ) -> None:
         self.name = name
         self.new_id = new_id or Entropy().new_id
@@ -163,7 +165,7 @@ class Api:
         dumped = dump(Description(title="", security_definitions=definitions))["securityDefinitions"]
         td = directory_td(f"{where.scheme}://{where.netloc}", self._prefix, dumped, demands)
         self._td = msgspec.json.encode(td)
-        self._streams = EventStreams(ref, options)
+        self._streams = EventStreams(ref, options, server)
 
     def routes(self) -> list[BaseRoute]:
         """Give the resources at their places."""
@@ -187,7 +189,9 @@ class Api:
             Route("/things/{id:path}", thing),
             Route("/events", kinds[""]),
             *(Route(f"/events/{kind}", kinds[kind]) for kind in KINDS),
+            Route("/events/{rest:path}", Resource(self, {"GET": ("subscribe", _no_events)})),
             Route("/search/jsonpath", Resource(self, {"GET": ("read", self._search)})),
+            Route("/search/{rest:path}", Resource(self, {"GET": ("read", _no_search)})),
             Route("/.well-known/wot", Resource(self, {"GET": ("read", self._own)})),
         ]
 
@@ -357,6 +361,16 @@ class Api:
                 return bytes(found)
 
 
+async def _no_events(asked: Asked) -> Answer:
+    raise HttpError(
+        404, "Not Found", f"there are /events, and of one kind /events/{', /events/'.join(KINDS)}"
+    )
+
+
+async def _no_search(asked: Asked) -> Answer:
+    raise HttpError(404, "Not Found", "descriptions are searched by JSONPath: /search/jsonpath?query=...")
+
+
 def _collection(page: PageText, here: str) -> bytes:
     """Give the beginning of a collection, up to its members."""
     head = {
@@ -402,10 +416,12 @@ def directory_routes(
     bases: Sequence[str],
     security: Security | None = None,
     new_id: Callable[[], str] | None = None,
+    server: LmosServer | None = None,
 ) -> list[BaseRoute]:
     """Give the routes of a directory's API, for an application of Starlette.
 
     `name` is the public name that access lists know the agent by, `bases` are the addresses of the node, the
-    first of which its description names; `security` is told there. `new_id` gives ids for problems.
+    first of which its description names; `security` is told there. `new_id` gives ids for problems. With the
+    `server` of the node streams of events end when it says that it leaves.
     """
-    return Api(ref, options, name=name, bases=bases, security=security, new_id=new_id).routes()
+    return Api(ref, options, name=name, bases=bases, security=security, new_id=new_id, server=server).routes()

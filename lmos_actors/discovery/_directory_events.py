@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from lmos_actors.actors import Feed, Ref
+    from lmos_actors.bindings import LmosServer
 
     from ._changes import EventPage
     from ._directory_options import DirectoryOptions
@@ -38,10 +39,24 @@ _HEADERS: Final = [
 class EventStreams:
     """The streams of one directory."""
 
-    def __init__(self, ref: Ref[ThingDirectory], options: DirectoryOptions) -> None:
+    def __init__(
+        self, ref: Ref[ThingDirectory], options: DirectoryOptions, server: LmosServer | None
+    ) -> None:
         self._ref = ref
         self._options = options
-        self._open = 0
+        self._open: dict[trio.CancelScope, None] = {}
+        self._server = server
+        if server is not None:
+            server.join(self)
+
+    def look(self) -> None:
+        """End all streams once the node waits no more for those who only listen; see `Fellow`."""
+        if self._server is not None and self._server.finishing:
+            for scope in self._open:
+                scope.cancel("the node leaves")
+
+    async def wait_done(self) -> None:
+        """Nothing is open that was asked: whoever listens only is not waited for."""
 
     async def serve(
         self,
@@ -58,19 +73,21 @@ class EventStreams:
         `bare`: the headers alone. `is_valid` says whether the client may still be told. Raises what the agent
         answers to the first question, and HttpError for one stream too many.
         """
-        if self._open >= self._options.max_listeners:
+        if len(self._open) >= self._options.max_listeners:
             retry = ((b"retry-after", b"5"),)
             raise HttpError(503, "Service Unavailable", "there are too many streams of events", retry)
-        self._open += 1
+        scope = trio.CancelScope()
+        self._open[scope] = None
         try:
             page = await self._ref.invoke(ThingDirectory.events_after, last, kind, diff, AT_ONCE)
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
             if not bare:
                 stream = _Stream(self._ref, send, kind, diff=diff, quiet=self._options.heartbeat_seconds)
-                await stream.run(page, is_valid)
+                with scope:
+                    await stream.run(page, is_valid)
             await send({"type": "http.response.body", "body": b""})
         finally:
-            self._open -= 1
+            del self._open[scope]
 
 
 class _Stream:

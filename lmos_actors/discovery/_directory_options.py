@@ -63,7 +63,8 @@ class DirectoryOptions:
     @property
     def usual_ttl(self) -> float | None:
         """The seconds of a registration that names no end; None: it has none."""
-        return self.max_ttl if self.default_ttl is None else self.default_ttl
+        usual = self.max_ttl if self.default_ttl is None else self.default_ttl
+        return None if usual is None else float(usual)
 
     @property
     def max_text(self) -> int:

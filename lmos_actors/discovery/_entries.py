@@ -206,7 +206,8 @@ def check_id(id: object) -> None:
 def checked(data: dict[str, Any], options: DirectoryOptions) -> bytes:
     """Check a description without its registration; give it as JSON, in the context of directories.
 
-    What `check` has an error for is refused; what it warns of is not. Raises Unfit.
+    What `check` has an error for is refused, and a description without a member that each has to have; what
+    else it warns of is not. Raises Unfit.
     """
     try:
         check_depth(data)
@@ -219,8 +220,10 @@ def checked(data: dict[str, Any], options: DirectoryOptions) -> bytes:
     faults = [
         Fault(_dotted(found.place), found.message[:SHOWN])
         for found in check(data)
-        if found.severity == "error"
+        if found.severity == "error" or (found.tolerated and not found.place)
     ]
+    if data.get("@context") is None:
+        faults.append(Fault("(root)", "@context is missing"))
     if faults:
         raise Unfit(*faults, detail="it is not a description as TD 1.1 has them")
     told = _encoded({**data, "@context": _with_discovery(data.get("@context"))})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from urllib.parse import quote, urlsplit
 
@@ -41,7 +42,8 @@ class Found:
     description: Description
     directory: str | None = None
     url: str | None = None
-    _refer: Callable[[Any], Any] = attrs.field(repr=False, eq=False, kw_only=True)
+    refer: Callable[[Any], Any] = attrs.field(repr=False, eq=False, kw_only=True)
+    """What gives the ref; see `ref`."""
 
     @property
     def is_near(self) -> bool:
@@ -55,7 +57,7 @@ class Found:
         """
         if getattr(cls, "__contract__", None) is None:
             raise TypeError(f"an agent is spoken to as a class of agents, not as {cls!r}")
-        found: Ref[A] = self._refer(cls)
+        found: Ref[A] = self.refer(cls)
         return found
 
 
@@ -128,7 +130,7 @@ def taken(data: Any, sought: Sought, directory: str, ours: Sequence[str], refer:
         description=description,
         directory=directory,
         url=f"{directory}/things/{quote(thing_id, safe='')}",
-        refer=lambda cls: refer(cls, description, directory),
+        refer=partial(refer, description, directory),
     )
 
 

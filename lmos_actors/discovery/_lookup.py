@@ -296,7 +296,7 @@ class Lookup:
 
     # ---- what was found
 
-    def refer(self, cls: Any, description: Description, told_at: str) -> Ref[Any]:
+    def refer(self, description: Description, told_at: str, cls: Any) -> Ref[Any]:
         """Give a ref to what a description tells of."""
         return Ref(self._linked(cls, description, told_at))
 

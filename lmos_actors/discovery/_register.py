@@ -58,7 +58,8 @@ class Registration:
     ttl: float = attrs.field(default=TTL, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
-        if not self.directories or not all(isinstance(url, str) for url in self.directories):
+        texts: tuple[Any, ...] = self.directories
+        if not texts or not all(isinstance(url, str) for url in texts):
             raise ConfigError(
                 f"needs the URL of a directory, or several, not {self.directories!r}", "register"
             )
@@ -111,7 +112,7 @@ class _Entry:
 
 
 class Registrar:
-    """The entries of one node in one directory. `run` is a task of the node's stage, `leave` begins its end."""
+    """The entries of one node in one directory: `run` is a task of the node, `leave` begins its end."""
 
     def __init__(self, rt: Runtime, directory: Directory, exhibits: Exhibits, ttl: float) -> None:
         self._rt = rt
@@ -203,7 +204,7 @@ class Registrar:
     def _tell(self, failure: str | None) -> None:
         """Take note of whether the directory is there; a program that runs is told when that changes."""
         before, self._failure = self._failure, failure
-        if self._rt.real and (before is None) != (failure is None):
+        if self._rt.real and not self._leaving and (before is None) != (failure is None):
             log = logging.getLogger("lmos_actors")
             if failure is None:
                 log.info("registering at %s again", self._directory.url)

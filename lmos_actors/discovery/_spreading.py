@@ -22,6 +22,7 @@ from ._lookup import FRESH, PAUSE, Replica
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+    from contextlib import AbstractAsyncContextManager
 
     from lmos_actors._errors import AgentError
     from lmos_actors.actors import AgentStatistics, Attempt, Down, Feed, MailboxStatistics
@@ -70,7 +71,7 @@ class Choice(Choosing):
 
     async def _carry(
         self,
-        send: Callable[[Any, float | None], Awaitable[Any]],
+        send: Callable[[Replica, float | None], Awaitable[Any]],
         key: str,
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
@@ -82,36 +83,48 @@ class Choice(Choosing):
         tried: dict[Replica, None] = {}
         error: AgentError | None = None
         while True:
-            with trio.CancelScope(deadline=ends) as scope:
-                try:
-                    replica = await self._next_one(key, args, kwargs, tried, error)
-                    link = await replica.reached()
-                except AgentUnavailable as unavailable:
-                    if unavailable is error or not tried:
-                        raise
-                    error = unavailable
-                    continue
+            replica: Replica | None = None
+            with trio.CancelScope(deadline=ends):  # not around what is entered: that is left later than this
+                replica = await self._reached(key, args, kwargs, tried, error)
             left = None if seconds is None else ends - trio.current_time()
-            if scope.cancelled_caught or (left is not None and left <= 0):
+            if replica is None or (left is not None and left <= 0):
                 raise DeadlineExceeded(self.path, seconds or 0.0)
             try:
                 with replica.counted():
-                    return await send(link, left)
+                    return await send(replica, left)
             except (AgentUnavailable, AgentDied, NotFound) as failure:
                 if not self._goes_on(replica, failure):
                     raise
                 error = failure
 
+    async def _reached(
+        self,
+        key: str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        tried: dict[Replica, None],
+        error: AgentError | None,
+    ) -> Replica:
+        """Give the next one that can be reached. Raises `error` where there is none any more, or why."""
+        while True:
+            replica = await self._next_one(key, args, kwargs, tried, error)
+            try:
+                await replica.reached()
+            except AgentUnavailable as unavailable:
+                error = unavailable
+            else:
+                return replica
+
     async def ask(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """See `Link`."""
-        return await self._carry(lambda link, _: link.ask(key, args, kwargs), key, args, kwargs)
+        return await self._carry(lambda each, _: each.link.ask(key, args, kwargs), key, args, kwargs)
 
     async def ask_within(
         self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
     ) -> Any:
         """See `Link`: looking, and connecting, count."""
         return await self._carry(
-            lambda link, left: link.ask_within(key, args, kwargs, left), key, args, kwargs, seconds
+            lambda each, left: each.link.ask_within(key, args, kwargs, left), key, args, kwargs, seconds
         )
 
     async def ask_again(
@@ -124,7 +137,8 @@ class Choice(Choosing):
     ) -> Any:
         """Ask, as one of several attempts, all under one id."""
 
-        async def send(link: Any, left: float | None) -> Any:
+        async def send(replica: Replica, left: float | None) -> Any:
+            link = replica.link
             again = getattr(link, "ask_again", None)
             if again is not None:
                 return await again(key, args, kwargs, left, attempt)
@@ -136,7 +150,7 @@ class Choice(Choosing):
 
     async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """See `Link`."""
-        await self._carry(lambda link, _: link.tell(key, args, kwargs), key, args, kwargs)
+        await self._carry(lambda each, _: each.link.tell(key, args, kwargs), key, args, kwargs)
 
     def tell_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """See `Link`: raises `trio.WouldBlock` also where it has to be looked for, or connected, first."""
@@ -199,10 +213,11 @@ class Choice(Choosing):
     ) -> AsyncGenerator[Any]:
         async with AsyncExitStack() as stack:
 
-            async def enter(link: Any, left: float | None) -> Any:
-                return await stack.enter_async_context(getattr(link, verb)(key, args, kwargs, left))
+            def enter(link: Any, left: float | None) -> AbstractAsyncContextManager[Any]:
+                entered: AbstractAsyncContextManager[Any] = getattr(link, verb)(key, args, kwargs, left)
+                return entered
 
-            yield await self._carry(enter, key, args, kwargs, seconds)
+            yield await self._carry(_entering(stack, enter), key, args, kwargs, seconds)
 
     # ---- listening
 
@@ -212,11 +227,9 @@ class Choice(Choosing):
         """See `Link`: of one agent alone."""
         self._check_one()
         async with AsyncExitStack() as stack:
-
-            async def enter(link: Any, _: object) -> Any:
-                entered = link.listen(key, conflate=conflate, gaps=gaps, size=size)
-                return await stack.enter_async_context(entered)
-
+            enter = _entering(
+                stack, lambda link, _: link.listen(key, conflate=conflate, gaps=gaps, size=size)
+            )
             yield await self._carry(enter, key[1:], (), {})
 
     @asynccontextmanager
@@ -225,11 +238,7 @@ class Choice(Choosing):
         """See `Link`: of one agent alone."""
         self._check_one()
         async with AsyncExitStack() as stack:
-
-            async def enter(link: Any, _: object) -> Any:
-                return await stack.enter_async_context(link.watch())
-
-            yield await self._carry(enter, "!", (), {})
+            yield await self._carry(_entering(stack, lambda link, _: link.watch()), "!", (), {})
 
     def _check_one(self) -> None:
         if self._by is not None:
@@ -315,3 +324,16 @@ class Choice(Choosing):
         replica = self._choose("", (), {}, {})
         if replica is not None and replica.some_link is not None:
             found(replica.link)
+
+
+def _entering(
+    stack: AsyncExitStack, enter: Callable[[Any, float | None], AbstractAsyncContextManager[Any]]
+) -> Callable[[Replica, float | None], Awaitable[Any]]:
+    """Give what enters a block at whom it is sent to, who counts as asked until the block is left."""
+
+    async def send(replica: Replica, left: float | None) -> Any:
+        entered = await stack.enter_async_context(enter(replica.link, left))
+        stack.enter_context(replica.counted())
+        return entered
+
+    return send

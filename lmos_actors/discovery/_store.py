@@ -132,13 +132,10 @@ def _connected(path: str) -> sqlite3.Connection:
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0.0)
     try:
         db.execute("PRAGMA locking_mode = EXCLUSIVE")
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = NORMAL")
-        db.execute("PRAGMA journal_size_limit = 67108864")
+        return db
     except BaseException:
         db.close()
         raise
-    return db
 
 
 def _prepare(db: sqlite3.Connection, life: str) -> None:
@@ -162,6 +159,10 @@ def _prepare(db: sqlite3.Connection, life: str) -> None:
     except BaseException:
         db.execute("ROLLBACK")
         raise
+    # not before it is known to be ours: they change the file
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = NORMAL")
+    db.execute("PRAGMA journal_size_limit = 67108864")
 
 
 def _row(entry: Entry) -> tuple[Any, ...]:

@@ -2,7 +2,7 @@
 
 from ._dump import dump as dump
 from ._edge import watch_edge as watch_edge
-from ._health import OPEN_TO_ALL as OPEN_TO_ALL, health_routes as health_routes
+from ._health import health_routes as health_routes
 from ._metrics import (
     Metrics as Metrics,
     MetricsOptions as MetricsOptions,

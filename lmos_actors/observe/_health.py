@@ -24,9 +24,6 @@ HEALTH: Final = "/healthz"
 READINESS: Final = "/readyz"
 METRICS: Final = "/metrics"
 
-OPEN_TO_ALL: Final = (HEALTH, READINESS)
-"""Where no credentials are asked for."""
-
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 

@@ -74,11 +74,16 @@ def metrics_options(wanted: bool | MetricsOptions | None) -> MetricsOptions | No
 
 @attrs.frozen
 class Traffic:
-    """The connections of a node. `refused` counts by reason those that its doors have turned away."""
+    """The connections of a node.
+
+    `refused` counts by reason those that its doors have turned away, `turned_away` by status those that came
+    without good credentials, or from a page in a browser that has no business here.
+    """
 
     connections: int = 0
     accepted: int = 0
     refused: Mapping[str, int] = attrs.field(factory=dict[str, int])
+    turned_away: Mapping[int, int] = attrs.field(factory=dict[int, int])
     open_requests: int = 0
     draining: bool = False
     peers: int = 0
@@ -212,6 +217,9 @@ def _of_connections(traffic: Traffic) -> Iterator[Family]:
     refused = [Sample((("reason", why),), count) for why, count in sorted(Counter(traffic.refused).items())]
     told = "Connections that were turned away, by reason."
     yield Family(f"{PREFIX}connections_refused", "counter", told, refused)
+    away = [Sample((("status", str(why)),), n) for why, n in sorted(traffic.turned_away.items())]
+    told = "Requests, and upgrades to WebSocket, of those who were not let in, by status."
+    yield Family(f"{PREFIX}not_let_in", "counter", told, away)
     told = "Requests of LMOS connections that are not answered yet."
     yield one("open_requests", told, traffic.open_requests)
     yield one("draining", "1 while no more requests are taken.", int(traffic.draining))

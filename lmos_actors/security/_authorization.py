@@ -53,7 +53,8 @@ def given_of(header: bytes) -> Given | Wrong:
     if len(header) > LONGEST:
         return MALFORMED
     text = SecretBytes(header.strip(b" \t"))
-    end = text.find(b" ") if b" " in text else len(text)
+    space = text.find(b" ")
+    end = len(text) if space < 0 else space
     if not _SCHEME.fullmatch(text, 0, end):
         return MALFORMED
     return Given(text[:end].decode("ascii").lower(), SecretBytes(text[end:].strip(b" ")))

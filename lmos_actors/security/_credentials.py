@@ -14,7 +14,7 @@ from lmos_actors._hidden import Headers, SecretBytes
 
 from ._authorization import is_token
 from ._references import Reference, SecretSource, lines_of
-from ._schemes import reference_of
+from ._schemes import is_a, reference_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,6 +99,8 @@ class Credentials:
                 f"credentials for {url} would travel without TLS, for anyone on the way to read: use "
                 f"{'wss' if parts.scheme == 'ws' else 'https'}, or say allow_insecure=True"
             )
+        if not is_a(credential, BearerToken, BasicAuth):
+            raise ConfigError(f"credentials for {url} are BearerToken(...) or BasicAuth(...)")
         if place in self._known:
             raise ConfigError(f"there are two credentials for {parts.netloc}")
         kept = self._known[place] = _Kept(credential)

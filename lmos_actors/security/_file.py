@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 W = TypeVar("W")
 
-# what a message says of the text: a word in quotes, or what was seen in place of what was expected
-_QUOTED: Final = re.compile(r"""(['"]).*\1""")
+# what a message repeats of the text: a word in quotes or after a sign of YAML, a number, what was seen
+_REPEATED: Final = re.compile(r"""(['"]).*\1|\([*&!].*\)|^\S+(?= is not a finite number)""")
 _SEEN: Final = re.compile(r"saw the (text|number) .*?(?=; |, did you mean|$)")
 
 
@@ -124,7 +124,7 @@ def _hidden(mistake: Mistake) -> Mistake:
     """Take from a mistake what it repeats of the text: a secret may stand there."""
     message = _SEEN.sub(lambda found: f"saw a {found[1]}", mistake.message)
     if mistake.kind in ("syntax", "unreadable") and mistake.line:
-        message = _QUOTED.sub("…", message)
+        message = _REPEATED.sub("…", message)
     return attrs.evolve(mistake, message=message, excerpt="")
 
 

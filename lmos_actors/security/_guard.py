@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from lmos_actors._errors import ConfigError, Forbidden, RateLimited, Unauthorized
@@ -60,6 +61,8 @@ class Guard:
         self.security = security
         self.generation = 0
         """Grows when something that was good may be so no longer."""
+        self.refusals: Counter[int] = Counter()
+        """How many were not let in, by the status that they were answered with."""
         self._wall = wall
         self._report = report
         self._hosts = Hosts((*security.hosts, *map(check_host, hosts)))
@@ -82,28 +85,34 @@ class Guard:
         `public`: what is asked for can be seen by anyone, so credentials are not needed; those that are
         presented are checked all the same.
         """
+        found = self._decide(presented, now, public=public)
+        if isinstance(found, Refusal):
+            self.refusals[found.status] += 1
+        return found
+
+    def _decide(self, presented: Presented, now: float, *, public: bool) -> Admission | Refusal:
         refusal = self._wrong_door(presented)
         if refusal is not None:
             return refusal
         self.look(now)
-        given = given_in(presented)
+        given = given_in(presented) if self._verifiers else None
         if isinstance(given, Wrong):
             return Refusal(400, "the Authorization header cannot be read")
-        if given is not None and self._verifiers:
+        if given is not None:
             return self._by_credentials(given, presented, now)
         return self._by_connection(presented, now, public=public)
 
     def _by_credentials(self, given: Given, presented: Presented, now: float) -> Admission | Refusal:
-        address = address_of(presented.peer)
-        wait = self._failures.wait(address, now)
-        if wait:
-            return _too_often(wait)
+        if self._failures:
+            wait = self._failures.wait(address_of(presented.peer), now)
+            if wait:
+                return _too_often(wait)
         wall = self._wall()
         for verifier in self._verifiers:
             proof = verifier.verify(given, wall) if verifier.kind == given.kind else None
             if proof is not None:
                 return Admission(self, proof, self._source(proof.principal, presented))
-        self._failures.take(address, now)
+        self._failures.take(address_of(presented.peer), now)
         return self._unknown(NOT_GOOD, wrong=True)
 
     def _by_connection(self, presented: Presented, now: float, *, public: bool) -> Admission | Refusal:
@@ -118,6 +127,8 @@ class Guard:
 
     def _source(self, principal: Principal | None, presented: Presented) -> str:
         """Give the name by which the rate of requests is kept."""
+        if self._rates is None:
+            return ""
         return f"={principal.name}" if principal is not None else f"@{address_of(presented.peer)}"
 
     def _unknown(self, reason: str, *, wrong: bool) -> Refusal:

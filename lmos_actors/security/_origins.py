@@ -19,7 +19,7 @@ ANY: Final = "*"
 
 
 def host_of(authority: str) -> tuple[str, str] | None:
-    """Give host (lower case, without brackets or last dot) and port, "" if not said; None if it is neither."""
+    """Give host (lower case, no brackets, no last dot) and port, "" if not said; None if it is neither."""
     found = _AUTHORITY.fullmatch(authority)
     if found is None:
         return None

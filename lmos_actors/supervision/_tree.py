@@ -169,4 +169,5 @@ def _made_by(child: LocalLink | PoolSupervisor) -> type[Agent] | None:
 
 def _class_of(child: LocalLink | PoolSupervisor) -> type[Agent] | None:
     slot = _some_slot(child)
-    return type(slot.agent) if slot is not None and slot.agent is not None else _made_by(child)
+    agent: Agent | None = None if slot is None else slot.agent
+    return type(agent) if agent is not None else _made_by(child)

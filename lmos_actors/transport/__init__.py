@@ -24,6 +24,7 @@ from ._network import (
     Network as Network,
     endpoint_of as endpoint_of,
     secured as secured,
+    why_cut as why_cut,
 )
 from ._options import (
     ConnectionOptions as ConnectionOptions,

@@ -16,7 +16,7 @@ from lmos_actors._errors import ConfigError, ConnectFailed, ConnectionLost
 
 from ._frames import FrameCodec, NotUpgraded, Wire
 from ._masks import random_masks
-from ._network import endpoint_of
+from ._network import endpoint_of, why_cut
 from ._options import ConnectionOptions
 from ._websocket import Connection
 
@@ -80,8 +80,8 @@ async def _request(wire: Wire, endpoint: Endpoint) -> None:
     except NotUpgraded as answer:
         raise ConnectFailed(endpoint.url, f"the server answered {_status(answer.status)}") from None
     except _CUT as error:
-        why = str(error) or "the connection was reset"
-        raise ConnectFailed(endpoint.url, f"{why}, during the handshake") from error
+        why = why_cut(error, secure=endpoint.secure)
+        raise ConnectFailed(endpoint.url, f"during the handshake: {why}") from error
     except (RemoteProtocolError, UnicodeError) as error:
         raise ConnectFailed(endpoint.url, f"the answer is no WebSocket handshake: {error}") from error
     except (h11.LocalProtocolError, ValueError) as error:

@@ -139,3 +139,15 @@ def _why(error: trio.BrokenResourceError) -> str:
     if isinstance(why, ssl.SSLError) and why.reason in _NO_TLS:
         return "what listens there does not speak TLS, as ws:// and http:// do not"
     return f"{why or error}"
+
+
+def why_cut(error: Exception, *, secure: bool) -> str:
+    """Say why the first answer of a server has not come.
+
+    In TLS 1.3 a client learns only then that its certificate was not taken, and of some servers not even why.
+    """
+    cause = error.__cause__
+    if isinstance(cause, ssl.SSLError):
+        return f"{cause}"
+    why = f"{error}" or "the connection was reset"
+    return f"{why}, as servers do that want a client certificate, or another one" if secure else why

@@ -48,6 +48,22 @@ async def test_what_is_safe_is_asked_again_under_the_same_id(autojump_clock: Any
         assert attempts[0] == 1
 
 
+async def test_who_has_asked_too_often_waits_as_long_as_they_are_told(autojump_clock: Any) -> None:
+    asked: list[float] = []
+
+    def answer(wire: Wire, message: dict[str, Any]) -> None:
+        asked.append(trio.current_time())
+        if len(asked) == 1:
+            wire.error(message, "urn:lmos-actors:errors#rate-limited", 429, "too often", retryIn=3.0)
+        else:
+            complete(wire, message)
+
+    async with scripted(answer) as (peers, _):
+        ref = await weather(peers)
+        assert await ref.retrying().invoke(Weather.turn, "Bonn") == "Bonn 1"
+        assert asked[1] - asked[0] >= 3.0
+
+
 @pytest.mark.parametrize("verb", ["read", "write", "read_all", "safe", "idempotent"])
 async def test_these_are_asked_again(autojump_clock: Any, verb: str) -> None:
     async with scripted(refuse) as (peers, _):

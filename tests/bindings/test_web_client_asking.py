@@ -127,7 +127,7 @@ async def test_actions_give_their_output_or_none(autojump_clock: object) -> None
         (say(None, "405 Method Not Allowed"), NotAllowed, "405"),
         (say(None, "501 Not Implemented"), NotAllowed, "501"),
         (say(None, "415 Unsupported Media Type"), NotAllowed, "415"),
-        (say(None, "429 Too Many Requests", Retry_After="7"), RateLimited, "retry in 7 s"),
+        (say(None, "429 Too Many Requests", Retry_After="7"), RateLimited, "429"),
         (say(None, "503 Service Unavailable", Retry_After="2"), AgentUnavailable, "503"),
         (say(None, "408 Request Timeout"), AgentUnavailable, "408"),
         (problem("503 X", type="urn:lmos-actors:errors#mailbox-full", about={"size": 4}), MailboxFull, "4"),
@@ -230,18 +230,18 @@ async def test_no_answer_means_that_the_outcome_is_unknown(autojump_clock: objec
     async with lamp() as (site, _, thing):
         for line in ("GET /on", "PUT /on", "POST /fade"):
             site.on(line, talk(cut))
-        asks = {"write": lambda: thing.write("on", True), "invoke": lambda: thing.invoke("fade")}
+        asks = {
+            "read": lambda: thing.read("on"),
+            "write": lambda: thing.write("on", True),
+            "invoke": lambda: thing.invoke("fade"),
+        }
         with pytest.raises(OutcomeUnknown, match="before the answer"):
-            await {
-                "read": thing.read("on"),
-                "write": thing.write("on", True),
-                "invoke": thing.invoke("fade"),
-            }[verb]
+            await asks[verb]()
 
 
 async def test_an_answer_that_breaks_off_means_that_the_outcome_is_unknown(autojump_clock: object) -> None:
     async with lamp() as (site, _, thing):
-        broken = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: 9\r\n\r\ntr"
+        broken = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 9\r\n\r\ntr"
         site.on("POST /fade", broken, b"HTTP/1.1 200 O\r\nConnection: close")
         for _ in range(2):
             with pytest.raises(OutcomeUnknown, match="within the answer"):
@@ -355,9 +355,8 @@ async def test_as_many_requests_as_there_is_room_for_are_open_and_the_others_wai
             nursery.start_soon(ask)
         await trio.sleep(0.5)
         assert len(site.asked) == 3
-        nursery.cancel_scope.deadline = trio.current_time() + 10
-        while len(found) < 7:
-            await trio.sleep(0.1)
+        await trio.sleep(3)
+        assert len(found) == 7
         assert max(found) <= 4  # with that of the description
 
 

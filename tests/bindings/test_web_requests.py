@@ -36,7 +36,8 @@ def test_properties_are_read_and_written() -> None:
         written = await web.ask("PUT", "properties/units", "kelvin")
         assert (written.status, written.body) == (204, b"")
         assert (await web.ask("GET", "properties")).data == {"units": "kelvin", "station": "Bonn", "quiet": 0}
-        assert (await web.ask("PUT", "properties", {"units": "x", "code": 8, "quiet": 5})).status == 204
+        assert (await web.ask("PUT", "properties", {"units": "x", "code": 8.0, "quiet": 5})).status == 204
+        assert (await web.ask("PUT", "properties/quiet", 5.0)).status == 204
         assert (await web.ask("GET", "properties/quiet")).data == 5
         refused = await web.ask("PUT", "properties", {"units": "never", "station": "Kiel"})
         assert refused.problem == (405, "operation-not-allowed")
@@ -54,7 +55,11 @@ def test_properties_are_read_and_written() -> None:
         ("actions/tell?city=S%C3%A3o+Paulo&days=2&other=1", None, 200, "São Paulo 2"),
         ("actions/tell?city=7", None, 200, "7 1"),
         ("actions/tell?days=2", {"city": "Rome"}, 200, "Rome 2"),
+        ("actions/tell", {"city": "Rome", "days": 3.0, "unknown": 1}, 200, "Rome 3"),
         ("actions/warn", {"level": 3}, 204, None),
+        ("actions/warn", {"level": 3.0, "times": 1.0}, 204, None),
+        ("actions/whole", 3.0, 200, 3.0),
+        ("actions/whole", b"null", 200, None),
         ("actions/forecast", {"city": "Rome"}, 200, "sunny in Rome"),
         ("actions/whole", ["a", {"b": None}], 200, ["a", {"b": None}]),
         ("actions/whole", 3, 200, 3),
@@ -68,7 +73,7 @@ def test_actions_are_invoked(path: str, body: Any, status: int, output: Any) -> 
     assert answer.status == status
     if status == 200:
         got = answer.data
-        if "who" in path:
+        if path == "actions/who":
             got["consumer"] = output["consumer"]
         assert got == output
         assert answer.headers["cache-control"] == "no-store"
@@ -160,7 +165,7 @@ def test_head_is_get_without_the_body(path: str) -> None:
 REFUSED: list[tuple[str, str, Any, dict[str, str], tuple[int, str]]] = [
     ("GET", "properties/unit", None, {}, (404, "not-found")),
     ("GET", "properties/tell", None, {}, (405, "operation-not-allowed")),
-    ("GET", "properties/", None, {}, (404, "not-found")),
+    ("GET", "/agents/weather/properties/", None, {}, (404, "not-found")),
     ("GET", "properties/*", None, {}, (404, "not-found")),
     ("GET", "actions/nothing", None, {}, (404, "not-found")),
     ("GET", "properties/code", None, {}, (405, "operation-not-allowed")),
@@ -178,6 +183,11 @@ REFUSED: list[tuple[str, str, Any, dict[str, str], tuple[int, str]]] = [
     ("POST", "actions/tell?city=Rome&days=soon", None, {}, (400, "invalid-input")),
     ("POST", "actions/tell?city=%FF", None, {}, (400, "invalid-input")),
     ("POST", "actions/tell?" + "&".join(f"a{n}=1" for n in range(200)), None, {}, (400, "invalid-input")),
+    ("POST", "actions/whole", None, {}, (400, "invalid-input")),
+    ("POST", "actions/tell", {"city": "x", "days": 1.5}, {}, (400, "invalid-input")),
+    ("PUT", "properties/quiet", 1.5, {}, (400, "invalid-input")),
+    ("PUT", "properties/station", 5, {}, (405, "operation-not-allowed")),
+    ("PUT", "properties/station", None, {}, (405, "operation-not-allowed")),
     ("POST", "actions/telll", {"city": "Rome"}, {}, (404, "not-found")),
     ("POST", "actions/units", {}, {}, (405, "operation-not-allowed")),
     ("POST", "actions/%3Funits", {}, {}, (404, "not-found")),
@@ -256,6 +266,10 @@ def test_colons_in_texts_are_no_members(body: bytes) -> None:
     assert read_json(body) == json.loads(body)
 
 
+class Pairs(list[Any]):
+    """An object, its members as pairs."""
+
+
 @settings(max_examples=200, deadline=None)
 @given(
     st.recursive(
@@ -269,26 +283,19 @@ def test_colons_in_texts_are_no_members(body: bytes) -> None:
 )
 def test_members_that_stand_there_twice_are_found(value: Any) -> None:
     text = _written(value)
-    twice = _has_twice(value)
-    try:
-        read = read_json(text.encode())
-    except InvalidInput as error:
-        assert twice, text
-        assert "twice" in str(error)
+    if _has_twice(value):
+        with pytest.raises(InvalidInput, match="twice"):
+            read_json(text.encode())
     else:
-        assert not twice, text
-        assert read == json.loads(text)
-
-
-class Pairs(list[Any]):
-    """An object, its members as pairs."""
+        assert read_json(text.encode()) == json.loads(text)
 
 
 def _written(value: Any) -> str:
     if isinstance(value, Pairs):
         return "{" + ", ".join(f"{json.dumps(key)}: {_written(each)}" for key, each in value) + "}"
     if isinstance(value, list):
-        return "[" + ",".join(map(_written, value)) + "]"
+        items: list[Any] = value  # pyright: ignore[reportUnknownVariableType]
+        return "[" + ",".join(map(_written, items)) + "]"
     return json.dumps(value)
 
 
@@ -296,7 +303,8 @@ def _has_twice(value: Any) -> bool:
     if isinstance(value, Pairs):
         names = [key for key, _ in value]
         return len(set(names)) < len(names) or any(_has_twice(each) for _, each in value)
-    return isinstance(value, list) and any(map(_has_twice, value))
+    items: list[Any] = value if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType]
+    return any(map(_has_twice, items))
 
 
 @pytest.mark.parametrize(
@@ -419,13 +427,12 @@ def test_an_agent_deeper_in_the_tree_has_one_part_of_a_path(name: str) -> None:
     run(main)
 
 
-def test_what_is_not_framed_well_is_the_front_doors() -> None:
+def test_a_body_may_come_in_chunks() -> None:
     async def main(there: World) -> None:
         web = await there.client()
-        await web.stream.send_all(
-            b"PUT /agents/weather/properties/units HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\n"
-            b'Transfer-Encoding: chunked\r\n\r\n8\r\n"kelvin"\r\n0\r\n\r\n'
-        )
+        head = b"PUT /agents/weather/properties/units HTTP/1.1\r\nHost: here"
+        kinds = b"Content-Type: application/json\r\nTransfer-Encoding: chunked"
+        await web.stream.send_all(head + b"\r\n" + kinds + b'\r\n\r\n8\r\n"kelvin"\r\n0\r\n\r\n')
         assert (await web.stream.receive_some(100)).startswith(b"HTTP/1.1 204 ")
         assert await there.ref.read(Weather.units) == "kelvin"
 

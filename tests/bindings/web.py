@@ -189,17 +189,18 @@ class Web:
 
     async def _next(self) -> Any:
         while (event := self._http.next_event()) is h11.NEED_DATA:
-            self._http.receive_data(await self.stream.receive_some(65536))
+            self._http.receive_data(bytes(await self.stream.receive_some(65536)))
         return event
 
     async def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
         """Ask for something, and wait for the answer. A body that is no bytes becomes JSON."""
-        await self.send(method, path, body if isinstance(body, bytes) else _json(body), **headers)
+        data: bytes = body if isinstance(body, bytes) else _json(body)
+        await self.send(method, path, data, **headers)
         return await self.answer()
 
     async def listen(self, path: str, **headers: str) -> Answer:
         """Begin to hear a stream of events."""
-        await self.send("GET", path, **{"accept": "text/event-stream", **headers})
+        await self.send("GET", path, b"", **{"accept": "text/event-stream", **headers})
         return await self.head()
 
     async def line(self) -> bytes | None:

@@ -85,11 +85,15 @@ class Site:
     async def serve(self, url: str, task_status: Any) -> None:
         listener = await self.network.listen(endpoint_of(url))
         task_status.started()
-        async with trio.open_nursery() as nursery:
-            while True:
-                stream, _ = await listener.accept()
-                self.connections += 1
-                nursery.start_soon(self._talk, stream)
+        try:
+            async with trio.open_nursery() as nursery:
+                while True:
+                    stream, _ = await listener.accept()
+                    self.connections += 1
+                    nursery.start_soon(self._talk, stream)
+        finally:
+            with trio.CancelScope(shield=True):
+                await listener.aclose()
 
     async def _talk(self, stream: Any) -> None:
         self.open += 1
@@ -225,9 +229,11 @@ LAMP = described(
 
 
 @asynccontextmanager
-async def sites(*urls: str, **options: Any) -> AsyncGenerator[tuple[list[Site], Node]]:
+async def sites(
+    *urls: str, network: MemoryNetwork | None = None, **options: Any
+) -> AsyncGenerator[tuple[list[Site], Node]]:
     """Give servers by hand at these addresses, and a node on their network."""
-    network = MemoryNetwork()
+    network = network or MemoryNetwork()
     made = [Site(network) for _ in urls]
     async with trio.open_nursery() as nursery:
         for site, url in zip(made, urls, strict=True):

@@ -1,4 +1,4 @@
-"""A node with an agent or two behind a guard, and those who come to its door: refs, sockets, plain requests."""
+"""A node with agents behind a guard, and those who come to its door: refs, sockets, plain requests."""
 
 from __future__ import annotations
 

@@ -274,7 +274,9 @@ async def test_a_browser_that_asks_beforehand_needs_no_credentials(
 
 
 async def test_another_name_of_the_node_can_be_told(autojump_clock: Any) -> None:
-    async with guarded_node(Security(hosts=("agents.example", "*.lan")), public_url="wss://out.example") as node:
+    async with guarded_node(
+        Security(hosts=("agents.example", "*.lan")), public_url="wss://out.example"
+    ) as node:
         for host in ("agents.example", "desk.lan", "out.example", "here"):
             assert (await ask(node, "/agents/desk", host=host)).status == 200
         for host in ("example", "lan", "x.agents.example", "evil.example"):

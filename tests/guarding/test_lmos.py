@@ -1,4 +1,4 @@
-"""LMOS connections behind a guard: who is let in, what each may do, and what becomes of those let in before."""
+"""LMOS behind a guard: who is let in, what each may do, and what becomes of those let in before."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_whoever_is_not_known_is_not_let_in(
     headers = () if header is None else ((b"Authorization", header.encode()),)
     async with guarded_node(rules(secrets)) as node:
         for path in ("/ws", "/agents/desk", "/agents/nobody", "/elsewhere"):
-            with pytest.raises(ConnectFailed, match="answered 40[01]"):
+            with pytest.raises(ConnectFailed, match=r"answered 40[01]"):
                 await connect(network_of(node), f"{PLACE}{path}", headers=headers)
         await trio.sleep(2)  # refusals linger
         assert node.connections == 0
@@ -122,7 +122,13 @@ async def test_what_is_not_there_and_what_is_not_allowed_look_alike(
     ):
         answers = [
             await socket.asked(messageType="readProperty", thingID=thing, property="units")
-            for thing in ("vault", "vaults", "http://here/agents/vault", "http://here/agents/vaults", "urn:x:y")
+            for thing in (
+                "vault",
+                "vaults",
+                "http://here/agents/vault",
+                "http://here/agents/vaults",
+                "urn:x:y",
+            )
         ]
         for answer in answers:
             for name in ("messageID", "correlationID", "thingID", "instance"):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import h11
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open
-from prometheus_client.parser import text_string_to_metric_families as parse_text
+from prometheus_client import parser
+from prometheus_client.openmetrics import parser as open_parser
 
 from lmos_actors._wanted import default_network
 from lmos_actors.transport import endpoint_of
@@ -41,7 +41,7 @@ class Line:
     async def ask(self, path: str, method: str = "GET", body: Any = None, **headers: str) -> Answer:
         if self._state.our_state is h11.DONE:
             self._state.start_next_cycle()
-        said = {"Host": self._host, **{name.replace("_", "-"): value for name, value in headers.items()}}
+        said = {"Host": self._host} | {name.replace("_", "-"): value for name, value in headers.items()}
         data = b"" if body is None else json.dumps(body).encode()
         if body is not None:
             said |= {"Content-Type": "application/json", "Content-Length": str(len(data))}
@@ -57,7 +57,7 @@ class Line:
         while True:
             event = self._state.next_event()
             if event is h11.NEED_DATA:
-                self._state.receive_data(await self._stream.receive_some())
+                self._state.receive_data(bytes(await self._stream.receive_some()))
             elif isinstance(event, h11.Response):
                 response = event
             elif isinstance(event, h11.Data):
@@ -82,7 +82,8 @@ def samples(text: str) -> dict[tuple[str, ...], float]:
 
     What prometheus_client cannot read, or reads otherwise than its strict parser, is a failure.
     """
-    families = list(parse_open(text) if text.endswith("# EOF\n") else parse_text(text))
+    read: Any = open_parser if text.endswith("# EOF\n") else parser
+    families: list[Any] = list(read.text_string_to_metric_families(text))
     found: dict[tuple[str, ...], float] = {}
     for family in families:
         for sample in family.samples:

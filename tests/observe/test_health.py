@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -10,9 +11,10 @@ import trio
 from lmos_actors import Agent, ChildSpec, ConfigError, ConnectFailed, action, open_node
 from lmos_actors._wanted import default_network
 from lmos_actors.bindings import RESERVED
-from lmos_actors.observe import OPEN_TO_ALL
+from lmos_actors.bindings._guarded import PROBES
+from lmos_actors.security import Access, Basic, Security
 from lmos_actors.transport import endpoint_of
-from tests.observe.talk import ask, line_to
+from tests.observe.talk import ask, line_to, samples
 
 
 class Slow(Agent):
@@ -56,8 +58,28 @@ async def test_a_node_that_drains_lives_and_is_not_ready(autojump_clock: Any) ->
 
 
 async def test_their_names_are_no_agents_names(autojump_clock: Any) -> None:
-    for path in (*OPEN_TO_ALL, "/metrics"):
+    for path in (*PROBES, "/metrics"):
         assert path.removeprefix("/") in RESERVED
         async with open_node(listen="ws://here") as node:
             with pytest.raises(ConfigError):
                 await node.root.start_child(ChildSpec(path.removeprefix("/"), Slow))
+
+
+async def test_metrics_ask_for_credentials_and_health_does_not(
+    autojump_clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROMETHEUS_PASSWORD", "p" * 20)
+    monkeypatch.setenv("ALICE_PASSWORD", "a" * 20)
+    basic = Basic({"prometheus": "env:PROMETHEUS_PASSWORD", "alice": "env:ALICE_PASSWORD"})
+    security = Security(schemes=(basic,), access={"metrics": Access(read=("prometheus",))})
+    async with open_node(listen="ws://here", metrics=True, security=security) as node:
+        statuses = [(await ask(node, path)).status for path in ("/healthz", "/readyz", "/metrics")]
+        assert statuses == [200, 200, 401]
+        for name, status in (("prometheus", 200), ("alice", 403)):
+            known = b64encode(f"{name}:{name[0] * 20}".encode()).decode()
+            answer = await ask(node, "/metrics", Authorization=f"Basic {known}")
+            assert answer.status == status
+            if status == 200:
+                assert samples(answer.text)["lmos_actors_not_let_in_total", "401"] == 1
+        probe = await ask(node, "/healthz", Host="10.1.2.3:9", Authorization="nonsense")
+        assert probe.status == 200

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import prometheus_client
@@ -23,6 +24,7 @@ from lmos_actors import (
     NotFound,
     Pool,
     Property,
+    Supervisor,
     SupervisorSpec,
     action,
     event,
@@ -268,13 +270,69 @@ async def test_requests_are_counted_where_they_come_in_and_where_they_go_out(aut
 
 async def test_a_request_that_another_member_of_a_pool_takes_is_one(autojump_clock: Any) -> None:
     async with open_node(metrics=ALONE, listen="ws://here") as node, open_node() as other:
-        await node.start_pool(Pool(Weather, 2, name="pool"))
+        near = await node.start_pool(Pool(Weather, 2, name="pool", shutdown=0.5))
         pool = await other.consume(Weather, "http://here/agents/pool")
+
+        async def work() -> None:
+            with suppress(AgentDied):  # what the member that is stopped was at
+                await pool.invoke(Weather.work, 1)
+
         async with trio.open_nursery() as nursery:
             for _ in range(4):
-                nursery.start_soon(pool.invoke, Weather.work, 1)
+                nursery.start_soon(work)
+            await trio.sleep(0.1)
+            await near.resize(1)
         found = samples(await node.metrics())
-    assert found[f"{P}requests_total", "work", "Weather", "2xx", "invoke", "lmos"] == 4
+    works = {name[3]: n for name, n in found.items() if name[:2] == (f"{P}requests_total", "work")}
+    assert works == {"2xx": 3, "5xx": 1}
+    assert found[f"{P}request_duration_seconds_sum", "work", "Weather", "invoke", "lmos"] == pytest.approx(
+        6.5, abs=0.2
+    )
+
+
+async def test_what_a_mailbox_refuses_is_counted_with_its_agent(autojump_clock: Any) -> None:
+    async with open_node(metrics=ALONE, listen="ws://here") as node, open_node(metrics=ALONE) as other:
+        full = MailboxOptions(size=1, when_full="reject")
+        await node.start_child(ChildSpec("weather", Weather, mailbox=full))
+        weather = await other.consume(Weather, "http://here/agents/weather")
+        async with weather.begin(Weather.work, 1) as first, weather.begin(Weather.work, 1) as second:
+            await trio.sleep(0.1)
+            with pytest.raises(MailboxFull):
+                await weather.invoke(Weather.turn, "Bonn")
+            await first.result()
+            await second.result()
+        came, went = samples(await node.metrics()), samples(await other.metrics())
+    for name, found in (("requests", came), ("client_requests", went)):
+        counted = {key[1:4]: n for key, n in found.items() if key[0] == f"{P}{name}_total"}
+        assert counted == {("turn", "Weather", "5xx"): 1, ("work", "Weather", "2xx"): 2}
+
+
+async def test_no_total_falls_when_an_agent_goes_while_others_are_counted(autojump_clock: Any) -> None:
+    crowd = Crowd("crowd", member=ChildSpec("one", Quiet), count=1500)
+    late = SupervisorSpec("late", [ChildSpec("weather", Weather, restart="temporary")])
+    async with open_node(SupervisorSpec("root", [crowd, late]), metrics=ALONE) as node:
+        await node.find(Weather).invoke(Weather.turn, "Bonn")
+        handled = (f"{P}messages_total", "Weather", "handled")
+        seen = [samples(await node.metrics())[handled]]
+        await trio.sleep(1)
+        async with trio.open_nursery() as nursery:
+
+            async def count() -> None:
+                seen.append(samples(await node.metrics())[handled])
+
+            nursery.start_soon(count)
+            await trio.lowlevel.checkpoint()
+            supervisor = next(each for each in node.root.children if each.label == "late")
+            assert isinstance(supervisor, Supervisor)
+            await supervisor.terminate_child("weather")
+            seen.append(-len(seen))  # it was gone before the end of the count
+        await trio.sleep(1)
+        seen.append(samples(await node.metrics())[handled])
+    assert seen == [1, -1, 1, 1]
+
+
+class Quiet(Agent):
+    pass
 
 
 async def test_what_is_asked_over_http_is_counted_too(autojump_clock: Any) -> None:
@@ -327,7 +385,8 @@ async def test_a_collector_that_fails_costs_its_own_metrics_alone(autojump_clock
             yield
 
     registry = prometheus_client.CollectorRegistry(auto_describe=False)
-    registry._collector_to_names[Broken()] = []  # as `register`, which would call it
+    known: Any = registry
+    known._collector_to_names[Broken()] = []  # as `register`, which would call it
     async with open_node(metrics=MetricsOptions(registry=registry)) as node:
         assert samples(await node.metrics())[f"{P}dead_letters_total",] == 0
         assert [type(each) for each in node.connection_failures] == [ZeroDivisionError]

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
-from opentelemetry.trace import SpanKind, StatusCode
+from opentelemetry.trace import SpanContext, SpanKind, StatusCode
 
 from lmos_actors import (
     ActionFailed,
@@ -171,12 +171,17 @@ def parent_of(span: ReadableSpan) -> str | None:
     return None if span.parent is None else f"{span.parent.span_id:016x}"
 
 
+def context_of(span: ReadableSpan) -> SpanContext:
+    found: Any = span.get_span_context()
+    return found  # type: ignore[no-any-return]
+
+
 def id_of(span: ReadableSpan) -> str:
-    return f"{span.get_span_context().span_id:016x}"
+    return f"{context_of(span).span_id:016x}"
 
 
 def traces(*spans: ReadableSpan) -> list[str]:
-    return list(dict.fromkeys(f"{span.get_span_context().trace_id:032x}" for span in spans))
+    return list(dict.fromkeys(f"{context_of(span).trace_id:032x}" for span in spans))
 
 
 async def test_one_trace_from_an_http_header_to_the_far_agent(autojump_clock: Any) -> None:
@@ -212,7 +217,7 @@ async def test_one_trace_from_an_http_header_to_the_far_agent(autojump_clock: An
         "lmos.way": "http",
     }
     assert (went.attributes or {})["lmos.way"] == "lmos"
-    assert came.get_span_context().trace_state.get("a") == "b"
+    assert context_of(came).trace_state.get("a") == "b"
 
 
 async def test_a_trace_begins_where_somebody_asks_for_the_first_time(autojump_clock: Any) -> None:
@@ -245,10 +250,11 @@ async def test_the_programs_own_span_is_what_its_requests_come_of(autojump_clock
 async def test_what_agents_do_of_their_own_accord_is_in_nobodys_trace(autojump_clock: Any) -> None:
     near = Recorder()
     with OWN.provider.get_tracer("program").start_as_current_span("whole program"):
-        async with open_node(tracing=near.provider) as node:
+        async with open_node(listen="ws://here", tracing=near.provider) as node:
             agent = await node.start(Spontaneous)
+            await ask(node, "/agents/spontaneous/actions/poke", "POST", traceparent=TRACEPARENT)
             await trio.sleep(2)
-            assert await agent.read(Spontaneous.seen) == (False,)
+            assert await agent.read(Spontaneous.seen) == (True, False)
 
 
 class Spontaneous(Agent):
@@ -256,6 +262,10 @@ class Spontaneous(Agent):
 
     def started(self) -> None:
         self.after(1, self.look)
+
+    @action
+    def poke(self) -> None:
+        self.look()
 
     def look(self) -> None:
         self.seen = (*self.seen, trace.get_current_span().get_span_context().is_valid)
@@ -329,7 +339,8 @@ async def test_events_carry_their_trace_to_who_follows_them(autojump_clock: Any)
         weather = await node.consume(Weather, "http://far/agents/weather")
         await node.start(Listener, weather=weather, desk=node.find(Desk))
         await trio.sleep(1)
-        near.took(), far.took()
+        near.took()
+        far.took()
         await weather.invoke(Weather.turn, "Bonn")
         await trio.sleep(1)
         asked, wrote = near.took()
@@ -446,6 +457,22 @@ async def test_an_instrument_and_spans_tell_of_the_same_traces(autojump_clock: A
     assert SEEN[0] == TRACE
 
 
+async def test_a_message_to_the_node_itself_is_one_in_its_log_and_two_spans(autojump_clock: Any) -> None:
+    log, near = TraceLog(), Recorder()
+    async with open_node(listen="ws://here", tracing=near.provider, instrument=log) as node:
+        await node.start(Weather)
+        desk = await node.start(Desk, weather=await node.consume(Weather, "http://here/agents/weather"))
+        assert await desk.invoke(Desk.forecast, "Bonn") == "sunny in Bonn"
+        spans = near.took()
+    assert len(spans) == 2
+    assert len(traces(*spans)) == 1
+    records = [json.loads(line) for line in log.lines()]
+    sent = [
+        (record["id"], record["trace"], record["from"]) for record in records if record.get("kind") == "sent"
+    ]
+    assert sent == [(1, 1, "user"), (2, 1, "desk")]
+
+
 def test_on_virtual_time_spans_have_its_times() -> None:
     near = Recorder()
 
@@ -462,3 +489,41 @@ def test_on_virtual_time_spans_have_its_times() -> None:
         assert span.start_time is not None
         assert span.end_time is not None
         assert span.end_time - span.start_time == pytest.approx(3600e9, rel=1e-3)
+
+
+async def test_one_trace_over_lmos_to_a_thing_that_speaks_http(autojump_clock: Any, tmp_path: Any) -> None:
+    last = Recorder()
+    async with scene() as (node, near, _far), open_node(listen="ws://thing", tracing=last.provider) as third:
+        await third.start(Weather)
+        described = (await ask(third, "/agents/weather")).data
+        file = tmp_path / "thing.td.json"
+        file.write_text(json.dumps(_only_http(described)))
+        thing = await node.consume_thing(file)
+        await node.start(Reader, thing=thing)
+        reader = await node.consume_thing("http://near/agents/reader")  # over LMOS, to itself
+        assert await reader.invoke("look") == ["celsius", "sunny in Bonn"]
+        asked, came, read, invoked = sorted(near.took(), key=lambda span: span.start_time or 0)
+        answered = last.took()
+    assert traces(asked, came, read, invoked, *answered) == traces(asked)
+    assert [parent_of(span) for span in (came, read, invoked)] == [id_of(asked), id_of(came), id_of(came)]
+    assert [parent_of(span) for span in answered] == [id_of(read), id_of(invoked)]
+    ways = [(span.attributes or {})["lmos.way"] for span in (asked, came, read, invoked, *answered)]
+    assert ways == ["lmos", "lmos", "http", "http", "http", "http"]
+
+
+class Reader(Agent):
+    thing: Any
+
+    @action
+    async def look(self) -> list[str]:
+        return [await self.thing.read("units"), await self.thing.invoke("turn", {"city": "Bonn"})]
+
+
+def _only_http(described: dict[str, Any]) -> dict[str, Any]:
+    for kind in ("properties", "actions", "events"):
+        for each in described.get(kind, {}).values():
+            each["forms"] = [form for form in each["forms"] if form.get("subprotocol") != "lmosprotocol"]
+    described["forms"] = [f for f in described.get("forms", ()) if f.get("subprotocol") != "lmosprotocol"]
+    if not described["forms"]:
+        del described["forms"]
+    return described

@@ -63,17 +63,15 @@ def test_one_credential_has_one_spelling(text: bytes, at: int, more: bytes) -> N
     assert found is None or base64.b64encode(b":".join(found)) == changed
 
 
-@pytest.mark.parametrize(
-    "raw", [b"Bearer", b"Bearer " + b"a" * (LONGEST - 7), b"Bearer a b", b"a", b"*x y"]
-)
+@pytest.mark.parametrize("raw", [b"Bearer", b"Bearer " + b"a" * (LONGEST - 7), b"Bearer a b", b"a", b"*x y"])
 def test_what_is_still_credentials(raw: bytes) -> None:
     assert isinstance(given_of(raw), Given)
 
 
 @pytest.mark.parametrize(
     "raw",
-    [b"", b" ", b"\t", b"(x) y", b"Bearer\x00x", b"Bearer\tx", b"B\xc3\xa9arer x", b"Bearer,x", b"a" * 33 + b" x",
-     b"Bearer " + b"a" * LONGEST],
+    [b"", b" ", b"\t", b"(x) y", b"Bearer\x00x", b"Bearer\tx", b"B\xc3\xa9arer x", b"Bearer,x",
+     b"a" * 33 + b" x", b"Bearer " + b"a" * LONGEST],
 )  # fmt: skip
 def test_what_is_none(raw: bytes) -> None:
     assert given_of(raw) is MALFORMED

@@ -177,6 +177,7 @@ def test_nobody_is_asked_where_nothing_is_demanded() -> None:
     assert guard.security.is_open
     assert admitted(guard).principal is None
     assert admitted(guard, "Bearer whatever").principal is None
+    assert admitted(guard, "", "Bearer whatever").principal is None  # what a proxy adds is nobody's concern
     admitted(guard).check("desk", "invoke", 0.0)
 
 
@@ -334,7 +335,9 @@ def test_the_name_is_looked_at_before_the_credentials() -> None:
     assert len(guard._failures) == 0
 
 
-@pytest.mark.parametrize("wrong", ["http://a.example", "a.example:80", "a b", "", "a..b", "**", "*a", 7, "a/b"])
+@pytest.mark.parametrize(
+    "wrong", ["http://a.example", "a.example:80", "a b", "", "a..b", "**", "*a", 7, "a/b"]
+)
 def test_what_is_no_name_of_a_host(wrong: Any) -> None:
     with pytest.raises(ConfigError, match="is no name of a host"):
         Security(hosts=(wrong,))
@@ -347,7 +350,9 @@ def test_reading_a_host_never_raises(text: str) -> None:
         host, port = found
         assert host == host.lower()
         assert not port or port.isdigit()
-        assert not Hosts(()).has(host) or host == "localhost" or host.endswith(".localhost") or is_address(host)
+        assert (
+            not Hosts(()).has(host) or host == "localhost" or host.endswith(".localhost") or is_address(host)
+        )
 
 
 def is_address(host: str) -> bool:
@@ -438,7 +443,9 @@ def test_what_a_page_that_is_let_in_is_told() -> None:
     assert dict(guard.preflight(stranger) or ()) == {b"vary": b"Origin"}
 
 
-@pytest.mark.parametrize("wrong", ["*", "null", "app.example", "https://", "https://a/b", "https://a b", 7, ""])
+@pytest.mark.parametrize(
+    "wrong", ["*", "null", "app.example", "https://", "https://a/b", "https://a b", 7, ""]
+)
 def test_what_is_no_origin(wrong: Any) -> None:
     with pytest.raises(ConfigError, match="is no origin"):
         Security(origins=(wrong,))
@@ -536,10 +543,10 @@ def test_rates_are_kept_for_so_many_names_only() -> None:
     assert buckets.take("n999", 0.0) == 1.0
 
 
-@given(
-    st.floats(0.01, 1000), st.integers(1, 20), st.lists(st.floats(0, 10), max_size=60)
-)
-def test_no_more_than_burst_and_rate_are_let_through(per_second: float, burst: int, gaps: list[float]) -> None:
+@given(st.floats(0.01, 1000), st.integers(1, 20), st.lists(st.floats(0, 10), max_size=60))
+def test_no_more_than_burst_and_rate_are_let_through(
+    per_second: float, burst: int, gaps: list[float]
+) -> None:
     buckets = Buckets(Rate(per_second, burst))
     now, through = 5.0, 0
     for gap in gaps:
@@ -613,7 +620,9 @@ def test_two_that_have_the_same_secret_are_told() -> None:
     with pytest.raises(ConfigError, match="alice and eve have the same secret") as caught:
         guard_of(Security(schemes=(Bearer({"alice": "env:S1_ALICE", "eve": "env:S1_ALICE"}),)))
     assert TOKEN not in str(caught.value)
-    guard_of(Security(schemes=(Basic({"bob": "env:S1_BOB", "eve": "env:S1_BOB"}),)))  # of passwords nobody knows
+    guard_of(
+        Security(schemes=(Basic({"bob": "env:S1_BOB", "eve": "env:S1_BOB"}),))
+    )  # of passwords nobody knows
 
 
 def test_a_token_that_can_never_be_presented_is_told() -> None:

@@ -1,4 +1,4 @@
-"""Nothing shows a secret: not a repr, not a traceback with its local variables, not a report, wherever it breaks.
+"""Nothing shows a secret: no repr, no traceback with its local variables, no report, wherever it breaks.
 
 The code of `lmos_actors.security` is broken at every one of its lines in turn, and what a debugger, a
 crash report or a log would show of that is searched.
@@ -36,7 +36,18 @@ from lmos_actors.security import (
     Security,
 )
 from lmos_actors.testing import open_test_node
-from tests.security.made import AUDIENCE, ISSUER, Wall, basic, guard_of, key_of, key_set, presented, token, write
+from tests.security.made import (
+    AUDIENCE,
+    ISSUER,
+    Wall,
+    basic,
+    guard_of,
+    key_of,
+    key_set,
+    presented,
+    token,
+    write,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -108,7 +119,9 @@ def broken_at(nth: int, call: Callable[[], object]) -> BaseException | None:
 
 def shown(error: BaseException) -> str:
     """All that tools show of an exception: with the local variables of every frame, and what is in those."""
-    found = [value for frame, _ in traceback.walk_tb(error.__traceback__) for value in frame.f_locals.values()]
+    found = [
+        value for frame, _ in traceback.walk_tb(error.__traceback__) for value in frame.f_locals.values()
+    ]
     members = [vars(value) for value in found if is_ours(value)]
     return "\n".join([*traceback.format_exception(error), *map(as_shown, [*found, *members])])
 
@@ -251,9 +264,13 @@ async def test_crash_reports_show_none(security: Security, virtual_clock, capsys
             brought = presented(*(value for _, value in self.headers))
             raise ValueError(f"{brought} {self.headers}")
 
-    async with open_test_node(Courier) as node:
+    async with open_test_node() as node:
+        ref = await node.start(Courier)
         with pytest.raises(AgentDied) as caught:
-            await node.find(Courier).invoke(Courier.crash)
+            await ref.invoke(Courier.crash)
+        (report,) = node.crash_reports
+        assert HIDDEN in str(report)
+        assert leaks(f"{report} {report!r}") == []
         assert HIDDEN in str(caught.value)
         assert leaks(str(caught.value)) == []
     out = capsys.readouterr()
@@ -289,6 +306,8 @@ def test_headers_that_carry_no_secret_stay_as_they_are() -> None:
 def test_keys_that_are_shared_are_not_shown(tmp_path: Path) -> None:
     guard = Guard(shared_keys(tmp_path), wall=Wall())
     verifier: Any = guard._verifiers[0]
-    text = repr([guard, vars(guard), vars(verifier), verifier._keys, verifier._source, vars(verifier._source)])
+    text = repr(
+        [guard, vars(guard), vars(verifier), verifier._keys, verifier._source, vars(verifier._source)]
+    )
     assert leaks(text) == []
     assert leaks(json.dumps(sorted(map(str, verifier._keys)))) == []

@@ -40,3 +40,8 @@ async def going_on(act: Callable[[], Awaitable[Any]]) -> AsyncGenerator[None]:
         nursery.start_soon(again)
         yield
         nursery.cancel_scope.cancel()
+
+
+def subprotocol_at(described: dict[str, Any], subprotocol: str) -> int:
+    """The index of the form of an affordance for this way of listening."""
+    return [each.get("subprotocol") for each in described["forms"]].index(subprotocol)

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from agents.weather import UserFeedback, WeatherAgent
 from tests.web.foreign import Client, Refused, node_wot as node_wot
-from tests.web.serving import ANSWER, MODEL, QUESTION, going_on, weather
-
-
-def form(described: dict[str, Any], subprotocol: str) -> int:
-    """The index of the form of an affordance for this way of listening."""
-    return [each.get("subprotocol") for each in described["forms"]].index(subprotocol)
+from tests.web.serving import ANSWER, MODEL, QUESTION, going_on, subprotocol_at, weather
 
 
 async def test_it_reads_writes_and_invokes(node_wot: Client) -> None:
@@ -47,7 +40,7 @@ async def test_what_is_wrong_comes_to_it_as_an_error(node_wot: Client) -> None:
 async def test_it_observes(node_wot: Client, subprotocol: str) -> None:
     async with weather() as (ref, url):
         td = await node_wot.ask("consume", url=url)
-        index = form(td["properties"]["units"], subprotocol)
+        index = subprotocol_at(td["properties"]["units"], subprotocol)
         await node_wot.ask("observe", name="units", form=index)
         values = iter(("fahrenheit", "celsius") * 1000)
         async with going_on(lambda: ref.write(WeatherAgent.units, next(values))):
@@ -60,7 +53,7 @@ async def test_it_observes(node_wot: Client, subprotocol: str) -> None:
 async def test_it_hears_events(node_wot: Client, subprotocol: str) -> None:
     async with weather() as (ref, url):
         td = await node_wot.ask("consume", url=url)
-        index = form(td["events"]["userFeedbackReceived"], subprotocol)
+        index = subprotocol_at(td["events"]["userFeedbackReceived"], subprotocol)
         await node_wot.ask("subscribe", name="userFeedbackReceived", form=index)
         praise = UserFeedback(rating=5, comment="sunny")
         async with going_on(lambda: ref.invoke(WeatherAgent.give_feedback, praise)):

@@ -48,4 +48,6 @@ def test_every_row_has_its_results_once() -> None:
 
 def test_every_difference_has_a_reason() -> None:
     for title, columns in RESULTS.items():
-        assert ("why" in columns) == (len(columns) > 1), title
+        assert ("why http" in columns) == ("http" in columns), title
+        others = columns.keys() - {"near", "why", "http", "why http"}
+        assert ("why" in columns) == bool(others), title

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import trio
 
 from lmos_actors import NotAllowed, describe, open_node, simulate
-from lmos_actors.bindings import ContractWarning
 from lmos_actors.protocol.lmos import SessionOptions
 from lmos_actors.protocol.td import dump, with_forms
 from lmos_actors.transport import endpoint_of
@@ -102,8 +100,7 @@ class OverHttp(Far):
             return await super().ref(cls, name)
         place = f"/{len(self.papers)}"
         self.papers[place] = json.dumps(over_http(cls, name, self.base)).encode()
-        with warnings.catch_warnings(action="ignore", category=ContractWarning):  # streams have no forms
-            return await self.node.consume(cls, PAPERS + place)
+        return await self.node.consume(cls, PAPERS + place)
 
     async def serve(self, network: Network, task_status: trio.TaskStatus[None]) -> None:
         """Serve the descriptions, at `PAPERS`."""
@@ -128,15 +125,12 @@ def over_http(cls: type[Any], name: str, base: str) -> Any:
 
 
 def without_sockets(described: Any) -> Any:
-    """Leave out the forms that lead to a WebSocket, and what has no other."""
+    """Leave out the forms that lead to a WebSocket."""
     match described:
         case {"href": str(href)} if href.startswith("ws"):
             return None
-        case {"forms": list(forms)} if forms and not without_sockets(forms):
-            return None
         case dict():
-            kept = {key: without_sockets(each) for key, each in described.items()}
-            return {key: each for key, each in kept.items() if each is not None or described[key] is None}
+            return {key: without_sockets(each) for key, each in described.items()}
         case list():
             return [found for each in described if (found := without_sockets(each)) is not None]
         case _:
@@ -158,7 +152,7 @@ def http(row: Behaviour) -> Any:
             helper = await world.ref(Helper, "helper")
             try:
                 got = await carried_out(row, world, helper)
-            except (NotAllowed, trio.TooSlowError) as error:  # what HTTP does not have ends, or hangs, a row
+            except NotAllowed as error:  # HTTP has no such thing
                 got = [type(error).__name__]
             nursery.cancel_scope.cancel()
         assert node.connection_failures == served.connection_failures == ()

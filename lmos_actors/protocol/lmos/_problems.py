@@ -291,7 +291,7 @@ def _make_late(message: Error, _: Message | None) -> LmosActorsError:
 
 
 def _make_limited(message: Error, _: Message | None) -> LmosActorsError:
-    return RateLimited(message.retry_in)
+    return _told(RateLimited, message.detail, retry_in=message.retry_in)
 
 
 def _as(cls: type[LmosActorsError]) -> Callable[[Error, Message | None], LmosActorsError]:

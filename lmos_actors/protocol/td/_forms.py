@@ -126,7 +126,7 @@ def with_forms(description: Description, agent: str, bases: Iterable[str]) -> De
     A base is `ws://host:port` or the same with `wss`, `http` or `https`: one port has both. Each affordance
     gets, for each base, a form to `<base>/ws` with the subprotocol `lmosprotocol`, then forms to
     `<base>/agents/<agent>/...`; the thing gets those for all its properties, actions and events. An action
-    with streams has no form for HTTP. Raises DescriptionError for a base that is none.
+    with streams is answered by events (SSE). Raises DescriptionError for a base that is none.
     """
     ports = [_port(base) for base in bases]
     properties, actions, events = description.properties, description.actions, description.events
@@ -168,7 +168,9 @@ def _of_affordance(affordance: AnyAffordance, port: tuple[str, str], agent: str,
             yield from _listening(f"{href}/observable", PROPERTY_OPS[2:])
     elif isinstance(affordance, EventAffordance):
         yield from _listening(href, EVENT_OPS)
-    elif affordance.streams is None:
+    elif affordance.streams is not None:
+        yield Form(href=href, op=("invokeaction",), content_type=JSON, subprotocol="sse")
+    else:
         yield Form(href=href, op=("invokeaction",), content_type=JSON)
         if not affordance.synchronous:  # what is done in one step is never under way
             yield _by_method(href, "queryaction", "GET")

@@ -13,6 +13,7 @@ from lmos_actors._errors import (
     Forbidden,
     LmosActorsError,
     MailboxFull,
+    RateLimited,
 )
 from lmos_actors.protocol.lmos import AnswerMemory, SessionOptions
 from tests.protocol.lmos.talk import AT, Talk
@@ -52,7 +53,14 @@ def test_a_failure_is_an_answer_too(memory: AnswerMemory, error: LmosActorsError
 
 
 @pytest.mark.parametrize(
-    "error", [AgentUnavailable("a"), MailboxFull("a", 1), AgentDied("x", started=False), Forbidden("no")]
+    "error",
+    [
+        AgentUnavailable("a"),
+        MailboxFull("a", 1),
+        AgentDied("x", started=False),
+        Forbidden("no"),
+        RateLimited(1.0),
+    ],
 )
 def test_a_request_that_had_not_begun_is_carried_out_when_it_comes_again(
     memory: AnswerMemory, error: LmosActorsError

@@ -19,6 +19,7 @@ from lmos_actors import (
     MailboxFull,
     NotAllowed,
     NotFound,
+    RateLimited,
     RemoteProtocolError,
     Unauthorized,
 )
@@ -48,6 +49,8 @@ TOLD: list[tuple[LmosActorsError, str, int, str]] = [
     (DeadlineExceeded(THING, 0.5), f"{OURS}deadline-exceeded", 503, "Deadline Exceeded"),
     (Unauthorized("who are you"), f"{OURS}unauthorized", 401, "Unauthorized"),
     (Forbidden("not you"), f"{OURS}forbidden", 403, "Forbidden"),
+    (RateLimited(), f"{OURS}rate-limited", 429, "Rate Limited"),
+    (RateLimited(1.5), f"{OURS}rate-limited", 429, "Rate Limited"),
 ]
 
 
@@ -139,6 +142,7 @@ def foreign(status: str, *, type_: str = "https://example.com/oops", title: str 
         ("403", READ, Forbidden),
         ("404", READ, NotFound),
         ("405", READ, NotAllowed),
+        ("429", READ, RateLimited),
         ("500", READ, RemoteProtocolError),
         ("500", None, RemoteProtocolError),
         ("500", INVOKE, ActionFailed),
@@ -147,7 +151,7 @@ def foreign(status: str, *, type_: str = "https://example.com/oops", title: str 
         ("", READ, RemoteProtocolError),
         ("9" * 5000, READ, RemoteProtocolError),
     ],
-    ids=range(12),
+    ids=range(13),
 )
 def test_a_foreign_problem_is_taken_by_its_status(status: str, request_: Any, cls: type[Exception]) -> None:
     found = lmos.error_of(foreign(status), request_)

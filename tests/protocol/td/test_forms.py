@@ -179,8 +179,9 @@ def test_the_forms_that_a_node_adds() -> None:
         ("ws://h:80/ws", ["readproperty"], "lmosprotocol"),
         ("http://h:80/agents/clerk%201/properties/load", ["readproperty"], None),
     ]
-    assert plain(made, "actions", "find") == [  # it has a stream, which HTTP does not carry
-        ("ws://h:80/ws", ["invokeaction", "queryaction", "cancelaction"], "lmosprotocol")
+    assert plain(made, "actions", "find") == [  # it has a stream
+        ("ws://h:80/ws", ["invokeaction", "queryaction", "cancelaction"], "lmosprotocol"),
+        ("http://h:80/agents/clerk%201/actions/find", ["invokeaction"], "sse"),
     ]
     assert plain(made, "events", "closed") == [
         ("ws://h:80/ws", ["subscribeevent", "unsubscribeevent"], "lmosprotocol"),

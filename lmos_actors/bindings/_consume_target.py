@@ -1,0 +1,221 @@
+"""Where a thing is that an address, a description or a file tells of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from urllib.parse import quote
+
+import attrs
+import msgspec
+import trio
+
+from lmos_actors._errors import ConfigError, ConnectFailed
+from lmos_actors.protocol.td import (
+    MAX_BYTES,
+    SUBPROTOCOL,
+    Description,
+    Form,
+    check,
+    choose,
+    effective_forms,
+    load,
+    pointer,
+    resolve,
+)
+from lmos_actors.transport import endpoint_of
+
+from ._exposure import AGENTS, name_in_url
+from ._peer_things import path_of
+from ._web_link_forms import Ways
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Iterator
+
+    from lmos_actors.protocol.td import AnyAffordance
+    from lmos_actors.transport import Network
+
+    from ._peer import Headers
+    from ._peers import Peers
+
+HeadersFor: TypeAlias = "Callable[[str, Headers], Headers]"
+
+WAYS: Final = (SUBPROTOCOL, "wss", "ws")
+"""How LMOS is spoken here, best first; see `choose`."""
+
+SOCKETS: Final = ("ws://", "wss://")
+WEB: Final = ("http://", "https://")
+WELL_KNOWN: Final = "/.well-known/wot"
+TOLD: Final = 5  # findings and differences
+
+
+async def fetch(
+    network: Network,
+    url: str,
+    tls: ssl.SSLContext | None,
+    headers: Headers = (),
+    *,
+    headers_for: HeadersFor | None = None,
+) -> tuple[bytes, str]:
+    """Fetch what is at a URL as JSON; give its text, and the URL that redirects have led to.
+
+    `headers` are for the server of `url` alone. `headers_for` is asked for those of each hop, by its URL and
+    what is left of `headers` there.
+
+    Raises ConnectFailed: nobody is there, too late, too long, not found, or no JSON.
+    """
+    from ._consume_fetch import fetched  # whoever goes by addresses alone needs no HTTP
+
+    return await fetched(network, url, tls, headers, headers_for or alone)
+
+
+def alone(_: str, headers: Headers) -> Headers:
+    """Add nothing to headers that are given."""
+    return headers
+
+
+@attrs.frozen
+class Target:
+    """Where a thing is: the address of a WebSocket, its id there, and its description if there is one.
+
+    Where LMOS is spoken by none of its forms there is no such address: then HTTP is, by its description.
+    """
+
+    url: str | None
+    thing_id: str
+    description: Description | None = None
+    told_at: str | None = None
+    """Where the description was found, after redirects, if it was fetched."""
+
+
+def socket_target(url: str, thing: str | None) -> Target:
+    """Say where the thing at a WebSocket address is. Raises ConfigError."""
+    endpoint = endpoint_of(url)
+    name = name_in_url(endpoint.url)
+    if thing is None and name is None:
+        raise ConfigError(f"{url!r} is an address of many things: say which one by thing=")
+    if thing is None:  # the id that an agent without one of its own has in its description
+        scheme, before = "https" if endpoint.secure else "http", endpoint.target.rpartition(AGENTS)[0]
+        thing = f"{scheme}://{endpoint.authority}{before}{AGENTS}{quote(name or '', safe='')}"
+    return Target(endpoint.url, thing)
+
+
+async def find_target(peers: Peers, source: str, thing: str | None, headers: Headers) -> Target:
+    """Say where the thing is that a source tells of. Raises what `consume_thing` does."""
+    if source.startswith(SOCKETS):
+        return socket_target(source, thing)
+    if not source.startswith(WEB):
+        return target_of(await _read(source), None, source, thing)
+    if endpoint_of(source).target == "/":
+        return await _at_root(peers, source.rstrip("/"), thing, headers)
+    text, url = await _fetched(peers, source, headers)
+    return target_of(text, url, url, thing)
+
+
+async def _fetched(peers: Peers, url: str, headers: Headers) -> tuple[bytes, str]:
+    return await fetch(peers.network, url, peers.tls, headers, headers_for=peers.headers_for)
+
+
+async def _at_root(peers: Peers, base: str, thing: str | None, headers: Headers) -> Target:
+    """Look where a server has the description of its only thing, then where kotlin-wot has those of all."""
+    try:
+        text, url = await _fetched(peers, base + WELL_KNOWN, headers)
+        return target_of(text, url, url, thing)
+    except (ConfigError, ConnectFailed) as error:
+        try:
+            text, url = await _fetched(peers, f"{base}/", headers)
+        except ConnectFailed:
+            raise error from None
+        return target_of(text, url, url, thing)
+
+
+async def _read(path: str) -> bytes:
+    try:
+        async with await trio.open_file(path, "rb") as file:
+            text: bytes = await file.read(MAX_BYTES + 1)
+            return text
+    except OSError as error:
+        hint = "" if "://" not in path else "; a URL begins with http, https, ws or wss"
+        raise ConfigError(f"cannot read the description: {error.strerror}{hint}", path) from None
+
+
+def target_of(text: bytes, url: str | None, place: str, thing: str | None) -> Target:
+    """Say where the thing is that a description tells of, or that one of several does."""
+    description = _described(_chosen(text, place, thing), place)
+    if thing is not None and not _is(description.id, description.title, thing):
+        told = f"this describes {description.id or description.title!r}, not {thing!r}"
+        raise ConfigError(told + _links_of(description), place)
+    form = next(sockets_of(description, url), None)
+    if form is None and not _is_on_web(description, url, place, thing):
+        told = f"no form is for LMOS over a WebSocket (subprotocol {SUBPROTOCOL!r}), nor for HTTP"
+        raise ConfigError(told + _links_of(description), place)
+    thing_id = description.id or url
+    if thing_id is None:
+        raise ConfigError("the description has no id", place)
+    return Target(None if form is None else endpoint_of(form.href).url, thing_id, description, url)
+
+
+def _is_on_web(description: Description, url: str | None, place: str, thing: str | None) -> bool:
+    """Say whether a thing is reached over HTTP; a mere list of others is it only by its own name."""
+    if thing is None and any(link.rel == "item" for link in description.links or ()):
+        return False
+    try:
+        return bool(Ways(description, url).origins())
+    except ConfigError as error:
+        raise ConfigError(f"a form leads nowhere: {error.message}", place) from None
+
+
+def _links_of(description: Description) -> str:
+    """Say what a description that is not for the thing links to, such as that of a node with several."""
+    links = [link.href for link in description.links or () if link.rel == "item"]
+    more = ", ..." if links[20:] else ""
+    return f"; it links to {', '.join(links[:20])}{more}" if links else ""
+
+
+def _chosen(text: bytes, place: str, thing: str | None) -> Any:
+    """Give the only description that a text holds, or the one that is meant, as plain data or as text."""
+    if not text.lstrip().startswith(b"["):
+        return text
+    try:
+        listed: list[Any] = msgspec.json.decode(text, type=list[Any])
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ConfigError(f"no descriptions: {error}", place) from None
+    things = [cast("dict[str, Any]", each) for each in listed if isinstance(each, dict)]
+    found = [each for each in things if thing is None or _is(each.get("id"), each.get("title"), thing)]
+    if len(found) == 1:
+        return found[0]
+    known = ", ".join(str(each.get("id") or each.get("title")) for each in things[:20]) or "none"
+    asked = "say which one by thing=" if thing is None else f"there is no {thing!r}"
+    raise ConfigError(f"{asked}; there are: {known}", place)
+
+
+def _is(thing_id: Any, title: Any, thing: str) -> bool:
+    if thing in (thing_id, title):
+        return True
+    return isinstance(thing_id, str) and thing in (name_in_url(thing_id), path_of(thing_id))
+
+
+def _described(data: Any, place: str) -> Description:
+    errors = [finding for finding in check(data) if finding.severity == "error"]
+    if errors:
+        told = "; ".join(f"{pointer(each.place) or '/'} {each.message}" for each in errors[:TOLD])
+        more = f"; and {len(errors) - TOLD} more" if len(errors) > TOLD else ""
+        raise ConfigError(f"the description is wrong: {told}{more}", place)
+    return load(data)
+
+
+def sockets_of(description: Description, url: str | None) -> Iterator[Form]:
+    """Give the forms by which LMOS is spoken to a thing, the best of each affordance, in their order."""
+    base = description.base or url
+    described = attrs.evolve(description, base=base)
+    affordances: list[AnyAffordance] = [
+        *(described.properties or {}).values(),
+        *(described.actions or {}).values(),
+        *(described.events or {}).values(),
+    ]
+    for each in affordances:
+        forms = [form for form in effective_forms(described, each) if "{" not in form.href]
+        for op in dict.fromkeys(op for form in forms for op in form.ops):
+            found = choose(forms, op, WAYS)
+            if found is not None:
+                yield attrs.evolve(found, href=resolve(base, found.href))

@@ -1,0 +1,188 @@
+"""Exploring: from an address that is known to the agents that are there (WoT Discovery, 7)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import attrs
+import msgspec
+
+from lmos_actors._errors import ConfigError, ConnectFailed, TransportError
+from lmos_actors.bindings import fetch
+from lmos_actors.protocol.td import resolve
+from lmos_actors.transport import endpoint_of
+
+from ._client import HttpDirectory
+from ._found import Found, Rejected, query_of, taken
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from lmos_actors.actors import Sought
+    from lmos_actors.bindings import Peers
+
+WELL_KNOWN: Final = "/.well-known/wot"
+DIRECTORY_TYPES: Final = ("ThingDirectory", "discovery:ThingDirectory")
+
+LINKS: Final = 100
+"""Descriptions that the description of a node leads to, and that are fetched."""
+
+MOST: Final = 1_000
+"""Descriptions that are taken from a directory."""
+
+_WEB: Final = ("http://", "https://")
+
+
+@attrs.frozen
+class Explored:
+    """What is at an address: agents, directories that listed some, and what was left out, and why."""
+
+    things: tuple[Found, ...]
+    directories: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+    def with_more(self, more: Explored) -> Explored:
+        """Give what is there and what is there: of two that have one id the first."""
+        ids = dict.fromkeys(each.id for each in self.things)
+        return Explored(
+            (*self.things, *(each for each in more.things if each.id not in ids)),
+            tuple(dict.fromkeys((*self.directories, *more.directories))),
+            (*self.left_out, *more.left_out),
+        )
+
+
+def url_of_source(source: str) -> str:
+    """Give the URL that an address stands for: `host:8080` is `http://host:8080`. Raises ConfigError."""
+    url = source if "://" in source else f"http://{source}"
+    if not url.startswith(_WEB):
+        raise ConfigError(f"what can be discovered is at an http or https URL, or a host, not at {source!r}")
+    endpoint_of(url)
+    return url
+
+
+async def explore(
+    peers: Peers, source: str, sought: Sought, refer: Callable[..., Any], ours: tuple[str, ...] = ()
+) -> Explored:
+    """Say what is at the URL of a description, of a directory, or of a server whose well-known URL tells.
+
+    Raises ConnectFailed when nothing is there, ConfigError for a source that is none.
+    """
+    explorer = _Explorer(peers, sought, refer, ours)
+    await explorer.source(url_of_source(source))
+    return explorer.explored
+
+
+class _Explorer:
+    def __init__(
+        self, peers: Peers, sought: Sought, refer: Callable[..., Any], ours: tuple[str, ...]
+    ) -> None:
+        self._peers = peers
+        self._sought = sought
+        self._refer = refer
+        self._ours = ours
+        self._found: dict[str, Found] = {}
+        self._directories: dict[str, None] = {}
+        self._left_out: dict[str, None] = {}
+
+    @property
+    def explored(self) -> Explored:
+        return Explored(tuple(self._found.values()), tuple(self._directories), tuple(self._left_out))
+
+    async def source(self, url: str) -> None:
+        data, told_at = await self._at_root(url) if endpoint_of(url).target == "/" else await self._read(url)
+        if isinstance(data, list):
+            for each in data[:MOST]:
+                self._take(each, told_at, None)
+            return
+        if not isinstance(data, dict):
+            raise ConnectFailed(url, "what is there is no description")
+        thing = cast("dict[str, Any]", data)
+        if _is_directory(thing):
+            await self._directory(thing, told_at)
+        elif links := list(_items(thing)):
+            await self._follow(links, told_at)
+        else:
+            self._take(thing, told_at, told_at)
+
+    async def _at_root(self, url: str) -> tuple[Any, str]:
+        base = url.rstrip("/")
+        try:
+            return await self._read(base + WELL_KNOWN)
+        except ConnectFailed as error:
+            try:
+                return await self._read(f"{base}/")
+            except ConnectFailed:
+                raise error from None
+
+    async def _read(self, url: str) -> tuple[Any, str]:
+        peers = self._peers
+        text, told_at = await fetch(peers.network, url, peers.tls, headers_for=peers.headers_for)
+        try:
+            return msgspec.json.decode(text), told_at
+        except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+            raise ConnectFailed(url, f"what is there is no JSON: {error}") from None
+
+    async def _directory(self, thing: dict[str, Any], told_at: str) -> None:
+        url, peers = _root_of(thing, told_at), self._peers
+        directory = HttpDirectory(peers.network, url, tls=peers.tls, headers_for=peers.headers_for)
+        self._directories[directory.url] = None
+        query = query_of(self._sought)
+        for entry in await directory.find(None if query == "$[*]" else query, MOST):
+            self._take(entry, directory.url, "")
+
+    async def _follow(self, links: list[str], told_at: str) -> None:
+        """Fetch what a node links to: its own agents, and nothing at any other server."""
+        here = endpoint_of(told_at).authority
+        for href in links[:LINKS]:
+            url = resolve(told_at, href)
+            try:
+                if not url.startswith(_WEB) or endpoint_of(url).authority != here:
+                    raise Rejected("it is at another server")
+                self._take(*await self._read(url), url)
+            except (Rejected, ConfigError, TransportError) as why:
+                self._left_out[f"{url[:200]}: {why}"] = None
+        if links[LINKS:]:
+            self._left_out[f"{len(links) - LINKS} more agents of {told_at}"] = None
+
+    def _take(self, entry: Any, told_at: str, url: str | None) -> None:
+        try:
+            found = taken(entry, self._sought, told_at, self._ours, self._refer)
+        except Rejected as why:
+            name: Any = cast("dict[str, Any]", entry).get("id") if isinstance(entry, dict) else None
+            self._left_out[f"{str(name or 'something')[:200]}: {why}"] = None
+            return
+        if url != "":
+            found = attrs.evolve(found, url=url)
+        assert found.id is not None
+        self._found.setdefault(found.id, found)
+
+
+def _is_directory(thing: dict[str, Any]) -> bool:
+    types: Any = thing.get("@type")
+    return any(word in DIRECTORY_TYPES for word in (types if isinstance(types, list) else [types]))
+
+
+def _root_of(thing: dict[str, Any], told_at: str) -> str:
+    """Give the URL of a directory: where its description says the list of things is, else where that was."""
+    endpoint = endpoint_of(told_at)
+    root = f"{'https' if endpoint.secure else 'http'}://{endpoint.authority}"
+    try:
+        form: Any = thing["properties"]["things"]["forms"][0]["href"]
+        href = resolve(str(thing.get("base") or told_at), str(form)).partition("{")[0].partition("?")[0]
+        found, there, _ = href.rpartition("/things")
+        if there and found.startswith(_WEB):
+            endpoint_of(found)
+            return found
+    except (KeyError, IndexError, TypeError, ConfigError):
+        pass
+    return root
+
+
+def _items(thing: dict[str, Any]) -> Iterator[str]:
+    """Give where the description of a node says that those of its agents are."""
+    links: Any = thing.get("links")
+    for link in links if isinstance(links, list) else []:
+        if isinstance(link, dict):
+            told = cast("dict[str, Any]", link)
+            if told.get("rel") == "item" and isinstance(told.get("href"), str):
+                yield told["href"]

@@ -1,0 +1,137 @@
+"""The OpenAPI document: what it says is served, and nothing else is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lmos_actors import Agent, ChildSpec, SupervisorSpec, action
+from tests.bindings.web import Weather, World, run, served, world
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+METHODS = ("get", "put", "post", "delete", "patch")
+
+
+class Odd(Agent):
+    """Has names that a path must quote."""
+
+    @action(name="a {b}/c?")
+    def act(self) -> int:
+        """Give a number."""
+        return 1
+
+
+def operations(document: Any) -> Iterator[tuple[str, str, Any]]:
+    for path, item in document["paths"].items():
+        for method in METHODS:
+            if method in item:
+                yield path, method, item[method]
+
+
+async def document_of(there: World) -> Any:
+    answer = await there.ask("GET", "/openapi.json")
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+    again = await there.ask("GET", "/openapi.json", if_none_match=answer.headers["etag"])
+    assert again.status == 304
+    return answer.data
+
+
+def test_everything_that_it_names_is_served() -> None:
+    async def main(there: World) -> None:
+        document = await document_of(there)
+        assert document["openapi"] == "3.1.0"
+        assert document["servers"] == [{"url": "http://here"}]
+        found = list(operations(document))
+        assert len({each["operationId"] for _, _, each in found}) == len(found) > 30
+        for path, item in document["paths"].items():
+            allowed = (await there.ask("OPTIONS", path)).headers["allow"].lower().split(", ")
+            assert {method for method in METHODS if method in item} <= set(allowed), path
+        for path, method, each in found:
+            wait = {"prefer": "wait=0.1", "accept": "application/json"} if "observable" in path else {}
+            if "/events" in path or method != "get":
+                continue
+            answer = await there.ask("GET", path, **wait)
+            assert str(answer.status) in each["responses"], path
+            assert answer.status < 500
+
+    served(main)
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "bodies", "answers"),
+    [
+        ("properties/units", "get", None, [200, 304]),
+        ("properties/units", "put", {"type": "string", "default": "celsius"}, [204]),
+        ("properties/units/observable", "get", None, [200, 204]),
+        ("actions/warn", "post", ..., [201, 204]),
+        ("actions/who", "post", None, [200, 201]),
+        ("actions/pour", "post", ..., [200]),
+        ("actions/tell/{id}", "delete", None, [204]),
+        ("events/asked", "get", None, [200, 204]),
+    ],
+)
+def test_an_operation_says_what_goes_in_and_out(
+    path: str, method: str, bodies: Any, answers: list[int]
+) -> None:
+    async def main(there: World) -> None:
+        operation = (await document_of(there))["paths"][f"/agents/weather/{path}"][method]
+        codes = sorted(map(int, operation["responses"]))
+        assert [code for code in codes if code < 400] == answers
+        assert {400, 401, 403, 404, 405, 406, 429, 500, 503} <= set(codes)
+        assert ({412, 413, 415} <= set(codes)) == ("requestBody" in operation)
+        body = operation.get("requestBody")
+        if bodies is None:
+            assert body is None
+        elif bodies is not ...:
+            schema = body["content"]["application/json"]["schema"]
+            assert schema["type"] == bodies["type"]
+        else:
+            assert body["required"]
+
+    served(main)
+
+
+@pytest.mark.parametrize(
+    ("path", "method"),
+    [
+        ("properties/station", "put"),
+        ("properties/code", "get"),
+        ("properties/quiet/observable", "get"),
+        ("actions/pour", "get"),
+        ("actions/pour/{id}", "get"),
+    ],
+)
+def test_what_is_not_served_is_not_there(path: str, method: str) -> None:
+    async def main(there: World) -> None:
+        paths = (await document_of(there))["paths"]
+        assert method not in paths.get(f"/agents/weather/{path}", {})
+
+    served(main)
+
+
+def test_names_are_quoted() -> None:
+    spec = SupervisorSpec("root", [ChildSpec("weather", Weather), ChildSpec("o d", Odd)])
+
+    async def main() -> None:
+        async with world(spec=spec) as there:
+            document = await document_of(there)
+            path = "/agents/o%20d/actions/a%20%7Bb%7D%2Fc%3F"
+            assert list(document["paths"][path]) == ["post", "get", "delete"]
+            assert (await there.ask("POST", path)).data == 1
+
+    run(main)
+
+
+def test_it_changes_with_what_is_served() -> None:
+    async def main(there: World) -> None:
+        await document_of(there)
+        await there.node.start_child(ChildSpec("other", Odd))
+        assert "/agents/other/actions" in (await document_of(there))["paths"]
+        await there.node.root.terminate_child("other")
+        await there.node.root.delete_child("other")
+        assert "/agents/other/actions" not in (await document_of(there))["paths"]
+
+    served(main)

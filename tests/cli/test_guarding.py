@@ -1,0 +1,141 @@
+"""Security on the command line: what `serve` and those who call are told, and what they say of mistakes."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+import trustme
+
+from lmos_actors.cli import main
+from lmos_actors.cli._serve import Order
+from tests.cli.test_serve import project as project, serving
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RULES = """
+schemes:
+  - scheme: bearer
+    tokens: {alice: file:alice, bob: env:BOB_TOKEN}
+access:
+  slow: {invoke: [alice], read: anyone}
+"""
+
+CERTIFICATES = """
+schemes:
+  - scheme: certificates
+    principals: {alice: "name:alice.example"}
+"""
+
+
+def ended(*words: str) -> int | str | None:
+    with pytest.raises(SystemExit) as caught:
+        main(list(words))
+    return caught.value.code
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--listen", "ws://0.0.0.0:0"], "--listen: 'ws://0.0.0.0:0' is reached from other machines"),
+        (["--listen", "ws://0.0.0.0:0"], "say who may by --security FILE"),
+        (["--listen", "ws://0.0.0.0:0", "--security", "rules.yaml"], "use wss, with --cert FILE"),
+        (["--listen", "ws://0.0.0.0:0", "--security", "rules.yaml"], "or say --insecure"),
+        (["--security", "certificates.yaml"], "--cert FILE and --client-ca FILE"),
+        (["--security", "none.yaml"], "none.yaml"),
+        (["--security", "wrong.yaml"], "wrong.yaml:3:5"),
+        (["--security", "literal.yaml"], "a reference to a secret is needed"),
+        (["--security", "rules.yaml"], "BOB_TOKEN: there is no such variable"),
+        (["--client-ca", "ca.pem"], "--client-ca: goes with --cert"),
+        (["--cert", "wrong.yaml"], "cannot be used as a certificate"),
+        (["--origin", "*"], "is no origin"),
+        (["--trust", "none.pem"], "none.pem: cannot be read"),
+        (["--credential", "https://a.example=token"], "URL=bearer:REF or URL=basic:USER:REF"),
+        (["--credential", "https://a.example=bearer:abc"], "--credential: a reference to a secret is needed"),
+        (["--credential", "http://a.example=bearer:file:alice"], "say --insecure"),
+    ],
+)
+def test_mistakes_of_serve(
+    project: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    (project / "rules.yaml").write_text(RULES)
+    (project / "certificates.yaml").write_text(CERTIFICATES)
+    (project / "alice").write_text("the-secret-of-alice")
+    (project / "wrong.yaml").write_text("schemes:\n  - scheme: bearer\n    tokns: {}\n")
+    (project / "literal.yaml").write_text(
+        "schemes:\n  - scheme: bearer\n    tokens: {alice: the-secret-of-alice}\n"
+    )
+    assert ended("serve", "served.py:Slow", "--listen", "ws://127.0.0.1:0", *words) == 2
+    printed = capsys.readouterr()
+    assert said.lower() in printed.err.lower()
+    assert "the-secret-of-alice" not in printed.err + printed.out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--bearer", "abc"], "--bearer: a reference to a secret is needed"),
+        (["--basic", "alice:abc"], "--basic: a reference to a secret is needed"),
+        (["--basic", "env:ALICE"], "--basic: a reference to a secret is needed"),
+        (["--bearer", "env:NOBODY_HAS_THIS"], "there is no such variable"),
+        (["--bearer", "file:alice", "--basic", "a:file:alice"], "give --bearer or --basic, not both"),
+        (["--key", "key.pem"], "--key: goes with --cert"),
+        (["--ca", "alice"], "holds no certificates"),
+        (["--cert", "none.pem"], "none.pem: cannot be read"),
+    ],
+)
+def test_mistakes_of_those_who_call(
+    project: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    (project / "alice").write_text("the-secret-of-alice")
+    assert ended("read", "https://127.0.0.1:1/agents/slow", *words) == 2
+    printed = capsys.readouterr()
+    assert said in printed.err
+    assert "abc" not in printed.err
+    assert "the-secret" not in printed.err + printed.out
+
+
+def test_a_token_is_for_a_server_and_not_for_what_a_file_says(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "alice").write_text("token-a")
+    (project / "slow.td.json").write_text("{}")
+    assert ended("read", "slow.td.json", "--bearer", "file:alice") == 2
+    assert "goes with a URL" in capsys.readouterr().err
+    assert ended("read", "http://agents.example/agents/slow", "--bearer", "file:alice") == 2
+    assert "say --insecure" in capsys.readouterr().err
+
+
+def test_served_with_security_and_called_with_a_token(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = trustme.CA()
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path("both.pem")
+    authority.cert_pem.write_to_path("ca.pem")
+    (project / "rules.yaml").write_text(RULES)
+    (project / "alice").write_text("token-a")
+    monkeypatch.setenv("BOB_TOKEN", "token-b")
+    words = ("--cert", "both.pem", "--security", "rules.yaml")
+    with serving("served.py:Slow", *words, listen="wss://127.0.0.1:0") as served:
+        port = next(each["url"] for each in served.said if each["event"] == "listening").split(":")[2]
+        url = f"https://127.0.0.1:{port.removesuffix('/ws')}/agents/slow"
+        work = ("call", url, "work", "seconds=0", "--raw", "--ca", "ca.pem")
+        assert ended(*work, "--bearer", "file:alice") == 0
+        assert capsys.readouterr().out == "celsius 3\n"
+        assert ended(*work, "--bearer", "env:BOB_TOKEN") == 1
+        assert "bob may not invoke here" in capsys.readouterr().err
+        assert ended("read", url, "units", "--raw", "--ca", "ca.pem") == 0
+        assert capsys.readouterr().out == "celsius\n"
+        served.process.send_signal(signal.SIGTERM)
+        assert served.end() == (0, ["draining", "stopped"])
+        assert "token-" not in served.errors
+
+
+def test_an_order_listens_over_tls_where_there_is_a_certificate() -> None:
+    from lmos_actors.cli._guarding import Guarding, Presenting
+
+    for cert, scheme in ((None, "ws"), ("a.pem", "wss")):
+        order = Order(targets=(), guarding=Guarding(cert=cert), presenting=Presenting())
+        assert order.addresses() == (f"{scheme}://127.0.0.1:8080",)

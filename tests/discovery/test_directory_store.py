@@ -1,0 +1,223 @@
+"""What a directory has answered for is there again, whatever has ended it."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+
+from lmos_actors import ActionFailed, StartFailed, open_node
+from lmos_actors.discovery import DirectoryOptions, StoreFailed, ThingDirectory, directory_spec
+from lmos_actors.discovery._store import Store
+
+from .web import ask, directory, listening, patch, put, td
+
+if TYPE_CHECKING:
+    from trio.testing import MockClock
+
+ROOT = Path(__file__).parents[2]
+
+PROGRAM = """
+import sys, trio
+from lmos_actors import open_node
+from lmos_actors.discovery import DirectoryOptions, ThingDirectory, directory_spec
+
+async def main():
+    async with open_node() as node:
+        ref = await node.start_child(directory_spec(DirectoryOptions(path=sys.argv[1])))
+        td = {"@context": "https://www.w3.org/2022/wot/td/v1.1", "title": "Lamp", "security": "nosec_sc",
+              "securityDefinitions": {"nosec_sc": {"scheme": "nosec"}}}
+        async def register(start):
+            for number in range(start, 100_000, 4):
+                await ref.invoke(ThingDirectory.put_thing, f"urn:{number}", {**td, "id": f"urn:{number}"})
+                print(f"urn:{number}", flush=True)
+        async with trio.open_nursery() as nursery:
+            for start in range(4):
+                nursery.start_soon(register, start)
+
+trio.run(main)
+"""
+
+
+def test_a_killed_process_loses_nothing_that_it_has_answered(tmp_path: Path) -> None:
+    path = tmp_path / "directory.db"
+    command = [sys.executable, "-c", PROGRAM, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        answered = [process.stdout.readline().strip() for _ in range(100)]
+        process.send_signal(signal.SIGKILL)
+        answered += [line.strip() for line in process.stdout if line.endswith("\n")]
+
+    async def main() -> None:
+        async with open_node() as node:
+            ref = await node.start_child(directory_spec(DirectoryOptions(path=path)))
+            found = await ref.invoke(ThingDirectory.search_jsonpath, "$[*].id")
+            assert set(answered) <= set(found)
+            # each change has its event, and each event its change
+            events = await ref.invoke(ThingDirectory.events_after, "other-1", "thing_created", False, 100_000)
+            assert await ref.read(ThingDirectory.revision) == len(found)
+            assert len(events.frames) == len(found) + 1, "and the gap"
+
+    trio.run(main)
+
+
+async def test_a_directory_is_there_again_as_it_was(tmp_path: Path, autojump_clock: MockClock) -> None:
+    options = DirectoryOptions(path=tmp_path / "directory.db")
+    async with directory(options):
+        await put("urn:x:1", registration={"ttl": 600.5}, description="ä\x00\u2028")
+        await put("urn:x:2")
+        await patch("urn:x:2", {"title": "New"})
+        place = (await ask("POST", "/things", td(None), kind="application/td+json")).header("location")
+        await put("urn:x:3")
+        await ask("DELETE", "/things/urn:x:3")
+        before = (await ask("GET", "/search/jsonpath?query=%24%5B*%5D")).data
+        tag = (await ask("GET", "/things")).header("link")
+    async with directory(options):
+        assert (await ask("GET", "/search/jsonpath?query=%24%5B*%5D")).data == before
+        assert (await ask("GET", "/things")).header("link") == tag
+        assert place is not None
+        assert (await ask("PUT", place, td(None, title="Mine"), kind="application/td+json")).status == 204
+
+
+async def test_a_database_belongs_to_one_directory_at_a_time(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    options = DirectoryOptions(path=tmp_path / "directory.db")
+    async with open_node() as node:
+        await node.start_child(directory_spec(options))
+        with pytest.raises(StartFailed) as caught:
+            await node.start_child(directory_spec(options, "second"))
+        assert isinstance(caught.value.__cause__, StoreFailed)
+        assert "has it open" in str(caught.value.__cause__)
+
+
+@pytest.mark.parametrize("kind", ["text", "foreign", "newer", "folder", "nowhere", "cut"])
+async def test_what_is_no_database_of_a_directory_is_left_as_it_is(
+    kind: str, tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    path = tmp_path / "directory.db"
+    if kind == "text":
+        path.write_text("this is no database " * 100)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "nowhere":
+        path = tmp_path / "missing" / "directory.db"
+    elif kind == "foreign":
+        with sqlite3.connect(path) as db:
+            db.execute("CREATE TABLE things (mine TEXT)")
+        db.close()
+    else:
+        async with directory(DirectoryOptions(path=path)):
+            await put("urn:x:1")
+        if kind == "newer":
+            with sqlite3.connect(path) as db:
+                db.execute("PRAGMA user_version = 2")
+            db.close()
+        else:
+            path.write_bytes(path.read_bytes()[:5_000])
+    before = path.read_bytes() if path.is_file() else b""
+    async with open_node() as node:
+        with pytest.raises(StartFailed) as caught:
+            await node.start_child(directory_spec(DirectoryOptions(path=path)))
+        assert isinstance(caught.value.__cause__, StoreFailed)
+        assert str(path) in str(caught.value.__cause__)
+    assert (path.read_bytes() if path.is_file() else b"") == before
+
+
+@pytest.mark.parametrize("virtual", [True, False])
+async def test_what_cannot_be_written_is_answered_and_forgotten(
+    virtual: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    options = DirectoryOptions(path=tmp_path / "directory.db")
+    async with open_node() as node:
+        ref = await node.start_child(directory_spec(options))
+        await ref.invoke(ThingDirectory.put_thing, "urn:x:1", td())
+        failures: list[Any] = []
+
+        async def change(id: str) -> None:
+            try:
+                await ref.invoke(ThingDirectory.put_thing, id, td(id, title="New"))
+            except ActionFailed as error:
+                failures.append(error.output)
+
+        with monkeypatch.context() as patched:
+
+            def full(*_: object) -> None:
+                raise sqlite3.OperationalError("database or disk is full")
+
+            patched.setattr(Store, "_write", full)
+            patched.setattr(ThingDirectory, "log", type("Quiet", (), {"error": lambda *_, **__: None})())
+            async with trio.open_nursery() as nursery:
+                for number in range(1, 6):
+                    nursery.start_soon(change, f"urn:x:{number}")
+        assert [each["status"] for each in failures] == [503] * 5
+        page = await ref.invoke(ThingDirectory.list_things)
+        assert [each["title"] for each in page.members] == ["Lamp"]
+        assert await ref.invoke(ThingDirectory.put_thing, "urn:x:2", td("urn:x:2")) is True
+        assert await ref.read(ThingDirectory.revision) == 2, "no number is left out"
+        assert ref.statistics().restarts == 0
+
+
+async def test_the_log_on_disk_stays_bounded(tmp_path: Path, autojump_clock: MockClock) -> None:
+    path = tmp_path / "directory.db"
+    async with directory(DirectoryOptions(path=path, max_events=10)) as node:
+        ref = node.find(ThingDirectory)
+        for number in range(700):
+            await ref.invoke(ThingDirectory.put_thing, "urn:x:1", td(title=f"Lamp {number}"))
+    with sqlite3.connect(path) as db:
+        assert db.execute("SELECT count(*) FROM events").fetchone()[0] < 300
+    db.close()
+    async with directory(DirectoryOptions(path=path, max_events=10)), listening(Last_Event_ID="x") as stream:
+        assert (await stream.next())[0] == "lmosx:gap"
+        found = [(await stream.next())[0] for _ in range(10)]
+        assert found == ["thing_updated"] * 10
+
+
+async def test_many_changes_at_once_are_written_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lots: list[int] = []
+    commit = Store.commit
+
+    def counted(self: Store, changes: Any, oldest: int) -> None:
+        lots.append(len(changes))
+        commit(self, changes, oldest)
+
+    monkeypatch.setattr(Store, "commit", counted)
+    async with open_node() as node:
+        ref = await node.start_child(directory_spec(DirectoryOptions(path=tmp_path / "directory.db")))
+        async with trio.open_nursery() as nursery:
+            for number in range(100):
+                id = f"urn:{number}"
+                nursery.start_soon(ref.invoke, ThingDirectory.put_thing, id, td(id))
+        assert sum(lots) == 100
+        assert len(lots) < 50
+        assert await ref.read(ThingDirectory.total) == 100
+
+
+async def test_whoever_stops_a_directory_waits_for_what_it_has_begun(tmp_path: Path) -> None:
+    options = DirectoryOptions(path=tmp_path / "directory.db")
+    answered: list[str] = []
+
+    async def register(ref: Any, id: str) -> None:
+        await ref.invoke(ThingDirectory.put_thing, id, td(id))
+        answered.append(id)
+
+    async with trio.open_nursery() as nursery:
+        async with open_node() as node:
+            ref = await node.start_child(directory_spec(options))
+            for number in range(20):
+                nursery.start_soon(register, ref, f"urn:{number}")
+            await trio.testing.wait_all_tasks_blocked()
+        with trio.fail_after(5):
+            while len(answered) < 20:
+                await trio.lowlevel.checkpoint()
+    async with open_node() as node:
+        ref = await node.start_child(directory_spec(options))
+        assert await ref.read(ThingDirectory.total) == 20

@@ -1,0 +1,177 @@
+"""Client certificates over real TLS, and tokens that expire on connections that stay open."""
+
+from __future__ import annotations
+
+import ssl
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+import trustme
+
+from lmos_actors import Node, open_node
+from lmos_actors.security import Bearer, ClientCertificates, Security, client_tls, server_tls
+from lmos_actors.transport import ConnectFailed, MemoryNetwork, TcpNetwork, endpoint_of
+from tests.guarding.rooms import Desk, Secrets, all_of, answer_in, tree
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from pathlib import Path
+
+PLACE = "wss://127.0.0.1:0"
+
+
+@cache
+def authorities() -> tuple[trustme.CA, trustme.CA]:
+    """The one that is trusted, and another."""
+    return trustme.CA(), trustme.CA()
+
+
+@pytest.fixture
+def secrets(tmp_path: Path) -> Secrets:
+    return Secrets(tmp_path)
+
+
+class Files:
+    """What a server and its clients keep in files."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.trusted, self.other = authorities()
+        self.ca = self._put("ca.pem", self.trusted.cert_pem)
+        self.server = self.of("server", "127.0.0.1", "here")
+
+    def _put(self, name: str, blob: trustme.Blob) -> Path:
+        path = self._folder / name
+        blob.write_to_path(str(path))
+        return path
+
+    def of(self, name: str, *names: str, by: trustme.CA | None = None, until: datetime | None = None) -> Path:
+        made = (by or self.trusted).issue_cert(*names, common_name=name, not_after=until)
+        return self._put(f"{name}.pem", made.private_key_and_cert_chain_pem)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path)
+
+
+def print_of(path: Path) -> str:
+    from hashlib import sha256
+
+    text = path.read_text()
+    first = text[text.index("-----BEGIN CERTIFICATE") : text.index("-----END CERTIFICATE")]
+    return sha256(ssl.PEM_cert_to_DER_cert(f"{first}-----END CERTIFICATE-----\n")).hexdigest()
+
+
+@asynccontextmanager
+async def node_asking(
+    files: Files, *schemes: Any, required: bool = True, network: Any = None, listen: str = PLACE
+) -> AsyncGenerator[Node]:
+    tls = server_tls(files.server, client_ca=files.ca, required=required)
+    security = Security(schemes=schemes)
+    network = TcpNetwork() if network is None else network
+    async with open_node(tree(), listen=listen, tls=tls, security=security, network=network) as node:
+        yield node
+
+
+async def said_to(
+    files: Files, node: Node, cert: Path | None, *, network: Any = None, scheme: str = "wss"
+) -> Any:
+    """Give what an agent says of who asks, with that certificate."""
+    tls = client_tls(files.ca, cert=cert)
+    network = TcpNetwork() if network is None else network
+    async with open_node(client_tls=tls, network=network) as client:
+        desk = await client.consume(Desk, f"{scheme}{node.urls[0].removeprefix('wss')}/agents/desk")
+        return await desk.invoke(Desk.who)
+
+
+async def test_a_certificate_says_who_asks(files: Files) -> None:
+    alice, bob = files.of("alice", "alice.example"), files.of("bob", "bob.example")
+    known = ClientCertificates({"alice": f"sha256:{print_of(alice)}", "bob": "name:bob.example"})
+    async with node_asking(files, known) as node:
+        assert await said_to(files, node, alice) == "alice"
+        assert await said_to(files, node, bob) == "bob"
+
+
+@pytest.mark.parametrize("kind", ["absent", "of another authority", "signed by itself", "expired", "unknown"])
+async def test_who_shows_no_good_certificate_is_not_let_in(files: Files, kind: str) -> None:
+    """The handshake fails, where it is one of TLS; else the answer is 401. Nobody asks an agent anything."""
+    past = datetime.now(UTC) - timedelta(days=1)
+    cert = {
+        "absent": lambda: None,
+        "of another authority": lambda: files.of("alice", "alice.example", by=files.other),
+        "signed by itself": lambda: files.of("alice", "alice.example", by=trustme.CA()),
+        "expired": lambda: files.of("alice", "alice.example", until=past),
+        "unknown": lambda: files.of("mallory", "mallory.example"),
+    }[kind]()
+    known = ClientCertificates({"alice": "name:alice.example"})
+    async with node_asking(files, known) as node:
+        for scheme in ("wss", "https"):
+            with pytest.raises(
+                ConnectFailed, match="401" if kind == "unknown" else "want a client certificate"
+            ):
+                await said_to(files, node, cert, scheme=scheme)
+        assert node.find(Desk).statistics().accepted == 0
+        assert node.connection_failures == ()
+
+
+async def test_a_certificate_is_revoked_by_taking_its_line_away(
+    autojump_clock: Any, files: Files, secrets: Secrets
+) -> None:
+    network = MemoryNetwork()
+    alice = files.of("alice", "alice.example")
+    lines = [f"alice sha256:{print_of(alice)}", "bob name:bob.example"]
+    known = ClientCertificates(secrets.put("known", *lines))
+    async with (
+        node_asking(files, known, network=network, listen="wss://here") as node,
+        open_node(client_tls=client_tls(files.ca, cert=alice), network=network) as client,
+    ):
+        desk = await client.consume(Desk, "wss://here/agents/desk")
+        assert await desk.invoke(Desk.who) == "alice"
+        secrets.put("known", lines[1])
+        await trio.sleep(1.5)
+        with pytest.raises(Exception, match="credentials"):
+            await desk.invoke(Desk.who)
+        await trio.sleep(60)
+        assert node.connections == 0
+        with pytest.raises(Exception, match="401"):
+            await desk.invoke(Desk.who)
+
+
+async def test_where_certificates_are_not_required_other_schemes_count(
+    autojump_clock: Any, files: Files, secrets: Secrets
+) -> None:
+    network = MemoryNetwork()
+    known = (
+        ClientCertificates({"alice": "name:alice.example"}),
+        Bearer({"bob": secrets.put("bob", "token-b")}),
+    )
+    async with node_asking(files, *known, network=network, required=False, listen="wss://here") as node:
+        assert await said_to(files, node, files.of("alice", "alice.example"), network=network) == "alice"
+        for header, status in ((None, 401), ("token-x", 401), ("token-b", 200)):
+            stream = await network.connect(endpoint_of("wss://here"), client_tls(files.ca))
+            said = "" if header is None else f"Authorization: Bearer {header}\r\n"
+            asked = f"POST /agents/desk/actions/who HTTP/1.1\r\nHost: here\r\n{said}Connection: close\r\n\r\n"
+            await stream.send_all(asked.encode())
+            answer = answer_in(await all_of(stream))
+            assert answer.status == status
+            assert status == 401 or answer.json == "bob"
+
+
+async def test_a_certificate_counts_for_plain_requests_too(autojump_clock: Any, files: Files) -> None:
+    network = MemoryNetwork()
+    alice = files.of("alice", "alice.example")
+    known = ClientCertificates({"alice": "name:alice.example"})
+    async with node_asking(files, known, network=network, listen="wss://here"):
+        stream = await network.connect(endpoint_of("wss://here"), client_tls(files.ca, cert=alice))
+        for _ in range(2):
+            await stream.send_all(b"POST /agents/desk/actions/who HTTP/1.1\r\nHost: here\r\n\r\n")
+            data = b""
+            while not data.endswith(b'"alice"'):
+                data += bytes(await stream.receive_some())
+            assert data.startswith(b"HTTP/1.1 200")
+        await stream.aclose()
