@@ -34,9 +34,11 @@ def hide(headers: Headers) -> Headers:
 
     Names are lower-cased ones.
     """
-    for name, _ in headers:
-        if name in SENSITIVE:
-            return tuple(
-                (each, SecretBytes(value)) if each in SENSITIVE else (each, value) for each, value in headers
-            )
+    for name, value in headers:
+        if name in SENSITIVE and type(value) is not SecretBytes:
+            return tuple(map(_hidden, headers))
     return headers
+
+
+def _hidden(header: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
+    return (header[0], SecretBytes(header[1])) if header[0] in SENSITIVE else header

@@ -290,6 +290,10 @@ class Deadlines:
 class Runtime:
     """The shared machinery of one node's agents."""
 
+    edge: Edge | None = None  # who measures and traces requests of and to others, if somebody does
+    seeker: Seeker | None = None
+    spread: Spreading | None = None
+
     def __init__(
         self, *, timers: Timers, entropy: Entropy, instrument: Instrument | None, real: bool
     ) -> None:
@@ -311,8 +315,6 @@ class Runtime:
         self.fatal: Callable[[BaseException], None] | None = None
         self.wake_watchdog: Callable[[], None] | None = None
         self.resolver: Resolver | None = None
-        self.seeker: Seeker | None = None
-        self.spread: Spreading | None = None
         self.population = Population()
         self.starter: Starter | None = None
         self.outside: Any = None  # threads and processes, filled in by the node
@@ -329,7 +331,6 @@ class Runtime:
         self.ended = False
         self.failed = False  # what ends the node has happened: nobody is restarted any more
         self.trace_context: Any = None  # made at its first use, see `_trace_context.py`
-        self.edge: Edge | None = None  # who measures and traces requests of and to others, if somebody does
         self.base_context = copy_context()
         self.base_context.run(RUNTIME.set, self)
         self.base_context.run(CURRENT.set, None)  # the node may be opened inside a run

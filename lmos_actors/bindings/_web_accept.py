@@ -21,7 +21,9 @@ def said(headers: Headers, name: bytes) -> list[str]:
 
 def best_of(headers: Headers, offered: Sequence[str]) -> str | None:
     """Give the media type that `Accept` likes best, of equal ones the first offered; None: it takes none."""
-    ranges = ",".join(said(headers, b"accept")) or "*/*"
+    ranges = ",".join(said(headers, b"accept"))
+    if ranges in ("", "*/*"):
+        return offered[0]
     liked = [_range(part) for part in ranges.split(",")]
     best = max(offered, key=lambda kind: _quality(kind, liked))  # of equal ones max gives the first
     return best if _quality(best, liked) > 0 else None

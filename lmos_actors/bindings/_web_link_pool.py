@@ -15,9 +15,8 @@ import trio
 
 from lmos_actors._errors import ConfigError, ConnectFailed
 from lmos_actors.protocol.td import resolve
-from lmos_actors.transport import endpoint_of
 
-from ._web_link_stream import BadAnswer, HttpStream, Unanswered, WebAnswer, WebRequest
+from ._web_link_stream import BadAnswer, HttpStream, Unanswered, WebAnswer, WebRequest, place_at
 
 if TYPE_CHECKING:
     import ssl
@@ -179,7 +178,7 @@ class WebPool:
 
     async def warm(self, url: str) -> None:
         """See to it that there is a connection for the next request to a URL. Raises ConnectFailed."""
-        endpoint = endpoint_of(url)
+        endpoint = place_at(url)
         place = self._place(endpoint)
         stream = await self._idle(place) or await self._connected(endpoint)
         await self._keep(place, stream)
@@ -226,7 +225,7 @@ class _Route:
 
     def __init__(self, pool: WebPool, request: WebRequest, own: Own) -> None:
         self.request = request
-        self.endpoint = endpoint_of(request.url)
+        self.endpoint = place_at(request.url)
         self._pool = pool
         self._own = own
         self._left = REDIRECTS
@@ -262,7 +261,7 @@ def _led(url: str, location: str) -> tuple[str, Endpoint]:
     try:
         if not led.startswith(_WEB):
             raise ConfigError("no address of HTTP")
-        return led, endpoint_of(led)
+        return led, place_at(led)
     except ConfigError as error:
         raise BadAnswer(f"it redirects to what is no address: {error.message}") from None
 
@@ -282,5 +281,5 @@ def check_encoding(head: Head) -> None:
 
 def origin_of(url: str) -> tuple[bool, str]:
     """Give what two URLs of one server have in common."""
-    endpoint = endpoint_of(url)
+    endpoint = place_at(url)
     return endpoint.secure, endpoint.authority

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
@@ -21,6 +22,9 @@ LONGEST_HEAD: Final = 32_768
 
 INTERIM: Final = 16
 """Answers with a status below 200 before the one that counts."""
+
+place_at = lru_cache(1024)(endpoint_of)
+"""`endpoint_of`, which takes long, for URLs that are asked again and again."""
 
 _ENDED: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
 
@@ -134,7 +138,7 @@ class HttpStream:
     def _said(self, request: WebRequest, headers: Headers) -> bytes:
         if self._http.our_state is h11.DONE:
             self._http.start_next_cycle()
-        body, endpoint = request.body, endpoint_of(request.url)
+        body, endpoint = request.body, place_at(request.url)
         length = () if body is None else ((b"Content-Length", b"%d" % len(body)),)
         own = ((b"Host", endpoint.authority.encode("ascii")), *request.headers, *headers, *length)
         try:

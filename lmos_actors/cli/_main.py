@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 VERBS: Final = (
     "init", "validate", "run", "sim", "replay", "diff", "fmt", "schema",
-    "serve", "call", "read", "write", "observe", "listen", "monitor", "describe",
+    "serve", "call", "read", "write", "observe", "listen", "monitor", "discover", "describe",
+    "directory",
     "doctor", "completion",
 )  # fmt: skip
 LATER: Final = (

@@ -63,6 +63,9 @@ class Order:
     metrics: bool = False
     tracing: str | None = None
     directory: DirectoryOptions | None = None
+    register: Sequence[str] = ()
+    lookup: Sequence[str] = ()
+    announce: bool = False
     json: bool = False
 
     def addresses(self) -> tuple[str, ...]:
@@ -88,6 +91,9 @@ def serve_targets(order: Order) -> int:
         door=door,
         metrics=order.metrics,
         directory=order.directory,
+        register=order.register or None,
+        lookup=order.lookup or None,
+        announce=order.announce,
         **options,
     )
     serving = Serving(Announcer(json=order.json), order.public_url, [each for each in planned if each.refs])

@@ -65,6 +65,10 @@ class Rejected(Exception):
     """What a directory tells of is not used; the text says why."""
 
 
+class NotSought(Rejected):
+    """It is not what was asked for: nothing is wrong with it."""
+
+
 # ---- what is asked
 
 
@@ -120,7 +124,7 @@ def taken(data: Any, sought: Sought, directory: str, ours: Sequence[str], refer:
         raise Rejected("it has no id that could be used")
     names = names_of(description, directory)
     if not _is_sought(description, names, sought):
-        raise Rejected("it is not what was asked for")
+        raise NotSought("it is not what was asked for")
     _check_places(description, directory, ours)
     _check_class(description, sought)
     return Found(

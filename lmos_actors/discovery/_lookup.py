@@ -13,7 +13,7 @@ from lmos_actors._errors import AgentUnavailable, ConfigError, ConnectFailed, No
 from lmos_actors.actors import RUNNING, PoolLink, Ref, load_of
 from lmos_actors.bindings import found_link, is_connected, is_down, reached
 
-from ._found import Rejected, query_of, taken
+from ._found import NotSought, Rejected, query_of, taken
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Sequence
@@ -288,6 +288,8 @@ class Lookup:
     def _sort_in(self, entry: Any, sought: Sought, url: str, results: Results) -> None:
         try:
             found = taken(entry, sought, url, self._ours(), self.refer)
+        except NotSought:
+            pass
         except Rejected as why:
             results.why = str(why)
         else:

@@ -13,7 +13,7 @@ from lmos_actors.protocol.td import resolve
 from lmos_actors.transport import endpoint_of
 
 from ._client import HttpDirectory
-from ._found import Found, Rejected, query_of, taken
+from ._found import Found, NotSought, Rejected, query_of, taken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -147,6 +147,8 @@ class _Explorer:
     def _take(self, entry: Any, told_at: str, url: str | None) -> None:
         try:
             found = taken(entry, self._sought, told_at, self._ours, self._refer)
+        except NotSought:
+            return
         except Rejected as why:
             name: Any = cast("dict[str, Any]", entry).get("id") if isinstance(entry, dict) else None
             self._left_out[f"{str(name or 'something')[:200]}: {why}"] = None

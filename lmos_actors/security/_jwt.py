@@ -169,10 +169,11 @@ class JwtVerifier:
             self._good.move_to_end(digest)
             return proof if _is_before(wall, proof.until) else None
         proof = self._verified(given.value, wall)
-        if proof is not None and _is_before(wall, proof.until):
-            self._good[digest] = proof
-            while len(self._good) > KEPT:
-                self._good.popitem(last=False)
+        if proof is None or not _is_before(wall, proof.until):
+            return None
+        self._good[digest] = proof
+        while len(self._good) > KEPT:
+            self._good.popitem(last=False)
         return proof
 
     def _verified(self, token: SecretBytes, wall: float) -> Proof | None:

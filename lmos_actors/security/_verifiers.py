@@ -184,8 +184,10 @@ class CertificateVerifier:
     def __init__(self, scheme: ClientCertificates) -> None:
         given = scheme.principals
         self._source = SecretSource(given) if isinstance(given, Reference) else None
-        self._table: dict[str, str] = {} if isinstance(given, Reference) else _by_rule(_pairs(given))
-        self._wrong: str | None = None
+        self._wrong: list[str] = []
+        self._table: dict[str, str] = {}
+        if not isinstance(given, Reference):
+            self._take(_pairs(given))
 
     def verify_certificate(self, certificate: Certificate) -> Proof | None:
         """Say whose it is, None where it is nobody's."""
@@ -205,31 +207,31 @@ class CertificateVerifier:
     def look(self) -> bool:
         if self._source is None or not self._source.may_have_changed():
             return False
-        before = self._table
+        before, self._wrong = self._table, []
         value = self._source.read()
         found = (
             [] if value is None else [_rule_of(line) for line in lines_of(value) if not line.startswith(b"#")]
         )
-        self._wrong = None
         if None in found:
-            self._wrong = f"{self._source.reference}: line {found.index(None) + 1} is no name and certificate"
-        self._table = _by_rule(pair for pair in found if pair is not None)
+            line = found.index(None) + 1
+            self._wrong.append(f"{self._source.reference}: entry {line} is no name and certificate")
+        self._take(pair for pair in found if pair is not None)
         return self._table != before
+
+    def _take(self, pairs: Iterable[tuple[str, str]]) -> None:
+        self._table = {}
+        for name, rule in pairs:
+            holder = self._table.setdefault(rule, name)
+            if holder != name:
+                self._wrong.append(f"{holder} and {name} have the same certificate: it counts for {holder}")
 
     def troubles(self) -> list[str]:
         trouble = None if self._source is None else self._source.trouble
-        return [each for each in (trouble, self._wrong) if each]
+        return [*([trouble] if trouble else []), *self._wrong]
 
 
 def _pairs(rules: Rules) -> Iterable[tuple[str, str]]:
     return ((name, rule) for name, several in rules.items() for rule in several)
-
-
-def _by_rule(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, rule in pairs:
-        found.setdefault(rule, name)
-    return found
 
 
 def _rule_of(line: SecretBytes) -> tuple[str, str] | None:

@@ -13,6 +13,8 @@ from urllib.parse import unquote
 import attrs
 import h11
 
+from lmos_actors._hidden import hide
+
 Headers = tuple[tuple[bytes, bytes], ...]
 
 _LEGAL = bytes(range(0x20, 0x7F)) + b"\t\r\n"
@@ -40,12 +42,15 @@ class Refused(Exception):
 
 @attrs.frozen
 class Head:
-    """One request but for its body: `target` is a path with its query, names of headers are lower-cased."""
+    """One request but for its body: `target` is a path with its query, names of headers are lower-cased.
+
+    Credentials among the headers are not shown by `repr`.
+    """
 
     method: str
     target: str
     version: str
-    headers: Headers
+    headers: Headers = attrs.field(converter=hide)
     raw: bytes = attrs.field(repr=False)  # the whole of it, its empty line included
     http: h11.Connection = attrs.field(repr=False, eq=False)  # has read it, and nothing else
 

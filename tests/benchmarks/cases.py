@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from tests.benchmarks import (
     codec,
+    descriptions,
+    http,
     limits_clock,
     limits_dispatch,
     limits_story,
@@ -145,6 +147,19 @@ def _wire_cases() -> Iterator[Case]:
     what = "bytes per idle connection, 1,000 of them"
     yield Case("wire-memory", what, wire.idle_memory, 1_000, 5, 20_000, unit=" bytes", less_is_better=True)
     yield Case("wire-connections", "connections opened, each asks", wire.connections, 1_000, 5, None)
+
+
+def _web_cases() -> Iterator[Case]:
+    """Agents over HTTP, against bare Starlette behind the same front door; what descriptions cost."""
+    for verb, what, program, limit in (
+        ("read", "properties read over HTTP", http.read, http.read_starlette),
+        ("invoke", "actions invoked over HTTP", http.invoke, http.invoke_starlette),
+    ):
+        yield Case(f"http-{verb}", f"{what}, against Starlette", program, 20_000, 32, 0.6, limit)
+    what = "descriptions made, against writing their JSON"
+    yield Case("td-make", what, descriptions.made, 1_000, 2, None, descriptions.bare_made)
+    what = "descriptions read and checked, against their schema alone"
+    yield Case("td-check", what, descriptions.checked, 500, 2, None, descriptions.bare_checked)
 
 
 CASES = {
@@ -340,6 +355,7 @@ CASES = {
         *_codec_cases(),
         *_session_cases(),
         *_wire_cases(),
+        *_web_cases(),
         Case(
             "codec-decode-unknown",
             "decode, tolerant path, invokeAction with a member that nobody knows",

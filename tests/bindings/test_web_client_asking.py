@@ -26,6 +26,8 @@ from lmos_actors import (
     RemoteProtocolError,
     Unauthorized,
 )
+from lmos_actors.bindings._web_link_pool import _Route
+from lmos_actors.bindings._web_link_stream import BadAnswer, Head, WebRequest
 from lmos_actors.security import BasicAuth, Credentials
 from lmos_actors.transport import ConnectFailed
 from tests.bindings.web_things import (
@@ -499,12 +501,21 @@ async def test_a_question_is_followed_where_it_leads_without_who_asks(
         site.on("GET /on", say(None, status, Location="/on2"))
         site.on("GET /on2", say(None, status, Location="http://other/on3#here"))
         other.on("GET /on3", say(None, status, Location="http://lamp/on4"))
-        site.on("GET /on4", say(True))
+        site.on("GET /on4", say(None, status, Location="/on5"))
+        site.on("GET /on5", say(True))
         assert await thing.read("on") is True
-        for line, known in (("GET /on", True), ("GET /on2", True), ("GET /on4", False)):
+        for line, known in (("GET /on", True), ("GET /on2", True), ("GET /on4", False), ("GET /on5", False)):
             assert ("x-key" in site.last(line).headers) is known
             assert ("authorization" in site.last(line).headers) is known
         assert not {"x-key", "authorization"} & set(other.last("GET /on3").headers)
+
+
+def test_no_redirect_leads_out_of_tls() -> None:
+    pool: Any = None
+    route = _Route(pool, WebRequest("GET", "https://lamp/on"), lambda _: ())
+    assert route.goes_on(Head(307, "", {b"location": b"https://other/on"}, "https://lamp/on"))
+    with pytest.raises(BadAnswer, match="not secure"):
+        route.goes_on(Head(307, "", {b"location": b"http://other/on"}, "https://other/on"))
 
 
 @pytest.fixture(autouse=True)

@@ -110,6 +110,15 @@ async def test_a_stream_that_ends_is_asked_for_again_after_the_last_event(autoju
         assert [each.headers.get("last-event-id") for each in asked] == [None, "4", "4", "4"]
 
 
+async def test_the_last_event_is_known_after_a_stream_that_brought_none(autojump_clock: object) -> None:
+    async with lamp() as (site, _, thing):
+        first, second = events(sent("a", id="4"), then=cut), events("id: 5\x07\n\n", then=cut)
+        site.on("GET /burnt", first, second, events(sent("b")))
+        async with thing.subscribe("burnt") as feed:
+            assert await take(feed, 2) == ["a", "b"]
+        assert [each.headers.get("last-event-id") for each in site.asked] == [None, "4", "4"]
+
+
 async def test_an_observed_property_is_given_anew_after_a_break(autojump_clock: object) -> None:
     async with lamp() as (site, _, thing):
         site.on("GET /on", say(True), say(False))
@@ -257,6 +266,9 @@ async def test_as_many_listen_at_one_server_as_may(
                 async with thing.observe("on"):
                     pass
             assert await thing.read("on")  # that is another matter
+        await trio.sleep(1)
+        async with thing.subscribe("burnt"):
+            pass
 
 
 async def test_the_end_of_the_node_ends_feeds(autojump_clock: object) -> None:

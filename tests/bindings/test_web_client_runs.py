@@ -336,6 +336,16 @@ async def test_one_way_messages_arrive_in_order_and_refusals_are_dead_letters(au
         ]
 
 
+async def test_a_one_way_message_does_not_wait_for_a_run_that_goes_on(autojump_clock: object) -> None:
+    async with lamp(SLOW) as (site, _, thing):
+        site.on("POST /fade", begun())
+        site.on("GET /fade/7", stands("running"))
+        for _ in range(2):
+            await thing.tell("fade")
+        await trio.sleep(5)
+        assert site.lines() == ["POST /fade"] * 2
+
+
 async def test_one_way_messages_wait_for_room(
     autojump_clock: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:

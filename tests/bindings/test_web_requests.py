@@ -238,6 +238,9 @@ BAD_BODIES: list[bytes] = [
     b"1e999",
     b"9" * 2_000,
     DEEP,
+    b"[" * 65 + b"]" * 65,
+    b'{"a":' * 65 + b"1" + b"}" * 65,
+    b"0." + b"1" * 1_100,
     b'{"city": "a", "city": "b"}',
     b'{"city": "a:b", "days": 1, "days": 2}',
     b'[{"a": {"b": 1, "b": 2}}]',
@@ -251,6 +254,12 @@ BAD_BODIES: list[bytes] = [
 def test_a_body_that_is_no_good_json_is_refused(path: str, body: bytes) -> None:
     method = "PUT" if path.startswith("properties") else "POST"
     assert asked(method, path, body).problem == (400, "invalid-input")
+
+
+def test_what_is_within_the_limits_is_taken() -> None:
+    deep = b"[" * 64 + b"]" * 64
+    assert asked("POST", "actions/whole", deep).body == deep
+    assert asked("POST", "actions/whole", b"0." + b"1" * 990).status == 200
 
 
 @pytest.mark.parametrize(
@@ -326,6 +335,17 @@ def test_only_json_is_taken(headers: dict[str, str]) -> None:
         answer = asked(method, path, b'"x"', **headers)
         assert answer.problem[0] == 415
     assert asked("POST", "actions/who", b"", **headers).status == 200  # there is no body that it says this of
+
+
+def test_what_is_said_twice_is_not_believed() -> None:
+    async def main(there: World) -> None:
+        web = await there.client()
+        head = b"PUT /agents/weather/properties/units HTTP/1.1\r\nHost: here\r\nContent-Length: 3\r\n"
+        kinds = b"Content-Type: application/json\r\nContent-Type: text/plain\r\n\r\n"
+        await web.stream.send_all(head + kinds + b'"x"')
+        assert (await web.stream.receive_some(100)).startswith(b"HTTP/1.1 415 ")
+
+    served(main)
 
 
 @pytest.mark.parametrize(

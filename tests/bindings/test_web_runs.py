@@ -9,7 +9,9 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from lmos_actors import ChildSpec, Pool, SupervisorSpec
+from lmos_actors.actors import hold
 from lmos_actors.bindings import _web_runs
+from lmos_actors.supervision import PoolSupervisor
 from tests.bindings.web import Weather, World, run, served, world
 
 if TYPE_CHECKING:
@@ -405,6 +407,24 @@ def test_a_pool_shares_requests_and_has_no_properties() -> None:
             assert trio.current_time() - began < 1.5
             for path in ("properties/units", "properties", "properties/units/observable"):
                 assert (await there.ask("GET", path)).problem == (405, "operation-not-allowed")
+
+    run(main)
+
+
+def test_what_a_member_of_a_pool_has_not_begun_goes_to_another() -> None:
+    async def main() -> None:
+        spec = SupervisorSpec("root", [Pool(Weather, 2, name="weather", shutdown=1.0)])
+        async with world(spec=spec) as there:
+            supervisor = there.node.root.named("weather")
+            assert isinstance(supervisor, PoolSupervisor)
+            pool = supervisor.ref
+            hold(pool.members[1])
+            webs = [await there.client() for _ in range(2)]
+            for web in webs:
+                await web.send("POST", "actions/tell", b'{"city": "x"}', lmos_remaining="5")
+            await wait_all_tasks_blocked()
+            await pool.resize(1)
+            assert [(await web.answer()).data for web in webs] == ["x 1", "x 1"]
 
     run(main)
 

@@ -378,11 +378,9 @@ def test_what_has_begun_is_not_begun_elsewhere() -> None:
             await trio.sleep(1)
             died = 0
             for _ in range(4):
-                try:
+                with pytest.raises(AgentDied) as caught:
                     await ref.invoke(Weather.fall)
-                except AgentDied as error:
-                    assert error.started
-                    died += 1
+                died += caught.value.started
                 await trio.sleep(1)
             assert died == 4
 
@@ -545,7 +543,7 @@ def _leading_to(href: str) -> dict[str, Any]:
         (_told(id="urn:" + "x" * 3000), "no id"),
         (_told(securityDefinitions={}, security="nope"), "wrong"),
         (_told(properties=[1]), "wrong"),
-        (_told(title="Weather"), "asked for"),
+        (_told(title="Weather"), "directories$"),
         ("Clock", "no description"),
         (None, "no description"),
         (7, "no description"),

@@ -1,4 +1,4 @@
-"""Signed tokens on connections that stay open, in a simulated world, whose time of day goes on with its clock."""
+"""Signed tokens on connections that stay open, in a world whose time of day goes on with its clock."""
 
 from __future__ import annotations
 

@@ -308,7 +308,7 @@ async def test_what_a_mailbox_refuses_is_counted_with_its_agent(autojump_clock: 
 
 
 async def test_no_total_falls_when_an_agent_goes_while_others_are_counted(autojump_clock: Any) -> None:
-    crowd = Crowd("crowd", member=ChildSpec("one", Quiet), count=1500)
+    crowd = Crowd("crowd", member=ChildSpec("one", Quiet), count=8000)
     late = SupervisorSpec("late", [ChildSpec("weather", Weather, restart="temporary")])
     async with open_node(SupervisorSpec("root", [crowd, late]), metrics=ALONE) as node:
         await node.find(Weather).invoke(Weather.turn, "Bonn")

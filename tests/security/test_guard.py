@@ -205,7 +205,7 @@ def test_what_is_public_needs_no_credentials_but_takes_no_wrong_ones() -> None:
 
 # ---- certificates
 
-ALICE = Certificate("CN=alice", ("alice.example", "alice"), "a1" * 32)
+ALICE = Certificate("CN=alice", ("Alice.example", "alice"), "a1" * 32)
 MALLORY = Certificate("CN=mallory", ("mallory.example",), "b2" * 32)
 
 
@@ -249,11 +249,12 @@ def test_a_certificate_is_revoked_by_taking_its_line_away(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("alice", "line 1 is no name and certificate"),
-        (f"alice sha256:{'a1' * 32}\nbob name:", "line 2 is no name"),
-        ("alice sha256:aa", "line 1"),
-        ("anyone name:x", "line 1"),
+        ("alice", "entry 1 is no name and certificate"),
+        (f"alice sha256:{'a1' * 32}\nbob name:", "entry 2 is no name"),
+        ("alice sha256:aa", "entry 1"),
+        ("anyone name:x", "entry 1"),
         ("\n", "is empty"),
+        ("alice name:a\nbob name:A", "alice and bob have the same certificate: it counts for alice"),
     ],
 )
 def test_a_file_of_certificates_that_cannot_be_read(tmp_path: Path, text: str, why: str) -> None:
@@ -518,6 +519,16 @@ def test_a_rate_for_each_principal() -> None:
     alice.check("desk", "read", 1.0)
 
 
+def test_whoever_is_called_like_an_address_has_an_account_of_their_own(monkeypatch) -> None:
+    monkeypatch.setenv("S1_ODD", "odd-token")
+    schemes = (NoSec(), Bearer({"192.0.2.1": "env:S1_ODD"}))
+    guard = guard_of(Security(schemes=schemes, access={"*": Access(read=ANYONE)}, rate=Rate(1.0, 1)))
+    admitted(guard).check("desk", "read", 0.0)
+    admitted(guard, "Bearer odd-token").check("desk", "read", 0.0)
+    with pytest.raises(RateLimited):
+        admitted(guard).check("desk", "read", 0.0)
+
+
 def test_what_is_not_allowed_costs_as_well() -> None:
     guard = guard_of(Security(schemes=(BEARER,), access={"*": Access(write=("carol",))}, rate=Rate(1.0, 1)))
     alice = admitted(guard, f"Bearer {TOKEN}")
@@ -625,6 +636,48 @@ def test_two_that_have_the_same_secret_are_told() -> None:
     )  # of passwords nobody knows
 
 
+def test_two_that_have_the_same_certificate_are_told() -> None:
+    with pytest.raises(ConfigError, match="alice and eve have the same certificate: it counts for alice"):
+        guard_of(Security(schemes=(ClientCertificates({"alice": "name:x", "eve": "name:X"}),)))
+
+
 def test_a_token_that_can_never_be_presented_is_told() -> None:
     with pytest.raises(ConfigError, match="env:S1_BOB: holds characters that no bearer token can have"):
         guard_of(Security(schemes=(Bearer({"bob": "env:S1_BOB"}),)))
+
+
+HEADER_NAMES = st.sampled_from(
+    [b"host", b"origin", b"authorization", b"cookie", b"access-control-request-method", b"x"]
+)
+HEADER_VALUES = st.binary(max_size=40) | st.sampled_from(
+    [
+        b"localhost",
+        b"https://a.example",
+        f"Bearer {TOKEN}".encode(),
+        basic("bob", PASSWORD).encode(),
+        b"Bearer",
+    ]
+)
+
+
+@given(st.lists(st.tuples(HEADER_NAMES, HEADER_VALUES), max_size=5), st.text(max_size=30), st.booleans())
+def test_nothing_that_is_sent_breaks_the_guard(
+    headers: list[tuple[bytes, bytes]], peer: str, public: bool
+) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("S1_ALICE", TOKEN)
+        patched.setenv("S1_BOB", PASSWORD)
+        schemes = (Bearer({"alice": "env:S1_ALICE"}), BASIC)
+        guard = guard_of(Security(schemes=schemes, origins=("https://a.example",)))
+    brought = Presented.of(tuple(headers), peer, secure=True)
+    found = guard.admit(brought, 0.0, public=public)
+    values = [value for name, value in headers if name == b"authorization"]
+    good = {f"Bearer {TOKEN}".encode(): "alice", basic("bob", PASSWORD).encode(): "bob"}
+    if isinstance(found, Admission):
+        expected = None if not values else good[values[0].strip()]
+        assert who(found) == expected
+        assert (public and not values) or len(values) == 1
+    else:
+        assert found.status in (400, 401, 403)
+    assert isinstance(guard.cors(brought), tuple)
+    assert guard.preflight(brought) is None or b"access-control-request-method" in dict(headers)

@@ -36,6 +36,9 @@ from lmos_actors.security import (
     Security,
 )
 from lmos_actors.testing import open_test_node
+from lmos_actors.transport._asgi import scope_of
+from lmos_actors.transport._head import HeadReader
+from lmos_actors.transport._upgrade import upgrade_of
 from tests.security.made import (
     AUDIENCE,
     ISSUER,
@@ -48,6 +51,7 @@ from tests.security.made import (
     token,
     write,
 )
+from tests.transport.doors import upgrade
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -301,6 +305,20 @@ def test_headers_that_carry_no_secret_stay_as_they_are() -> None:
     assert mixed == (*plain, (b"cookie", b"hunter5"), (b"authorization", b"hunter5"))
     assert "hunter5" not in repr(mixed)
     assert "hunter5" not in repr(Presented(mixed, "p", True, None))
+
+
+def test_what_comes_in_at_the_door_is_hidden_from_its_first_reading() -> None:
+    reader = HeadReader(max_bytes=10_000, max_headers=100)
+    reader.feed(
+        upgrade("/ws").replace(b"\r\n\r\n", f"\r\nAuthorization: Bearer {Secrets.token}\r\n\r\n".encode())
+    )
+    head = reader.take()
+    assert head is not None
+    asked = upgrade_of(head, "p:1", secure=True)
+    scope = scope_of(head, "p:1", ("h", 1), secure=True)
+    for each in (head, asked, scope, vars(reader)):
+        assert leaks(repr(each)) == []
+    assert f"Bearer {Secrets.token}".encode() in dict(asked.headers).values()
 
 
 def test_keys_that_are_shared_are_not_shown(tmp_path: Path) -> None:

@@ -315,6 +315,9 @@ def test_an_expired_token_is_not_remembered_as_good(keys: str) -> None:
     guard = guard_of(Security(schemes=(scheme_of(keys),)), wall=wall)
     assert told(guard, token(KEY, {"exp": WALL - 30})) == 401
     assert guard._verifiers[0]._good == {}
+    exact = guard_of(Security(schemes=(scheme_of(keys, leeway=0.5),)), wall=wall)
+    assert told(exact, token(KEY, {"exp": WALL - 0.4})) == "alice"
+    assert told(exact, token(KEY, {"exp": WALL - 0.6})) == 401  # the library counts in whole seconds
 
 
 BROKEN_SETS = {
@@ -325,6 +328,7 @@ BROKEN_SETS = {
     "no mapping": ('{"keys": [1]}', "has no key for ES256"),
     "nested": ("[" * 100_000, "is no JSON Web Key Set"),
     "another kind": (key_set(RSA), "has no key for ES256"),
+    "another curve": (key_set(key_of("p384", "EC", "P-384")), "has no key for ES256"),
     "for encryption": (json.dumps({"keys": [{**KEY.as_dict(private=False), "use": "enc"}]}), "has no key"),
     "not to verify": (
         json.dumps({"keys": [{**KEY.as_dict(private=False), "key_ops": ["sign"]}]}),

@@ -51,9 +51,15 @@ def address() -> Iterator[str]:
         yield address
 
 
-async def talk(address: str, offers: list[str]) -> dict[str, Any]:
+async def talk(address: str, offers: list[str], *, at_home: bool = True) -> dict[str, Any]:
+    """Have a page talk to a node: one that has come from there, or one that has come from nowhere."""
     tree = SupervisorSpec("root", agents())
     async with open_node(tree, listen="ws://127.0.0.1:0") as node, opened(address) as page:
+        if at_home:
+            # not the page of links: its own policy lets it connect to nothing
+            url = f"{node.urls[0].replace('ws', 'http', 1)}/.well-known/wot"
+            await page.call("Page.navigate", url=url)
+            await page.until("document.readyState === 'complete' && location.protocol === 'http:'")
         arguments = ", ".join(json.dumps(each) for each in (f"{node.urls[0]}/ws", offers, TURNS))
         told = await page.run(f"{TALK}({arguments})")
         assert node.connection_failures == ()
@@ -64,6 +70,11 @@ async def test_a_page_reads_invokes_subscribes_and_cancels(address: str) -> None
     told = await talk(address, ["lmosprotocol"])
     assert (told["protocol"], told["code"], told["clean"]) == ("lmosprotocol", 1000, True)
     assert [short(message) for message in told["heard"]] == HEARD
+
+
+async def test_a_page_from_elsewhere_is_not_let_in(address: str) -> None:
+    told = await talk(address, ["lmosprotocol"], at_home=False)
+    assert (told["protocol"], told["code"], told["heard"]) == ("", 1006, [])
 
 
 async def test_a_page_that_offers_nothing_we_speak_is_told_so(address: str) -> None:

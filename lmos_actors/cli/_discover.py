@@ -1,0 +1,101 @@
+"""`discover`: which agents are at an address, in a directory, or on this network."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import trio
+
+from lmos_actors._errors import TransportError, group_of
+from lmos_actors._node import open_node
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lmos_actors.discovery import Explored, Found
+
+OK: Final = 0
+NOTHING: Final = 1
+NOT_REACHED: Final = 3
+INTERRUPTED: Final = 130
+
+
+@attrs.frozen(kw_only=True)
+class Quest:
+    """What is looked for, and where."""
+
+    source: str
+    criteria: Mapping[str, str | None]
+    options: Mapping[str, Any]
+    json: bool = False
+
+
+def discover(quest: Quest) -> int:
+    """Say what is there. Gives the exit code. Raises ConfigError."""
+    try:
+        explored = trio.run(_explored, quest)
+    except TransportError as error:
+        print(f"lmos-actors: {error}", file=sys.stderr)
+        return NOT_REACHED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BaseExceptionGroup as error:
+        group = group_of(error)
+        if group is not None and any(isinstance(each, KeyboardInterrupt) for each in group.exceptions):
+            return INTERRUPTED
+        raise
+    _say(explored, as_json=quest.json or not sys.stdout.isatty())
+    return OK if explored.things else NOTHING
+
+
+async def _explored(quest: Quest) -> Explored:
+    async with open_node(**quest.options) as node:
+        return await node.discover(quest.source, **quest.criteria)
+
+
+def _say(explored: Explored, *, as_json: bool) -> None:
+    for url in explored.directories:
+        print(f"lmos-actors: asked the directory at {url}", file=sys.stderr)
+    for why in explored.left_out:
+        print(f"lmos-actors: left out {printable(why)}", file=sys.stderr)
+    if as_json:
+        for found in explored.things:
+            print(json.dumps(_members(found), ensure_ascii=False))
+        return
+    rows = [_row(found) for found in explored.things]
+    widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=False))
+        print("  ".join((*cells, row[3])).rstrip())
+
+
+def printable(text: str) -> str:
+    """Give what others have said without what would move the cursor of a terminal, or paint on it."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def _row(found: Found) -> tuple[str, str, str, str]:
+    words = ", ".join(found.description.capabilities or ())
+    cells = (found.name, found.title, words, found.url or found.id or "")
+    name, title, capabilities, url = (printable(cell)[:200] for cell in cells)
+    return name, title, capabilities, url
+
+
+def _members(found: Found) -> dict[str, Any]:
+    described = found.description
+    types = described.type or ()
+    return {
+        "name": found.name,
+        "title": found.title,
+        "id": found.id,
+        "url": found.url,
+        "types": [types] if isinstance(types, str) else list(types),
+        "capabilities": list(described.capabilities or ()),
+        "properties": list(described.properties or ()),
+        "actions": list(described.actions or ()),
+        "events": list(described.events or ()),
+        **({"directory": found.directory} if found.directory != found.url else {}),
+    }
