@@ -51,6 +51,10 @@ class MoreRoutes(Protocol):
     ) -> list[BaseRoute]: ...
 
 
+def _no_routes(_server: LmosServer, _bases: Sequence[str], _security: Security, /) -> list[BaseRoute]:
+    return []
+
+
 class Connections:
     """The stage of one node; see the head of this file."""
 
@@ -73,7 +77,7 @@ class Connections:
         """The addresses that are listened at, with the ports as they are."""
         self.descriptions: Descriptions | None = None
         """What is served, once it listens."""
-        self.more_routes: MoreRoutes = lambda *_: []
+        self.more_routes: MoreRoutes = _no_routes
         """What is served over HTTP beside the agents, at these addresses."""
         self.at_refuse: list[Callable[[], None]] = []
         """What is called when no more requests are taken in; must not raise."""

@@ -18,12 +18,14 @@ from .observe import dumps
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractAsyncContextManager
+    from os import PathLike
     from ssl import SSLContext
     from types import TracebackType
 
     from opentelemetry.trace import TracerProvider
 
     from ._instrument import Instrument
+    from .discovery import DirectoryOptions, Registration
     from .observe import MetricsOptions
     from .portal import Portal
     from .security import Credentials, Security
@@ -181,6 +183,10 @@ def open_node_in_thread(
     origins: Sequence[str] = (),
     insecure: bool = False,
     credentials: Credentials | None = None,
+    register: str | Sequence[str] | Registration | bool | None = None,
+    lookup: str | Sequence[str] | None = None,
+    directory: DirectoryOptions | str | PathLike[str] | bool | None = None,
+    announce: bool | str = False,
     metrics: bool | MetricsOptions = False,
     tracing: bool | TracerProvider | None = None,
 ) -> NodeThread:
@@ -190,23 +196,7 @@ def open_node_in_thread(
     block, as in a notebook: `node = open_node_in_thread(tree)`, `node.portal`, `node.close()`. Arguments
     and errors are those of `open_node`; what ends the node later is raised by `close`, or out of the block.
     """
-    opened = partial(
-        open_node,
-        tree,
-        instrument=instrument,
-        threads=threads,
-        processes=processes,
-        listen=listen,
-        public_url=public_url,
-        tls=tls,
-        client_tls=client_tls,
-        security=security,
-        origins=origins,
-        insecure=insecure,
-        credentials=credentials,
-        metrics=metrics,
-        tracing=tracing,
-    )
-    thread = NodeThread(opened)
+    options = locals()  # nothing but the arguments, by name
+    thread = NodeThread(partial(open_node, **options))
     thread._begin()  # pyright: ignore[reportPrivateUsage] # nobody else starts it
     return thread

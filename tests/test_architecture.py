@@ -347,6 +347,7 @@ FILES: dict[str, tuple[str, ...]] = {
         "_directory",
         "_directory_events",
         "_directory_td",
+        "_directory_http",
         "_directory_api",
         "_hosting",
     ),
@@ -465,6 +466,7 @@ FILES: dict[str, tuple[str, ...]] = {
     "lmos_actors.cli": (
         "_app",
         "_guarding",
+        "_introducing",
         "_live",
         "_show",
         "_load",

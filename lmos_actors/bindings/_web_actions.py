@@ -12,7 +12,7 @@ from urllib.parse import quote
 import msgspec
 import trio
 
-from lmos_actors._errors import InvalidInput
+from lmos_actors._errors import InvalidInput, NotAllowed
 from lmos_actors.actors import MISSING, STREAM, LocalLink
 
 from ._exposure import class_at, public_name
@@ -158,7 +158,8 @@ def _run(desk: WebDesk, request: WebRequest, link: Anybody | None) -> KeptRun:
     agent, action = public_name(request.parts[0] if link is None else link.path), request.parts[2]
     if link is None or len(request.parts) == 4:
         return desk.runs.find(request.owner, agent, action, request.parts[3])
-    operation_named(link, "action", action, action)
+    if operation_named(link, "action", action, action).kind == STREAM:
+        raise NotAllowed(f"{action!r} of {agent} gives its items as it runs: there is nothing to look at")
     return desk.runs.newest(request.owner, agent, action)
 
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import trio
 
 from lmos_actors._errors import AgentError, LocalProtocolError, NotFound
+from lmos_actors.actors import STREAM
 
 from ._descriptions import TD_JSON
 from ._exposure import class_at, public_name
@@ -47,6 +48,7 @@ from ._web_properties import observe, read, read_all, write, write_many
 from ._web_requests import WebRequest
 
 if TYPE_CHECKING:
+    from lmos_actors.actors import Agent, Property
     from lmos_actors.security import Verb
 
     from ._descriptions import Descriptions
@@ -150,18 +152,16 @@ class AgentsOverHttp:
         return link
 
     def _allowed(self, request: WebRequest) -> str:
-        """Name the methods of a place; of a property, those that it has."""
+        """Name the methods of a place; of a property or an action, those that it has."""
         methods: dict[str, Any] = dict(READING if len(request.parts) == 1 else _methods(request))
-        if request.parts[1:2] == ["properties"] and len(request.parts) == 3:
+        if len(request.parts) == 3:
             link = self._server.exposure.at(request.parts[0])
             cls = None if link is None else class_at(link)
-            made = None if cls is None else cls.__contract__.properties.get(request.parts[2])
-            if made is None:
-                methods.clear()
-            elif made.read_only:
-                del methods["PUT"]
-            elif made.write_only:
-                del methods["GET"], methods["HEAD"]
+            _, kind, name = request.parts
+            if kind == "properties":
+                _keep_those_of(methods, None if cls is None else cls.__contract__.properties.get(name))
+            elif kind == "actions" and cls is not None and _is_stream(cls, name):
+                del methods["GET"], methods["HEAD"], methods["DELETE"]
         return ", ".join((*methods, "OPTIONS"))
 
     def _not_so(self, request: WebRequest) -> HttpError:
@@ -189,6 +189,21 @@ class AgentsOverHttp:
         kind = best_of(request.headers, DESCRIPTION) or TD_JSON
         shown = (b"content-type", b"application/json" if kind == "text/html" else kind.encode())
         return Answer(200, served.text, (shown, NOSNIFF, VARY, NO_CACHE, tag))
+
+
+def _keep_those_of(methods: dict[str, Any], made: Property[Any] | None) -> None:
+    """Leave out what cannot be done to a property; None is none."""
+    if made is None:
+        methods.clear()
+    elif made.read_only:
+        del methods["PUT"]
+    elif made.write_only:
+        del methods["GET"], methods["HEAD"]
+
+
+def _is_stream(cls: type[Agent], name: str) -> bool:
+    op = cls.__contract__.table.get(name)
+    return op is not None and op.kind == STREAM
 
 
 def _methods(request: WebRequest) -> Methods:

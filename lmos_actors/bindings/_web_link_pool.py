@@ -191,12 +191,6 @@ class WebPool:
         place.idle.append(stream)
         self._stirred.set()
 
-    async def cool(self, url: str) -> None:
-        """Close the idle connections to a server, which nobody uses any more."""
-        place = self._places.pop(origin_of(url), None)
-        while place is not None and place.idle:
-            await place.idle.pop().aclose()
-
     async def _keep_house(self) -> None:
         """Close what has been idle for too long, and at the end everything that is idle."""
         try:
@@ -208,7 +202,8 @@ class WebPool:
                     self._stirred = trio.Event()
         finally:
             self._kept = False
-            await self._close_idle(inf)
+            with trio.CancelScope(shield=True):  # each is closed at once
+                await self._close_idle(inf)
 
     def _next_due(self) -> float:
         since = [place.idle[0].idle_since for place in self._places.values() if place.idle]

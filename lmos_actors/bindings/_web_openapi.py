@@ -205,7 +205,7 @@ def _told(schema: Any, media_type: str = JSON) -> JsonObject:
 
 def _heard(schema: Any) -> JsonObject:
     """The next value, or all that come."""
-    content = {**_content(schema), **_content(_TEXT, EVENTS)}
+    content = {**_content(schema), **_content({}, EVENTS)}
     return {"200": {"description": "The next value, or all that come.", "content": content}, "204": _NOTHING}
 
 
@@ -303,7 +303,7 @@ def _body_of(affordance: JsonObject) -> JsonObject:
 def _outcomes(affordance: JsonObject) -> JsonObject:
     later = {"201": _answer("It runs, and can be looked at there.", JSON, "ActionStatus")}
     if STREAMS in affordance:
-        return {"200": {"description": "Its items.", "content": _content(_TEXT, EVENTS)}}
+        return {"200": {"description": "Its items.", "content": _content({}, EVENTS)}}
     output = affordance.get("output")
     return {"204": _NOTHING, **later} if output is None else {"200": _told(output), **later}
 
@@ -311,7 +311,7 @@ def _outcomes(affordance: JsonObject) -> JsonObject:
 def _events(teller: _Teller, place: str, events: JsonObject) -> Iterator[tuple[str, JsonObject]]:
     if not events:
         return
-    stream = {"200": {"description": "All that happens.", "content": _content(_TEXT, EVENTS)}}
+    stream = {"200": {"description": "All that happens.", "content": _content({}, EVENTS)}}
     yield f"{place}/events", {"get": teller.operation("subscribeall", "", "All events.", stream)}
     for name, each in events.items():
         schema = each.get("data", {})

@@ -47,6 +47,7 @@ WRITTEN: Final = Group("What is written", sort_key=3)
 REACHED: Final = Group("How the agent is reached", sort_key=1)
 PRINTED: Final = Group("What is printed", sort_key=2)
 
+FOUND: Final = Group("How it is found, and finds others", sort_key=1.2)
 GUARDED: Final = Group("Who may reach it", sort_key=1.2)
 PRESENTED: Final = Group("Whom it reaches", sort_key=1.3)
 

@@ -42,7 +42,7 @@ def serve(
     lmos-actors directory serve --database directory.db
 
     lmos-actors directory serve --listen wss://0.0.0.0:9000 --cert server.pem --security rules.yaml \
---database directory.db --max-ttl 10min
+--database directory.db --max-ttl 10m
 
     Then, elsewhere: curl http://127.0.0.1:8080/things
 
@@ -63,7 +63,7 @@ HTTP is served at the same port. May be given several times.
     max_entries
         How many descriptions there may be.
     max_ttl
-        The longest time after which a registration ends unless it is renewed, as in 90s or 10min; \
+        The longest time after which a registration ends unless it is renewed, as in 90s or 10m; \
 also for those that name none.
     metrics
         Tell numbers at /metrics, for Prometheus.

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from lmos_actors.discovery import DirectoryOptions
 
     from ._guarding import Guarding, Presenting
+    from ._introducing import Introducing
     from ._serve_targets import Planned
 
 OK: Final = 0
@@ -63,9 +64,7 @@ class Order:
     metrics: bool = False
     tracing: str | None = None
     directory: DirectoryOptions | None = None
-    register: Sequence[str] = ()
-    lookup: Sequence[str] = ()
-    announce: bool = False
+    introducing: Introducing | None = None
     json: bool = False
 
     def addresses(self) -> tuple[str, ...]:
@@ -78,6 +77,7 @@ def serve_targets(order: Order) -> int:
     addresses = order.addresses()
     options = order.guarding.options(addresses)
     options |= order.presenting.options(insecure=order.guarding.insecure)
+    options |= order.introducing.options() if order.introducing is not None else {}
     planned = planned_of(order.targets, order.arguments)
     if isinstance(planned, int):
         return planned
@@ -91,9 +91,6 @@ def serve_targets(order: Order) -> int:
         door=door,
         metrics=order.metrics,
         directory=order.directory,
-        register=order.register or None,
-        lookup=order.lookup or None,
-        announce=order.announce,
         **options,
     )
     serving = Serving(Announcer(json=order.json), order.public_url, [each for each in planned if each.refs])

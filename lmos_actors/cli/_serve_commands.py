@@ -8,14 +8,15 @@ from cyclopts import Group, Parameter
 
 from ._app import ELSEWHERE, PRINTED, Switch
 from ._guarding import Guarding, Presenting
+from ._introducing import Introducing
 from ._remote_commands import app as app
 
 WHERE = Group("Where it is reached", sort_key=1)
-FOUND = Group("How it is found, and finds others", sort_key=1.2)
 WATCHED = Group("How it is watched", sort_key=1.5)
 
 _OPEN = Guarding()
 _NOTHING = Presenting()
+_ALONE = Introducing()
 
 
 @app.command(sort_key=0, group=ELSEWHERE)
@@ -28,9 +29,7 @@ def serve(
     guarding: Guarding = _OPEN,
     presenting: Presenting = _NOTHING,
     arg: Annotated[list[str] | None, Parameter(negative=(), metavar="NAME=VALUE")] = None,
-    register: Annotated[list[str] | None, Parameter(negative=(), metavar="URL", group=FOUND)] = None,
-    lookup: Annotated[list[str] | None, Parameter(negative=(), metavar="URL", group=FOUND)] = None,
-    announce: Annotated[Switch, Parameter(group=FOUND)] = False,
+    introducing: Introducing = _ALONE,
     metrics: Annotated[Switch, Parameter(group=WATCHED)] = False,
     tracing: Annotated[str | None, Parameter(metavar="URL", group=WATCHED)] = None,
     json: Annotated[Switch, Parameter(group=PRINTED)] = False,
@@ -71,17 +70,12 @@ Port 0 finds a free one. May be given several times.
     arg
         What an agent is made with, as JSON or as text; a ref by the name of another target, or by a URL. \
 With several targets as AGENT.NAME=VALUE. May be given several times.
-    register
-        The directory where its agents are registered for as long as they are there, as http://HOST:PORT. \
-They look for others there too. May be given several times.
-    lookup
-        A directory where they look for others, and are not registered. May be given several times.
-    announce
-        Tell this network by DNS-SD that it is there. Needs the extra mdns.
     metrics
-        Tell numbers of agents, requests and connections at /metrics, for Prometheus. Whether it lives, and is ready, it tells at /healthz and /readyz without being told to.
+        Tell numbers of agents, requests and connections at /metrics, for Prometheus. \
+Whether it lives, and is ready, it tells at /healthz and /readyz without being told to.
     tracing
-        The collector of OpenTelemetry, such as http://127.0.0.1:4318, that is sent a span of each request that comes in or goes out. Needs the extra otel.
+        The collector of OpenTelemetry, such as http://127.0.0.1:4318, that is sent a span of each request \
+that comes in or goes out. Needs the extra otel.
     json
         Print JSON lines on a terminal too, as is done where the output is none.
     """
@@ -89,17 +83,8 @@ They look for others there too. May be given several times.
 
     return serve_targets(
         Order(
-            targets=targets,
-            listen=listen or (),
-            public_url=public_url,
-            arguments=arg or (),
-            guarding=guarding,
-            presenting=presenting,
-            register=register or (),
-            lookup=lookup or (),
-            announce=announce,
-            metrics=metrics,
-            tracing=tracing,
-            json=json,
+            targets=targets, listen=listen or (), public_url=public_url, arguments=arg or (),
+            guarding=guarding, presenting=presenting, introducing=introducing,
+            metrics=metrics, tracing=tracing, json=json,
         )
-    )
+    )  # fmt: skip

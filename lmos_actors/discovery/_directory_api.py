@@ -8,22 +8,21 @@ from __future__ import annotations
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import quote, urlsplit
 
-import attrs
 import msgspec
 import trio
 
 from lmos_actors._entropy import Entropy
-from lmos_actors._errors import ActionFailed, AgentError, NotFound
-from lmos_actors.bindings import Answer, HttpError, best_of, give, has_tag, http_of, problem_answer
+from lmos_actors._errors import AgentError, NotFound
+from lmos_actors.bindings import Answer, HttpError, best_of, has_tag, http_of
 from lmos_actors.protocol.td import Description, dump
 
 from ._changes import KINDS
 from ._directory import PageText, ThingDirectory
 from ._directory_events import EventStreams
-from ._directory_td import JSON, LD_JSON, MERGE_PATCH, PROBLEM, TD_JSON, directory_td, open_to_all
-from ._merge import is_object
+from ._directory_http import NOSNIFF, Asked, Headers, Resource, bad
+from ._directory_td import JSON, LD_JSON, MERGE_PATCH, TD_JSON, directory_td, open_to_all
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -41,102 +40,8 @@ USUAL: Final = 200
 
 _SAFE: Final = "!$&'()*+,;=:@"  # of a segment of a path, beside letters and digits: RFC 3986, 3.3
 _DESCRIPTIONS: Final = (TD_JSON, JSON, LD_JSON)
-_NOSNIFF: Final = (b"x-content-type-options", b"nosniff")
 _NO_CACHE: Final = (b"cache-control", b"no-cache")
 _VARY: Final = (b"vary", b"Accept")
-
-Headers = tuple[tuple[bytes, bytes], ...]
-
-
-@attrs.frozen
-class Asked:
-    """One request."""
-
-    scope: Any
-    receive: Any
-    send: Any
-
-    @property
-    def method(self) -> str:
-        """Its method; HEAD is asked as GET."""
-        method: str = self.scope["method"]
-        return "GET" if method == "HEAD" else method
-
-    @property
-    def headers(self) -> Sequence[tuple[bytes, bytes]]:
-        """Its headers, their names in lower case."""
-        found: Sequence[tuple[bytes, bytes]] = self.scope["headers"]
-        return found
-
-    def header(self, name: bytes) -> str | None:
-        """Give the value of a header, None where there is none."""
-        for known, value in self.headers:
-            if known == name:
-                return value.decode("latin-1").strip()
-        return None
-
-    def query(self) -> dict[str, str]:
-        """Give what stands behind the question mark. Raises HttpError for what is there twice."""
-        text = self.scope["query_string"].decode("latin-1")
-        found = parse_qs(text, keep_blank_values=True)
-        for name, values in found.items():
-            if len(values) > 1:
-                raise bad(f"{name[:100]!r} is there more than once")
-        return {name: values[0] for name, values in found.items()}
-
-    def check(self, agent: str, verb: Verb) -> None:
-        """Look whether whoever asks may. Raises Unauthorized, Forbidden, RateLimited."""
-        admission = self.scope["state"].get("admission")
-        if admission is not None:
-            admission.check(agent, verb, trio.current_time())
-
-
-def bad(detail: str) -> HttpError:
-    return HttpError(400, "Bad Request", detail)
-
-
-class Resource:
-    """One place of the API: what its methods do, and what each takes; an ASGI application."""
-
-    def __init__(self, api: Api, methods: Mapping[str, tuple[Verb, Any]]) -> None:
-        self._api = api
-        self._methods = methods
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        asked = Asked(scope, receive, send)
-        try:
-            answer = await self._answer(asked)
-        except (AgentError, HttpError) as error:
-            answer = _told(error) or problem_answer(error, self._api.new_id(), self._allowed)
-        if answer is not None:
-            await give(send, answer, bare=scope["method"] == "HEAD")
-
-    async def _answer(self, asked: Asked) -> Answer | None:
-        found = self._methods.get(asked.method)
-        allow = ((b"allow", self._allowed().encode()),)
-        if asked.method == "OPTIONS":
-            return Answer(204, b"", allow)
-        if found is None:
-            raise HttpError(405, "Method Not Allowed", f"here are {self._allowed()}", allow)
-        verb, handler = found
-        asked.check(self._api.name, verb)
-        answer: Answer | None = await handler(asked)
-        return answer
-
-    def _allowed(self) -> str:
-        reading = ("HEAD",) if "GET" in self._methods else ()
-        return ", ".join((*self._methods, *reading, "OPTIONS"))
-
-
-def _told(error: Exception) -> Answer | None:
-    """Give the problem that the directory tells, None if it tells none."""
-    data = error.output if isinstance(error, ActionFailed) else None
-    if not is_object(data) or not isinstance(data.get("status"), int):
-        return None
-    more: Headers = ((b"retry-after", b"1"),) if data["status"] == 503 else ()
-    return Answer(
-        data["status"], msgspec.json.encode(data), ((b"content-type", PROBLEM.encode()), _NOSNIFF, *more)
-    )
 
 
 class Api:
@@ -167,13 +72,15 @@ class Api:
         self._td = msgspec.json.encode(td)
         self._streams = EventStreams(ref, options, server)
 
+    def _resource(self, methods: Mapping[str, tuple[Verb, Any]]) -> Resource:
+        return Resource(self.name, self.new_id, methods)
+
     def routes(self) -> list[BaseRoute]:
         """Give the resources at their places."""
         from starlette.routing import Route
 
-        things = Resource(self, {"GET": ("read", self._list), "POST": ("write", self._create)})
-        thing = Resource(
-            self,
+        things = self._resource({"GET": ("read", self._list), "POST": ("write", self._create)})
+        thing = self._resource(
             {
                 "GET": ("read", self._retrieve),
                 "PUT": ("write", self._put),
@@ -182,29 +89,29 @@ class Api:
             },
         )
         kinds = {
-            kind: Resource(self, {"GET": ("subscribe", partial(self._listen, kind))}) for kind in ("", *KINDS)
+            kind: self._resource({"GET": ("subscribe", partial(self._listen, kind))}) for kind in ("", *KINDS)
         }
         return [
             Route("/things", things),
             Route("/things/{id:path}", thing),
             Route("/events", kinds[""]),
             *(Route(f"/events/{kind}", kinds[kind]) for kind in KINDS),
-            Route("/events/{rest:path}", Resource(self, {"GET": ("subscribe", _no_events)})),
-            Route("/search/jsonpath", Resource(self, {"GET": ("read", self._search)})),
-            Route("/search/{rest:path}", Resource(self, {"GET": ("read", _no_search)})),
-            Route("/.well-known/wot", Resource(self, {"GET": ("read", self._own)})),
+            Route("/events/{rest:path}", self._resource({"GET": ("subscribe", _no_events)})),
+            Route("/search/jsonpath", self._resource({"GET": ("read", self._search)})),
+            Route("/search/{rest:path}", self._resource({"GET": ("read", _no_search)})),
+            Route("/.well-known/wot", self._resource({"GET": ("read", self._own)})),
         ]
 
     # ---- reading
 
     async def _own(self, asked: Asked) -> Answer:
         kind = best_of(asked.headers, (TD_JSON, JSON)) or TD_JSON
-        return Answer(200, self._td, (_type(kind), _NOSNIFF, _NO_CACHE, _VARY))
+        return Answer(200, self._td, (_type(kind), NOSNIFF, _NO_CACHE, _VARY))
 
     async def _retrieve(self, asked: Asked) -> Answer:
         found = await self._ref.invoke(ThingDirectory.thing_text, _id_in(asked))
         tag = found.tag.encode()
-        headers: Headers = ((b"etag", b"W/" + tag), _NOSNIFF, _NO_CACHE, _VARY)
+        headers: Headers = ((b"etag", b"W/" + tag), NOSNIFF, _NO_CACHE, _VARY)
         if has_tag(asked.headers, b"if-none-match", tag):
             return Answer(304, b"", headers)
         return Answer(200, found.text.encode(), (_type(_best(asked, (TD_JSON, JSON, LD_JSON))), *headers))
@@ -236,7 +143,7 @@ class Api:
                 + (b',"next":' + msgspec.json.encode(following) if following else b"")
                 + b"}"
             )
-        return Answer(200, body, (_type(kind), *self._links(page, following), _NOSNIFF, _NO_CACHE, _VARY))
+        return Answer(200, body, (_type(kind), *self._links(page, following), NOSNIFF, _NO_CACHE, _VARY))
 
     async def _page(self, offset: int, limit: int, after: str | None = None) -> PageText:
         return await self._ref.invoke(
@@ -264,7 +171,7 @@ class Api:
 
     async def _all(self, asked: Asked, page: PageText, kind: str, form: str) -> None:
         """Send all there are, piece by piece, as fast as they are taken; what stays is in it once."""
-        headers = [_type(kind), *self._links(page, None), _NOSNIFF, _NO_CACHE, _VARY]
+        headers = [_type(kind), *self._links(page, None), NOSNIFF, _NO_CACHE, _VARY]
         await asked.send({"type": "http.response.start", "status": 200, "headers": headers})
         before, behind = b"[", b"]"
         if form == "collection":
@@ -291,7 +198,7 @@ class Api:
         if query is None:
             raise bad("query=... is missing: a JSONPath expression")
         found = await self._ref.invoke(ThingDirectory.search_text, query)
-        return Answer(200, found.encode(), (_type(JSON), _NOSNIFF, _NO_CACHE))
+        return Answer(200, found.encode(), (_type(JSON), NOSNIFF, _NO_CACHE))
 
     async def _listen(self, kind: str, asked: Asked) -> None:
         diff = asked.query().get("diff", "false")

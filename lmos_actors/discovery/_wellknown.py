@@ -16,7 +16,7 @@ from ._client import HttpDirectory
 from ._found import Found, NotSought, Rejected, query_of, taken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from lmos_actors.actors import Sought
     from lmos_actors.bindings import Peers
@@ -91,7 +91,8 @@ class _Explorer:
     async def source(self, url: str) -> None:
         data, told_at = await self._at_root(url) if endpoint_of(url).target == "/" else await self._read(url)
         if isinstance(data, list):
-            for each in data[:MOST]:
+            listed: list[Any] = data
+            for each in listed[:MOST]:
                 self._take(each, told_at, None)
             return
         if not isinstance(data, dict):
@@ -160,8 +161,9 @@ class _Explorer:
 
 
 def _is_directory(thing: dict[str, Any]) -> bool:
-    types: Any = thing.get("@type")
-    return any(word in DIRECTORY_TYPES for word in (types if isinstance(types, list) else [types]))
+    said: Any = thing.get("@type")
+    types = cast("Sequence[Any]", said) if isinstance(said, list) else (said,)
+    return any(word in DIRECTORY_TYPES for word in types)
 
 
 def _root_of(thing: dict[str, Any], told_at: str) -> str:
@@ -182,8 +184,9 @@ def _root_of(thing: dict[str, Any], told_at: str) -> str:
 
 def _items(thing: dict[str, Any]) -> Iterator[str]:
     """Give where the description of a node says that those of its agents are."""
-    links: Any = thing.get("links")
-    for link in links if isinstance(links, list) else []:
+    said: Any = thing.get("links")
+    links = cast("Sequence[Any]", said) if isinstance(said, list) else ()
+    for link in links:
         if isinstance(link, dict):
             told = cast("dict[str, Any]", link)
             if told.get("rel") == "item" and isinstance(told.get("href"), str):

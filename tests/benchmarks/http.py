@@ -21,7 +21,9 @@ from lmos_actors.transport import FrontDoor, TcpNetwork, endpoint_of
 from tests.benchmarks.limits_wire import HOST, QUESTION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
+
+    from starlette.requests import Request
 
 CONNECTIONS: Final = 16
 _INPUT: Final = json.dumps({"text": QUESTION}).encode()
@@ -52,7 +54,6 @@ async def serve_ours() -> None:
 async def serve_starlette() -> None:
     """Serve the same by functions."""
     from starlette.applications import Starlette
-    from starlette.requests import Request
     from starlette.responses import JSONResponse
     from starlette.routing import Route
 
@@ -75,7 +76,7 @@ async def serve_starlette() -> None:
 
 
 @contextmanager
-def served_by(kind: str) -> Iterator[int]:
+def served_by(kind: str) -> Generator[int]:
     """Have a server in a process of its own; give its port."""
     command = [sys.executable, "-m", "tests.benchmarks.http", kind]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -65,7 +65,7 @@ def test_whoever_may_only_write_learns_nothing_by_writing_on_condition(tmp_path:
 def test_whoever_is_known_no_more_is_not_told_what_they_have_waited_for(tmp_path: Path) -> None:
     async def main(there: World) -> None:
         poll, stream = await there.client(), await there.client()
-        await poll.send("GET", "events/asked", **BOB)
+        await poll.send("GET", "events/asked", b"", **BOB)
         await stream.listen("events/asked", **BOB)
         await wait_all_tasks_blocked()
         (tmp_path / "bob").write_text("another-token")

@@ -50,6 +50,11 @@ class FakeDirectory:
         """How often was asked so."""
         return sum(each == method for each, _ in self.asked)
 
+    def forget(self) -> None:
+        """Have no entries any more."""
+        self.entries.clear()
+        self._expires.clear()
+
     def _expire(self) -> None:
         for key, at in tuple(self._expires.items()):
             if at <= trio.current_time():

@@ -133,11 +133,12 @@ def test_an_agent_finds_by_criteria_too() -> None:
         {"type": 2},
     ],
 )
-def test_what_cannot_be_looked_for(options: dict[str, Any]) -> None:
+def test_what_cannot_be_looked_for(options: Any) -> None:
     async def main() -> None:
         async with open_node() as node:
+            anything: Any = node
             with pytest.raises(TypeError):
-                node.find(Weather, **options)
+                anything.find(Weather, **options)
             with pytest.raises(TypeError, match="agent class"):
                 node.find("weather")  # type: ignore[type-var]
 
@@ -191,7 +192,7 @@ def test_a_directory_is_asked_for_what_is_sought(criteria: dict[str, str], searc
             with pytest.raises(NotFound):
                 await node.find(Weather, capability="tea").invoke(Weather.where)
             with pytest.raises(NotFound, match="not what Clock"):
-                await node.find(_Other, type="lmos:Agent", affordance="where").invoke(_Other.where)
+                await node.find(_Other, type="lmos:Agent", affordance="where").invoke(_Other.where, 1, 2)
 
     class _Other(Agent):
         @action
@@ -400,7 +401,8 @@ def test_a_connection_that_breaks_leaves_the_outcome_unknown() -> None:
 
             async def cut() -> None:
                 await trio.sleep(5)
-                for peer in tuple(node._connections.peers._peers.values()):
+                everything: Any = node
+                for peer in tuple(everything._connections.peers._peers.values()):
                     peer.close_connection(1001, "cut")
 
             async with trio.open_nursery() as nursery:

@@ -112,8 +112,7 @@ def test_a_directory_that_forgets_is_told_again() -> None:
         ):
             await node.start(Weather)
             await trio.sleep(1)
-            directory.entries.clear()
-            directory._expires.clear()
+            directory.forget()
             await trio.sleep(21)
             assert directory.titles == ["Weather"]
 

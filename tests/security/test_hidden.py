@@ -184,13 +184,21 @@ def test_a_guard_that_breaks_while_it_is_made(security: Security, tmp_path: Path
     ],
 )
 def test_a_guard_that_breaks_while_it_decides(security: Security, authorization: Callable[[], str]) -> None:
-    guards = [guard_of(security)]
+    guard = guard_of(security)
+    guard.look(5.0)
     brought = presented(authorization())
+    assert everywhere(lambda: guard.admit(brought, 5.0), before=guard._failures._buckets.clear) > 20
 
-    def again() -> None:
-        guards[0] = guard_of(security)
 
-    assert everywhere(lambda: guards[0].admit(brought, 5.0), before=again) > 20
+def test_a_guard_that_breaks_while_it_looks_again(security: Security) -> None:
+    guard, now = guard_of(security), [5.0]
+
+    def later() -> None:
+        now[0] += 5.0
+        for verifier in guard._verifiers:
+            verifier.look()
+
+    assert everywhere(lambda: guard.look(now[0]), before=later) > 60
 
 
 def everywhere(call: Callable[[], object], before: Callable[[], object] = lambda: None) -> int:

@@ -392,6 +392,7 @@ def test_keys_for_other_uses_are_passed_over(tmp_path: Path) -> None:
         ("RS256", {"kty": "RSA", "kid": "k", "n": 7, "e": "AQAB"}),
     ],
 )
+@pytest.mark.filterwarnings("ignore")  # of the library, which would refuse them for us here
 def test_keys_that_can_be_guessed_are_refused(tmp_path: Path, alg: str, entry: dict[str, Any]) -> None:
     keys = write(tmp_path / "keys.json", json.dumps({"keys": [entry]}))
     with pytest.raises(ConfigError, match="key 1 is too short, or is no key"):
@@ -483,6 +484,7 @@ def test_reading_a_header_never_raises(raw: bytes) -> None:
         lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     )
 )
+@settings(max_examples=50)
 def test_scopes_are_words_whatever_the_claim(claim: object) -> None:
     found = scopes_of(claim)
     assert all(isinstance(each, str) and each for each in found)

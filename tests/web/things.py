@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from datetime import date
 from typing import Annotated, Any
 
@@ -49,6 +50,12 @@ class Desk(Agent, rename="camel"):
     def whole(self, value: Any, /) -> bool:
         """Say whether there is anything in a value."""
         return bool(value)
+
+    @action
+    async def steps(self, most: Annotated[int, Meta(ge=0, le=5)] = 2) -> AsyncIterator[int]:
+        """Give numbers, one by one."""
+        for number in range(most):
+            yield number
 
     @action
     def reset(self) -> None:

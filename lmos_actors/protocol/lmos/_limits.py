@@ -57,7 +57,7 @@ def _may_have_long(data: bytes, digits: int) -> bool:
 
 
 def outside_strings(data: bytes) -> bytes:
-    """Give what stands outside of strings, in time that grows with the length."""
+    """Give what of a JSON text stands outside of strings, in time that grows with the length."""
     for escape in _ESCAPES:
         data = data.replace(escape, b"")
     return b"".join(data.split(b'"')[::2])
