@@ -154,9 +154,7 @@ class Discovering:
 
         return http_of(descriptions.bases[0])
 
-    def _routes(
-        self, server: LmosServer, bases: Sequence[str], security: Security | None
-    ) -> list[BaseRoute]:
+    def _routes(self, server: LmosServer, bases: Sequence[str], security: Security | None) -> list[BaseRoute]:
         """Give what the hosted directory serves over HTTP."""
         from .discovery import directory_routes
 

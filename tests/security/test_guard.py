@@ -548,7 +548,7 @@ def test_rates_are_kept_for_so_many_names_only() -> None:
     assert len(buckets) == 100
     assert buckets.take("first", 0.0) == 0.0  # forgotten
     assert buckets.take("n999", 0.0) == 1.0
-    for n in range(2000, 2099):
+    for n in range(2000, 2300):
         buckets.take(f"n{n}", 0.0)
         buckets.take("n999", 0.0)  # heard of all the time, so never forgotten
     assert buckets.take("n999", 0.0) == 1.0
@@ -575,6 +575,12 @@ def test_no_more_than_burst_and_rate_are_let_through(
 def test_rates_that_are_none(wrong: tuple[float, int]) -> None:
     with pytest.raises(ConfigError):
         Rate(*wrong)
+
+
+def test_who_was_away_for_long_has_no_more_than_a_burst() -> None:
+    buckets = Buckets(Rate(1.0, 3))
+    assert [buckets.take("x", 0.0) for _ in range(4)] == [0.0, 0.0, 0.0, 1.0]
+    assert [buckets.take("x", 1000.0) for _ in range(4)] == [0.0, 0.0, 0.0, 1.0]
 
 
 def test_a_clock_that_goes_back_gives_nothing_away() -> None:

@@ -105,7 +105,7 @@ def test_several_secrets_in_one_file(tmp_path: Path) -> None:
     path = tmp_path / "tokens"
     guard = guard_of(Security(schemes=(Bearer({"alice": write(path, "token-1\r\n\ntoken-2\n")}),)))
     assert (bearer(guard, "token-1", 0.0), bearer(guard, "token-2", 0.0)) == ("alice", "alice")
-    write(path, "token-2\n")
+    write(path, "token-2\r")
     assert (bearer(guard, "token-1", 1.0), bearer(guard, "token-2", 1.0)) == (401, "alice")
 
 
