@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tests.benchmarks import (
     codec,
     descriptions,
+    directory,
     http,
     limits_clock,
     limits_dispatch,
@@ -125,6 +126,20 @@ def _session_cases() -> Iterator[Case]:
             what = f"{verb} and its answer through both sessions, {habits}"
             bare = sessions.bare_pairs(request, answer)
             yield Case(f"session-{verb}-{habits}", what, sessions.pairs(verb, habits), 20_000, 20, 0.05, bare)
+
+
+def _directory_cases() -> Iterator[Case]:
+    """A directory with 10,000 entries, on disk."""
+    many, few = 10_000, 50
+    for name, what, work, n, unit in (
+        ("page", "pages of 100 of 10,000 descriptions, over HTTP", directory.pages, 500, "/s"),
+        ("search", "a search by title of 10,000 descriptions", directory.searches, 5, " ms"),
+        ("register", "registrations, with 10,000 there", directory.registrations, 2_000, "/s"),
+        ("renew", "renewals, with 10,000 there", directory.renewals, 5_000, "/s"),
+    ):
+        less = unit == " ms"
+        program = partial(directory.sized, work, many, few)
+        yield Case(f"directory-{name}", what, program, n, 3, None, unit=unit, less_is_better=less)
 
 
 def _wire_cases() -> Iterator[Case]:
@@ -355,6 +370,7 @@ CASES = {
         *_codec_cases(),
         *_session_cases(),
         *_wire_cases(),
+        *_directory_cases(),
         *_web_cases(),
         Case(
             "codec-decode-unknown",

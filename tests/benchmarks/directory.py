@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from tempfile import TemporaryDirectory
 from time import perf_counter as clock
 from typing import TYPE_CHECKING, Any
@@ -16,12 +15,11 @@ from lmos_actors.discovery import DirectoryOptions, ThingDirectory
 from lmos_actors.transport import endpoint_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from lmos_actors import Node, Ref
 
 PAGE = 100
 TOGETHER = 64
+TINY = 3
 
 Verb = "Callable[[Node, Ref[ThingDirectory], int, int], Awaitable[float]]"
 
@@ -136,6 +134,6 @@ async def _read(http: h11.Connection, stream: trio.abc.Stream) -> None:
             return
 
 
-def of(work: Any, entries: int) -> Callable[[int], float]:
-    """Give a measurement as the cases have it."""
-    return partial(on_directory, work, entries)
+def sized(work: Any, many: int, few: int, n: int) -> float:
+    """Run a measurement on many entries; where it is only to be seen that it runs, on few."""
+    return on_directory(work, few if n <= TINY else many, n)

@@ -171,10 +171,12 @@ class Socket:
         self._numbers = 0
         self.heard: list[dict[str, Any]] = []
         self.ended: Any = None
+        self.ended_at = 0.0
         self._news = trio.lowlevel.ParkingLot()
 
     async def run(self) -> None:
         self.ended = await self._connection.run(self)
+        self.ended_at = trio.current_time()
         self._news.unpark_all()
 
     def text(self, text: str) -> None:

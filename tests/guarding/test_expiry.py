@@ -56,6 +56,7 @@ def test_a_connection_ends_when_its_token_expires(secrets: Secrets) -> None:
                         3000,
                         "the credentials are no longer good",
                     )
+                assert 64 < quiet.ended_at < 66  # and not when it is pinged next
                 assert node.connections == 0
                 answer = await ask(node, "/agents/desk", authorization=header[1])
                 assert answer.status == 401

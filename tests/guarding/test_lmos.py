@@ -177,6 +177,39 @@ async def test_a_token_that_is_taken_away_ends_the_connection_at_the_next_reques
         assert node.find(Desk).statistics().handled == 1
 
 
+async def test_nothing_is_answered_after_that_not_even_what_is_remembered(
+    autojump_clock: Any, secrets: Secrets
+) -> None:
+    name = ("LMOS-Peer", "0123456789abcdef0123456789abcdef")
+    asked = {"messageType": "invokeAction", "action": "who", "messageID": "the-same", "attempt": 1}
+    async with (
+        guarded_node(rules(secrets)) as node,
+        socket_to(node, ("Authorization", "Bearer token-b"), name) as socket,
+    ):
+        assert (await socket.asked(**asked))["output"] == "bob"
+        secrets.put("bob", "token-c")
+        await trio.sleep(1.1)
+        socket.heard.clear()
+        first = socket.say(messageType="readProperty", property="units")
+        socket.say(**{**asked, "attempt": 2})
+        socket.say(messageType="readProperty", property="units")
+        assert (await socket.end()).code == 3000
+        assert [(each["correlationID"], each["status"]) for each in socket.heard] == [(first, "401")]
+
+
+async def test_whoever_says_and_hears_nothing_is_gone_with_the_next_ping(
+    autojump_clock: Any, secrets: Secrets
+) -> None:
+    async with (
+        guarded_node(rules(secrets)) as node,
+        socket_to(node, ("Authorization", "Bearer token-b")) as socket,
+    ):
+        await trio.sleep(5)
+        secrets.put("bob", "token-c")
+        assert (await socket.end()).code == 3000
+        assert trio.current_time() < 60
+
+
 async def test_whoever_only_listens_hears_nothing_once_the_token_is_taken_away(
     autojump_clock: Any, secrets: Secrets
 ) -> None:
