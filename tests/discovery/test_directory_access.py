@@ -176,6 +176,14 @@ async def test_regular_expressions_take_linear_time_whatever_they_say(
             assert answer.status in (200, 400)
 
 
+async def test_long_descriptions_cost_more_to_look_at(autojump_clock: MockClock) -> None:
+    async with directory(DirectoryOptions(max_nodes=1_000)):
+        await put("urn:short")
+        assert (await ask("GET", "/search/jsonpath?query=%24%5B*%5D.id")).data == ["urn:short"]
+        await put("urn:x:1", description="x" * 100_000)
+        assert (await ask("GET", "/search/jsonpath?query=%24%5B*%5D.id")).status == 400
+
+
 async def test_the_clock_ends_a_search_and_so_does_whoever_has_asked() -> None:
     options = DirectoryOptions(search_seconds=0.05, max_nodes=10**9, max_answer_bytes=10**9, max_searches=1)
     async with open_node() as node:

@@ -277,6 +277,24 @@ TestShelfAgainstDict = ShelfAgainstDict.TestCase
 TestShelfAgainstDict.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 
 
+def test_what_is_settled_does_not_hide_what_was_decided_since() -> None:
+    at = Moment(wall=1_000_000.0, tick=100.0)
+    shelf = Shelf(DirectoryOptions())
+    first = shelf.put("urn:a", td("urn:a", title="one"), at)
+    shelf.put("urn:a", td("urn:a", title="two"), at)
+    shelf.settle([first])
+    assert shelf.get("urn:a", at).data()["title"] == "one"
+    assert shelf.patch("urn:a", {"title": "two"}, at).event is None
+    deleted = shelf.delete("urn:a", at)
+    again = shelf.put("urn:a", td("urn:a", title="three"), at)
+    last = shelf.delete("urn:a", at)
+    shelf.settle([deleted])
+    with pytest.raises(Missing):
+        shelf.patch("urn:a", {}, at)
+    shelf.settle([again, last])
+    assert shelf.ids == []
+
+
 # ---- what nobody thought of
 
 names = st.sampled_from(
