@@ -465,7 +465,9 @@ FILES: dict[str, tuple[str, ...]] = {
     ),
     "lmos_actors.cli": (
         "_app",
+        "_headers",
         "_guarding",
+        "_knocking",
         "_introducing",
         "_live",
         "_show",
@@ -476,7 +478,6 @@ FILES: dict[str, tuple[str, ...]] = {
         "_jobs",
         "_run",
         "_describe",
-        "_headers",
         "_inputs",
         "_answers",
         "_remote",

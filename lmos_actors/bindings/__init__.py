@@ -28,7 +28,7 @@ from ._exposure import Exposed as Exposed, Exposure as Exposure, public_name as 
 from ._guarded import guarded as guarded, presented_by as presented_by, presented_in as presented_in
 from ._http import http_app as http_app
 from ._peer import Habits as Habits
-from ._peers import Peers as Peers
+from ._peers import Peers as Peers, headers_with as headers_with
 from ._remote_calls import RemoteCall as RemoteCall, RemoteStream as RemoteStream
 from ._remote_ends import FarCrash as FarCrash
 from ._remote_link import RemoteLink as RemoteLink

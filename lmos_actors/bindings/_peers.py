@@ -24,6 +24,19 @@ if TYPE_CHECKING:
     from ._web_link_pool import WebPool
 
 
+def headers_with(credentials: Credentials | None, url: str, given: Headers = ()) -> Headers:
+    """Give the headers of one request to a URL: those given, and what is presented there now.
+
+    A header that is given stands in place of one of that name. Blocks on the disk for a moment. Raises
+    ConfigError where a secret cannot be read.
+    """
+    if credentials is None:
+        return given
+    names = [name.lower() for name, _ in given]
+    own = credentials.headers_for(url, trio.current_time())
+    return (*given, *((name, value) for name, value in own if name not in names))
+
+
 class StartSoon(Protocol):
     """Starts a task of the stage of a node that outlives its agents."""
 
@@ -127,17 +140,12 @@ class Peers:
         )
 
     def headers_for(self, url: str, given: Headers = ()) -> Headers:
-        """Give the headers of one request to a URL: those given, and the credentials that its place has now.
+        """Give the headers of one request to a URL; see `headers_with`.
 
         To be asked for every request and every hop: secrets change, and what is for one place is for no
-        other. A header that is given stands in place of one of that name. Blocks on the disk for a moment.
-        Raises ConfigError where a secret cannot be read.
+        other.
         """
-        if self.credentials is None:
-            return given
-        names = [name.lower() for name, _ in given]
-        own = self.credentials.headers_for(url, trio.current_time())
-        return (*given, *((name, value) for name, value in own if name not in names))
+        return headers_with(self.credentials, url, given)
 
     def statistics(self) -> dict[str, int]:
         """Count: addresses, those connected now, requests without an answer."""

@@ -13,8 +13,11 @@ from lmos_actors._errors import ConfigError
 
 from ._app import ELSEWHERE, MACHINE, STORIES, Files, Settings, Switch, json_text, settings_of
 from ._discover_commands import app as app
+from ._knocking import Knocking
 
 SCHEMA_FILE = Path(".lmos/schema.json")
+
+_ALONE = Knocking()
 
 
 _ZSH_END = """
@@ -119,7 +122,7 @@ def describe(
     base: Annotated[str | None, Parameter(metavar="URI")] = None,
     name: Annotated[str | None, Parameter(metavar="NAME")] = None,
     id_: Annotated[str | None, Parameter(name="--id", metavar="URI")] = None,
-    header: Annotated[list[str] | None, Parameter(negative=(), metavar="NAME:VALUE")] = None,
+    knocking: Knocking = _ALONE,
     json: Switch = False,
 ) -> int:
     """Print the description of an agent class, or check a description in a file or at a URL.
@@ -152,17 +155,12 @@ def describe(
         What it is called there; the name of the class unless given.
     id_
         The URI of the agent; one made of base and name unless given.
-    header
-        Send this header, such as "Authorization: Bearer ...". May be given several times.
     json
         Print what is found as JSON.
     """
     from ._describe import Asked, describe_subject
-    from ._headers import headers_of
 
-    asked = Asked(
-        base=base, name=name, id=id_, strict=strict, against=against, json=json, headers=headers_of(header)
-    )
+    asked = Asked(base=base, name=name, id=id_, strict=strict, against=against, json=json, knocking=knocking)
     return describe_subject(subject, asked)
 
 

@@ -27,6 +27,7 @@ from lmos_actors.protocol.td import (
 from lmos_actors.scenario import accepts, import_target, project_root
 from lmos_actors.supervision import name_of
 
+from ._knocking import Knocking
 from ._load import complain, importing
 from ._show import takes_all
 
@@ -54,7 +55,7 @@ class Asked:
     strict: bool = False
     against: str | None = None
     json: bool = False
-    headers: Mapping[str, str] = attrs.Factory(dict[str, str])
+    knocking: Knocking = attrs.Factory(Knocking)
 
 
 def describe_subject(subject: str, asked: Asked) -> int:
@@ -62,8 +63,9 @@ def describe_subject(subject: str, asked: Asked) -> int:
     if "://" in subject:
         _refuse_options(asked)
         return _describe_url(subject, asked)
-    if asked.headers:
-        raise ConfigError("goes with a URL", "--header")
+    stray = asked.knocking.first_given()
+    if stray is not None:
+        raise ConfigError("goes with a URL", stray)
     if subject.lower().endswith(SUFFIXES):
         _refuse_options(asked)
         return _describe_file(subject, asked)
@@ -140,15 +142,18 @@ def _describe_file(file: str, asked: Asked) -> int:
 
 
 def _describe_url(url: str, asked: Asked) -> int:
-    from lmos_actors.bindings import fetch
+    from lmos_actors.bindings import fetch, headers_with
     from lmos_actors.transport import TcpNetwork, endpoint_of
 
     if url.startswith(("ws://", "wss://")):
         raise ConfigError("descriptions are read by http:// or https://", url)
     place = f"{url.rstrip('/')}{WELL_KNOWN}" if endpoint_of(url).target == "/" else url
-    headers = tuple((name.encode(), value.encode()) for name, value in asked.headers.items())
+    knocking = asked.knocking
+    headers = tuple((name.encode(), value.encode()) for name, value in knocking.headers().items())
+    known = partial(headers_with, knocking.credentials(url))
+    ask = partial(fetch, TcpNetwork(), place, knocking.tls(), headers, headers_for=known)
     try:
-        text, _ = trio.run(fetch, TcpNetwork(), place, None, headers)
+        text, _ = trio.run(ask)
     except ConnectFailed as error:
         print(visible(f"lmos-actors: {error}"), file=sys.stderr)
         return NOT_REACHED

@@ -10,14 +10,10 @@ from cyclopts import Parameter
 from lmos_actors._errors import ConfigError
 
 from ._app import ELSEWHERE, PRINTED, REACHED, Switch, Time
-from ._guarding import credential_of, credentials_at
+from ._knocking import Knocking
 from ._log_commands import app as app
 
 if TYPE_CHECKING:
-    import ssl
-
-    from lmos_actors.security import Credentials
-
     from ._answers import Answers
     from ._remote import Reach, Work
 
@@ -27,27 +23,11 @@ Url: TypeAlias = Annotated[str, Parameter(name="URL")]
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Reaching:
+class Reaching(Knocking):
     """The options that all of them have in common."""
 
     thing: Annotated[str | None, Parameter(metavar="ID", group=REACHED)] = None
     """The id of the agent, where the URL is that of a WebSocket and not of an agent."""
-    header: Annotated[
-        list[str] | None, Parameter(name="--header", negative=(), metavar="NAME:VALUE", group=REACHED)
-    ] = None
-    """Send this header when connecting, such as "Accept-Language: de". May be given several times."""
-    bearer: Annotated[str | None, Parameter(metavar="REF", group=REACHED)] = None
-    """Present the token that env:NAME or file:PATH leads to."""
-    basic: Annotated[str | None, Parameter(metavar="USER:REF", group=REACHED)] = None
-    """Present a user and the password that env:NAME or file:PATH leads to."""
-    ca: Annotated[str | None, Parameter(metavar="FILE", group=REACHED)] = None
-    """A file with the authorities to trust, in place of those of the system."""
-    cert: Annotated[str | None, Parameter(metavar="FILE", group=REACHED)] = None
-    """A file with a certificate to show to a server that asks for one."""
-    key: Annotated[str | None, Parameter(metavar="FILE", group=REACHED)] = None
-    """A file with its key, if that is not in the same file."""
-    insecure: Annotated[Switch, Parameter(group=REACHED)] = False
-    """Present a token or a password also without TLS, for anyone on the way to read."""
     habits: Annotated[Literal["auto", "spec", "kotlin-wot"], Parameter(group=REACHED)] = "auto"
     """How the agent speaks LMOS, where it cannot be told from its handshake."""
     within: Annotated[Time | None, Parameter(group=REACHED, show_default=False)] = None
@@ -66,7 +46,6 @@ class Reaching:
         return converse(self._reach(url), self._answers(), work)
 
     def _reach(self, url: str) -> Reach:
-        from ._headers import headers_of
         from ._remote import Reach
 
         if self.within is not None and self.within <= 0:
@@ -74,39 +53,12 @@ class Reaching:
         return Reach(
             url=url,
             thing=self.thing,
-            headers=headers_of(self.header),
+            headers=self.headers(),
             habits=self.habits,
             within=self.within,
-            credentials=self._credentials(url),
-            tls=self._tls(),
+            credentials=self.credentials(url),
+            tls=self.tls(),
         )
-
-    def _tls(self) -> ssl.SSLContext | None:
-        if self.key is not None and self.cert is None:
-            raise ConfigError("goes with --cert", "--key")
-        if self.ca is None and self.cert is None:
-            return None
-        from lmos_actors.security import client_tls
-
-        return client_tls(self.ca, cert=self.cert, key=self.key)
-
-    def _credentials(self, url: str) -> Credentials | None:
-        given = {"bearer": self.bearer, "basic": self.basic}
-        for kind, text in given.items():
-            if text is None:
-                continue
-            option = f"--{kind}"
-            if all(given.values()):
-                raise ConfigError("give --bearer or --basic, not both", option)
-            if "://" not in url:
-                raise ConfigError("goes with a URL: a file may lead anywhere", option)
-            from lmos_actors.transport import endpoint_of
-
-            place = endpoint_of(url)
-            there = f"{'https' if place.secure else 'http'}://{place.authority}"
-            known = {there: credential_of(kind, text, option)}
-            return credentials_at(known, insecure=self.insecure, option=option)
-        return None
 
     def _answers(self) -> Answers:
         from ._answers import Answers

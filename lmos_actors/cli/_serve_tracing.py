@@ -57,7 +57,7 @@ def _provider(endpoint: str) -> TracerProvider:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:
-        raise ConfigError("needs the extra `otel`: pip install 'lmos-actors[otel]'", FLAG) from None
+        raise ConfigError("needs the extra otel: pip install 'lmos-actors[otel]'", FLAG) from None
     said = Resource.create().merge(Resource({"service.name": SERVICE})).merge(OTELResourceDetector().detect())
     provider = TracerProvider(resource=said, shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint, timeout=SECONDS)))

@@ -64,7 +64,7 @@ def _zeroconf() -> Any:
     try:
         import zeroconf
     except ImportError:
-        raise ConfigError("DNS-SD needs the extra mdns: pip install lmos-actors[mdns]") from None
+        raise ConfigError("DNS-SD needs the extra mdns: pip install 'lmos-actors[mdns]'") from None
     return zeroconf
 
 
@@ -263,6 +263,7 @@ def addresses_of(hosts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _own_addresses() -> list[str]:
+    _zeroconf()
     import ifaddr  # comes with zeroconf
 
     each = [ip.ip for adapter in ifaddr.get_adapters() for ip in adapter.ips]

@@ -71,6 +71,12 @@ class Site:
         self.asked: list[Asked] = []
         self.connections = 0
         self.open = 0
+        self._streams: set[Any] = set()
+
+    def hang_up(self) -> None:
+        """Close all connections."""
+        for stream in self._streams:
+            stream.close()
 
     def on(self, line: str, *answers: Any) -> None:
         """Give these answers to a request, one after another, the last one again and again."""
@@ -97,12 +103,14 @@ class Site:
 
     async def _talk(self, stream: Any) -> None:
         self.open += 1
+        self._streams.add(stream)
         try:
             await self._talked(stream)
         except (trio.BrokenResourceError, trio.ClosedResourceError, h11.RemoteProtocolError):
             pass
         finally:
             self.open -= 1
+            self._streams.discard(stream)
             stream.close()
 
     async def _talked(self, stream: Any) -> None:

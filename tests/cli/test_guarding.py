@@ -126,6 +126,11 @@ def test_served_with_security_and_called_with_a_token(
         assert capsys.readouterr().out == "celsius 3\n"
         assert ended(*work, "--bearer", "env:BOB_TOKEN") == 1
         assert "bob may not invoke here" in capsys.readouterr().err
+        known = ("--ca", "ca.pem", "--bearer", "file:alice")
+        assert ended("describe", url, *known, "--against", "served.py:Slow") == 0
+        assert "nothing differs" in capsys.readouterr().out
+        assert ended("describe", url, "--ca", "ca.pem") == 3
+        assert "401" in capsys.readouterr().err
         assert ended("read", url, "units", "--raw", "--ca", "ca.pem") == 0
         assert capsys.readouterr().out == "celsius\n"
         served.process.send_signal(signal.SIGTERM)

@@ -158,6 +158,7 @@ def test_a_description_that_is_served(call: Callable[..., Ran], place: str, url:
         (["http://{}/agents/weather", "--base", "ws://x"], 2, "--base: goes with a class"),
         (["htp://{}"], 2, "did you mean 'http'?"),
         (["near.py:Weather", "--header", "a: b"], 2, "--header: goes with a URL"),
+        (["near.py:Weather", "--bearer", "env:TOKEN"], 2, "--bearer: goes with a URL"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
