@@ -79,6 +79,8 @@ class Connections:
         """What is served, once it listens."""
         self.more_routes: MoreRoutes = _no_routes
         """What is served over HTTP beside the agents, at these addresses."""
+        self.keepers: tuple[str, ...] = ()
+        """Public names of agents whose actions read and write what they keep; see `Guard`."""
         self.at_refuse: list[Callable[[], None]] = []
         """What is called when no more requests are taken in; must not raise."""
         self.before_stop: list[Callable[[], Awaitable[None]]] = []
@@ -181,6 +183,7 @@ class Connections:
             wanted.rules(),
             wall=lambda: entropy.now().timestamp(),
             hosts=wanted.names(self._endpoints, named=self._has_names),
+            keepers=self.keepers,
             report=self._report,
         )
 

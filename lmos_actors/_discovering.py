@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import trio
 
-from ._errors import ConfigError, ForbiddenCall, TransportError
+from ._errors import ConfigError, ForbiddenCall
 from .actors import Ref, Sought, link_to
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .bindings import Descriptions, Exposed, LmosServer
     from .discovery import (
         Announcement,
+        Announcer,
         Choice,
         Directory,
         DirectoryOptions,
@@ -99,9 +100,15 @@ class Introduced:
         if self.announce and not listens:
             raise ConfigError("goes with listen=, which is not given", _of("announce"))
         for url in self.urls:
-            from .discovery import place_of_directory
+            self._check_directory(url)
 
+    def _check_directory(self, url: str) -> None:
+        from .discovery import place_of_directory
+
+        try:
             place_of_directory(url)
+        except ConfigError as error:
+            raise ConfigError(error.message, _of("lookup" if url in self.lookups else "register")) from None
 
 
 def _of(name: str) -> str:
@@ -126,6 +133,7 @@ class Discovering:
             rt.seeker = self
         if told.directory:
             connections.more_routes = self._routes
+            connections.keepers = (DIRECTORY,)
 
     # ---- hosting
 
@@ -196,18 +204,13 @@ class Discovering:
 
     async def explore(self, source: str, sought: Sought) -> Explored:
         """See `Node.discover`."""
-        from .discovery import Explored, browse, explore
+        from .discovery import browse, explore, explore_all
 
         peers, refer = self._connections.peers, self._lookup.refer
         if source != MDNS:
             return await explore(peers, source, sought, refer)
-        all_of_it = Explored(())
-        for each in await browse(real=not self._connections.is_in_memory):
-            try:
-                all_of_it = all_of_it.with_more(await explore(peers, each.url, sought, refer))
-            except TransportError as error:
-                all_of_it = all_of_it.with_more(Explored((), left_out=(f"{each.name}: {error}",)))
-        return all_of_it
+        announced = await browse(real=not self._connections.is_in_memory)
+        return await explore_all(peers, announced, sought, refer)
 
     @cached_property
     def _seeking(self) -> Seeking:
@@ -260,7 +263,10 @@ class Discovering:
         """Begin to register what the node exposes; others can reach it by now."""
         descriptions = self._connections.descriptions
         if self._told.announce and descriptions is not None:
-            self._connections.start_soon(self._announce, self._announcements(), name="announcement")
+            from .discovery import Announcer
+
+            announced, announcer = self._announcements(), Announcer()
+            self._connections.start_soon(self._announce, announcer, announced, name="announcement")
             self._connections.before_goodbye.append(self._silenced.wait)
             self._connections.at_refuse.append(self._silence)
         if not self._told.register or descriptions is None:
@@ -279,27 +285,27 @@ class Discovering:
 
     def _announcements(self) -> list[Announcement]:
         """Give what is announced: the node, and the directory that it hosts. Raises ConfigError."""
-        from .discovery import Announcement, addresses_of
+        from .discovery import Announcement, addresses_of, name_of
         from .transport import endpoint_of
 
         places = [endpoint_of(url) for url in self._connections.urls]
         if self._connections.is_in_memory:
             raise ForbiddenCall("announce= is about this network, which is not there on virtual time")
-        addresses = addresses_of(self._connections.hosts)
+        try:
+            addresses = addresses_of(self._connections.hosts)
+        except ConfigError as error:
+            raise ConfigError(error.message, _of("announce")) from None
         said = self._told.announce
         name = said if isinstance(said, str) else f"{socket.gethostname()} {places[0].port}"
-        one = Announcement(name[:50], places[0].port, addresses, secure=places[0].secure)
+        one = Announcement(name_of(name), places[0].port, addresses, secure=places[0].secure)
         hosted = attrs.evolve(one, name=f"{one.name} directory", is_directory=True)
         return [one, hosted] if self._told.directory else [one]
 
     def _silence(self) -> None:
         self._announcing.cancel("the node takes no more requests")
 
-    async def _announce(self, announcements: list[Announcement]) -> None:
+    async def _announce(self, announcer: Announcer, announcements: list[Announcement]) -> None:
         """Announce until the node takes no more requests. That it cannot does not trouble the node."""
-        from .discovery import Announcer
-
-        announcer = Announcer()
         try:
             with self._announcing:
                 try:

@@ -313,6 +313,7 @@ FILES: dict[str, tuple[str, ...]] = {
         "_web_link_bodies",
         "_web_link_answers",
         "_web_link_sse",
+        "_web_link_lasting",
         "_web_link_errands",
         "_web_link_calls",
         "_web_link_hearing",

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
+import trio
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
     from starlette.routing import BaseRoute
+
+    from lmos_actors.security import Admission
 
     from ._descriptions import Descriptions, Listed, Served
     from ._secured import Sees
@@ -91,7 +94,7 @@ class _Pages:
         return Response(status_code=307, headers={**ALWAYS, "Location": place})
 
     def _named(self, name: str, request: Request) -> Listed:
-        sees = _sees(request)
+        sees: Sees = getattr(request.state, "sees", anything)
         check_sight(getattr(request.state, "admission", None), sees, public_name(name))
         found = self._all.catalogue.named(name)
         if found is None:
@@ -179,7 +182,10 @@ async def _as_problem(request: Request, error: Exception) -> Response:
 
 
 def _sees(request: Request) -> Sees:
-    """Say what whoever asks may see."""
+    """Say what whoever asks may see. It costs as any request does. Raises Unauthorized, RateLimited."""
+    admission: Admission | None = getattr(request.state, "admission", None)
+    if admission is not None:
+        admission.charge(trio.current_time())
     found: Sees = getattr(request.state, "sees", anything)
     return found
 

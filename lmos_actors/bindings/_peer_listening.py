@@ -41,6 +41,9 @@ LOST: Final[Any] = object()
 BROKEN: Final = "connection lost"
 ENDED: Final = "subscription ended"
 
+LONGEST_WAIT: Final = 3600.0
+"""Seconds for which those who listen stay away because they are told to."""
+
 
 class FarFeed(Feed[Any]):
     """A feed that can end with an error, which is raised once what came before has been taken."""
@@ -254,7 +257,9 @@ class Listening:
                 tap.sink.gap(ENDED, None)
         wake_all(self.far, self._waiting)
         if self.taps:
-            self._again = self.far.rt.timers.call_at(trio.current_time() + self._backoff.next(), self._retry)
+            told: float = getattr(error, "retry_in", None) or 0.0
+            wait = max(self._backoff.next(), min(told, LONGEST_WAIT))
+            self._again = self.far.rt.timers.call_at(trio.current_time() + wait, self._retry)
         else:
             self.far.peer.unlisten(self)
 

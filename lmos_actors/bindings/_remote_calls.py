@@ -52,8 +52,8 @@ class RemoteCall(Want):
     """An invocation whose consumer may look at it before it ends; see `Call`."""
 
     __slots__ = (
-        "_aside", "_done", "_error", "_going", "_tasks", "_terms", "_timer", "_value", "cancelled", "deadline", "feed",
-        "op", "reason", "trace",
+        "_aside", "_done", "_error", "_going", "_tasks", "_terms", "_timer", "_value", "cancelled",
+        "deadline", "feed", "op", "reason", "trace",
     )  # fmt: skip
 
     def __init__(self, far: Far, said: Said, op: Operation, terms: Terms) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import attrs
+import trio
 
 from lmos_actors._errors import Forbidden, Unauthorized
 from lmos_actors.protocol.td import ActionAffordance, EventAffordance, PropertyAffordance
@@ -58,8 +59,10 @@ def sees(admission: Admission) -> Sees:
 def check_sight(admission: Admission | None, sees: Sees, name: str) -> None:
     """Look whether somebody may see what has that public name, before it is told whether it is there.
 
-    Raises Unauthorized, Forbidden.
+    It costs as any request does. Raises Unauthorized, Forbidden, RateLimited.
     """
+    if admission is not None:
+        admission.charge(trio.current_time())
     if sees(name):
         return
     if admission is None or admission.principal is None:

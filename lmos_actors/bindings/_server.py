@@ -15,9 +15,10 @@ from lmos_actors.protocol.lmos import Asked, InvokeAction, SessionOptions
 from lmos_actors.security import Refusal
 from lmos_actors.transport import Accept, Refuse
 
-from ._exposure import class_at, name_in_path
+from ._exposure import class_at, name_in_path, public_name
 from ._guarded import asks_nothing, presented_in, principal_of
 from ._meter import left
+from ._secured import sees
 from ._server_connection import Served, lmos_offered
 from ._server_memories import Memories
 
@@ -118,7 +119,7 @@ class LmosServer:
         if isinstance(admission, Refusal):
             return Refuse(admission.status, admission.reason, admission.headers)
         offered = lmos_offered(upgrade.offered)
-        place = upgrade.path in PLACES or self._is_agent(upgrade.path)
+        place = upgrade.path in PLACES or self._is_agent(upgrade.path, admission)
         if upgrade.path == RELAY or not (offered or place):
             return Refuse(404, f"nothing is served over WebSocket at {upgrade.path[:200]}")
         if self.draining:
@@ -133,9 +134,26 @@ class LmosServer:
         admission = self._guard.admit(presented_in(upgrade), trio.current_time())
         return None if self._asks_nothing and not isinstance(admission, Refusal) else admission
 
-    def _is_agent(self, path: str) -> bool:
+    def _is_agent(self, path: str, admission: Admission | None) -> bool:
+        """Say whether it is the address of an agent, of those that somebody may see."""
         name = name_in_path(path)
-        return name is not None and self.exposure.find(name) is not None
+        link = None if name is None else self.exposure.find(name)
+        return link is not None and self._sees(admission, link.path)
+
+    def _sees(self, admission: Admission | None, path: str) -> bool:
+        if admission is None or (self._guard is not None and self._guard.security.public_descriptions):
+            return True
+        return sees(admission)(public_name(path))
+
+    def thing_at(self, target: str, admission: Admission | None) -> str | None:
+        """Give the thing that messages are for which name none; see `Exposure.thing_at`.
+
+        One that somebody may not see is named as one that is not there.
+        """
+        name = name_in_path(target.partition("?")[0])
+        link = None if name is None else self.exposure.at(name)
+        seen = link is None or self._sees(admission, link.path)
+        return self.exposure.thing_at(target) if seen else name
 
     @enable_ki_protection
     async def serve(self, connection: Connection, admission: Admission | None = None) -> None:

@@ -89,7 +89,7 @@ class Served(Answering):
             options=server.options,
             memory=memory,
             wake=self._wake,
-            thing=server.exposure.thing_at(connection.target),
+            thing=server.thing_at(connection.target, admission),
         )
         self._rt = server.rt
         self._listeners = Listeners(server.rt, self.session, self.look, server.failed)

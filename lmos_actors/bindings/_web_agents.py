@@ -129,6 +129,8 @@ class AgentsOverHttp:
         methods = _methods(request)
         found = methods.get(request.method)
         if found is None and request.method != "OPTIONS":
+            # which methods there are says what is there
+            check_sight(request.admission, request.sees, public_name(request.parts[0]))
             raise self._not_so(request)
         if found is not None:
             request.verb = found[2]

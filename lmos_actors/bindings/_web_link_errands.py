@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import attrs
@@ -14,6 +15,7 @@ from lmos_actors._errors import (
     ConfigError,
     ConnectFailed,
     InvalidInput,
+    MailboxFull,
     NotAllowed,
     NotFound,
     OutcomeUnknown,
@@ -30,6 +32,8 @@ from ._web_link_answers import (
     wrong,
 )
 from ._web_link_bodies import essence, from_json, taken, written
+from ._web_link_lasting import lasting
+from ._web_link_pool import LISTENING, TooMany
 from ._web_link_sse import EventReader
 from ._web_link_stream import BadAnswer, Unanswered, Unsendable, WebAnswer, WebRequest
 
@@ -55,6 +59,9 @@ LONGEST_POLL: Final = 2.0
 """Seconds between two questions how a run stands, growing from the first to this."""
 
 LONGEST_RETRY_AFTER: Final = 60.0
+SILENCE: Final = 60.0
+"""Seconds without a byte that end a stream of events whose server has shown before that it is there."""
+
 POLLS_LOST: Final = 5
 """Questions without an answer in a row, after which what becomes of a run is not known."""
 
@@ -73,6 +80,8 @@ class Server:
     own: Callable[[str], Headers]
     let_go: Callable[[Errand, str], None]
     """Have a run ended that nobody waits for any more; never waits."""
+    is_ending: Callable[[], bool]
+    """Whether nothing can be ended there any more."""
 
 
 class Whose(Protocol):
@@ -99,12 +108,14 @@ def told(error: Exception, path: str) -> Exception:
         return AgentUnavailable(path, error.message)
     if isinstance(error, Unanswered):
         return OutcomeUnknown(path, str(error))
+    if isinstance(error, TooMany):
+        return MailboxFull(path, LISTENING)
     if isinstance(error, Unsendable):
         return InvalidInput(f"the request cannot be said in HTTP: {error}")
     return wrong(path, str(error))
 
 
-FAILURES: Final = (ConnectFailed, ConfigError, Unanswered, Unsendable, BadAnswer)
+FAILURES: Final = (ConnectFailed, ConfigError, Unanswered, Unsendable, TooMany, BadAnswer)
 
 
 class Errand:
@@ -201,14 +212,32 @@ class Errand:
     ) -> Any:
         request = self._request(way, body, values, _accepted(way))
         if whose is not None and self.server.ways.can_query(self.said.name):
-            request = attrs.evolve(request, headers=(*request.headers, (b"Prefer", b"respond-async")))
-        answer = await self._exchange(request)
+            answer = await self._begun(request)
+        else:
+            answer = await self._exchange(request)
         if self.said.verb == "invoke" and answer.head.status in (201, 202) and not self._one_way:
             standing = standing_in(answer)
             url = run_at(answer, standing)
             if url is not None:
                 return await self._followed(url, whose, standing)
         return taken(answer, _expected(way)) if self.said.verb in ("read", "invoke", "read all") else UNSET
+
+    async def _begun(self, request: WebRequest) -> WebAnswer:
+        """Ask for a run and for where it is. Left before that is told, it is ended once it is, if soon."""
+        request = attrs.evolve(request, headers=(*request.headers, (b"Prefer", b"respond-async")))
+        ending = self.server.is_ending
+        return await lasting(
+            lambda: self._exchange(request), lambda: 0.0 if ending() else GOODBYE, self._undo
+        )
+
+    def _undo(self, answer: WebAnswer) -> None:
+        """Have a run ended that has just begun, and that nobody waits for."""
+        standing = standing_in(answer)
+        if answer.head.status in (201, 202) and not (standing is not None and standing.is_final):
+            with suppress(BadAnswer):
+                url = run_at(answer, standing)
+                if url is not None:
+                    self.server.let_go(self, url)
 
     async def _exchange(self, request: WebRequest) -> WebAnswer:
         server = self.server
@@ -311,7 +340,7 @@ class Errand:
                     raise error
                 return taken(answer, _expected(way))
             reader = EventReader()
-            while data := await stream.receive():
+            while data := await heard(stream, reader):
                 for event in reader.feed(data):
                     if event.name == END:
                         return self._stream_end(event)
@@ -325,6 +354,15 @@ class Errand:
         if problem is not None:
             raise ActionFailed(problem)
         return UNSET
+
+
+async def heard(stream: HttpStream, reader: EventReader) -> bytes:
+    """Wait for more of a stream of events. Raises Unanswered once it is too silent, BadAnswer."""
+    if not reader.beats:
+        return await stream.receive()
+    with trio.move_on_after(SILENCE):
+        return await stream.receive()
+    raise Unanswered(f"nothing has come for {SILENCE:g} s")
 
 
 async def whole_of(stream: HttpStream) -> bytes:

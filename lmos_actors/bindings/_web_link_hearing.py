@@ -20,10 +20,10 @@ from lmos_actors._errors import (
     RateLimited,
 )
 
-from ._web_link_answers import error_from, refusal, retry_after, wrong
+from ._peer_listening import LONGEST_WAIT
+from ._web_link_answers import error_from, refusal, wrong
 from ._web_link_bodies import essence, from_json, is_json, taken
-from ._web_link_errands import END, FAILURES, GAP, SSE, told, traced, whole_of
-from ._web_link_pool import LISTENING, TooMany
+from ._web_link_errands import END, FAILURES, GAP, SSE, heard, told, traced, whole_of
 from ._web_link_sse import EventReader
 from ._web_link_stream import BadAnswer, Unanswered, WebAnswer, WebRequest
 
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from ._web_link_forms import Way
     from ._web_link_sse import SentEvent
     from ._web_link_stream import Headers, HttpStream
-
-SILENCE: Final = 60.0
-"""Seconds without a byte that end a stream of events whose server has shown before that it is there."""
 
 POLL: Final = 120.0
 """Seconds that one long poll may take; then it is asked anew."""
@@ -97,7 +94,7 @@ class Hearing:
             listening.broke(lambda lost=lost: lost)  # type: ignore[misc]
             if trio.current_time() - begun >= STOOD:
                 self._backoff.reset()
-            await trio.sleep(max(self._backoff.next(), self._reader.retry or 0.0))
+            await trio.sleep(max(self._backoff.next(), min(self._reader.retry or 0.0, LONGEST_WAIT)))
 
     async def _heard(self) -> Exception | None:
         """Listen once. Gives how the connection was lost, None where an answer has said it all."""
@@ -108,8 +105,6 @@ class Hearing:
             return await self._streamed()
         except AgentError as error:
             listening.refused(as_heard(error, path))
-        except TooMany:
-            listening.refused(MailboxFull(path, LISTENING))
         except BadAnswer as error:
             listening.refused(wrong(path, error))
         except FAILURES as error:
@@ -120,8 +115,8 @@ class Hearing:
 
     async def _streamed(self) -> Exception | None:
         request = self._request(f"{SSE}, application/json;q=0.5")
-        if self._reader.last_id:
-            said = (b"Last-Event-ID", self._reader.last_id.encode("utf-8", "replace"))
+        if last_id := self._reader.last_id.strip():  # a header cannot begin or end with a space
+            said = (b"Last-Event-ID", last_id.encode("utf-8", "replace"))
             request = attrs.evolve(request, headers=(*request.headers, said))
         async with self._server.pool.listening(request, self._server.own) as (head, stream):
             if head.status == 200 and head.kind == SSE:
@@ -139,7 +134,7 @@ class Hearing:
         if self._listening.kind == "property" and not self._tells_first:
             await self._present()
         self._listening.stands()
-        while data := await self._some(stream):
+        while data := await heard(stream, self._reader):
             for event in self._reader.feed(data):
                 self._take(event)
         return AgentUnavailable(self._far.path, "the stream of events ended")
@@ -148,13 +143,6 @@ class Hearing:
     def _tells_first(self) -> bool:
         """Whether an observation begins with the present value: that of an agent of ours does."""
         return bool(self._server.ways.description.offers)
-
-    async def _some(self, stream: HttpStream) -> bytes:
-        if not self._reader.beats:
-            return await stream.receive()
-        with trio.move_on_after(SILENCE):
-            return await stream.receive()
-        raise Unanswered(f"nothing has come for {SILENCE:g} s")
 
     def _take(self, event: SentEvent) -> None:
         listening = self._listening
@@ -201,7 +189,7 @@ class Hearing:
         headers = ((b"If-None-Match", self._tag.encode("latin-1")),) if self._tag else ()
         request = self._request(self._accepted, headers)
         with trio.move_on_after(POLL):
-            return self._push(await self._server.pool.exchange(request, self._server.own, sent=sent))
+            return self._push(await self._server.pool.poll(request, self._server.own, sent))
         return False
 
     @property
@@ -256,9 +244,6 @@ class Hearing:
         """Raise what an answer refuses it with, if it does."""
         error = refusal(answer, self._far.path, self._far.thing_id, self._what)
         if error is not None:
-            wait = retry_after(answer.head)
-            if wait is not None and passing(error):
-                self._reader.retry = min(wait, SILENCE)
             raise error
 
 

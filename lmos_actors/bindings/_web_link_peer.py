@@ -59,11 +59,11 @@ class WebPeer(Peer):
         self.session = _ALWAYS
         self._owner = origin_of(meant)
         self._pool = pool
-        self._server = Server(pool, ways, self._own, self._end_run)
+        self.describe(ways)
         self._carried: dict[Want, trio.CancelScope] = {}
         self._hearings: dict[Listening, Hearing] = {}
         self._listens: dict[Listening, trio.CancelScope] = {}
-        self._tells = Tells(lambda: self._start(self._tell_all))
+        self._tells = Tells(lambda: self._start(self._tell_all), lambda error: self._node.failed(error))
         self._nursery: trio.Nursery | None = None
         self._early: list[tuple[Callable[..., Awaitable[object]], tuple[Any, ...]]] = []
 
@@ -74,7 +74,7 @@ class WebPeer(Peer):
 
     def describe(self, ways: Ways) -> None:
         """Take a newer description of the same thing."""
-        self._server = Server(self._pool, ways, self._own, self._end_run)
+        self._server = Server(self._pool, ways, self._own, self._end_run, self._is_ending)
 
     def _own(self, url: str) -> Headers:
         return self.headers if self.headers and origin_of(url) == self._owner else ()
@@ -127,8 +127,11 @@ class WebPeer(Peer):
         want.posted()
         self._start(self._carry, want, errand)
 
+    def _is_ending(self) -> bool:
+        return self.ended or self.released or self.rt.ended
+
     def _check_there(self, far: Far) -> None:
-        if self.ended or self.released or self.rt.ended:
+        if self._is_ending():
             raise self.unavailable(far)
 
     @enable_ki_protection
@@ -207,10 +210,7 @@ class WebPeer(Peer):
 
     @enable_ki_protection
     async def _tell_all(self) -> None:
-        try:
-            await self._tells.run()
-        except Exception as error:
-            self._node.failed(error)
+        await self._tells.run()
 
     # ---- listening
 

@@ -6,7 +6,7 @@ followed without it, and only where something is read.
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from math import inf
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -20,7 +20,7 @@ from ._web_link_stream import BadAnswer, HttpStream, Unanswered, WebAnswer, WebR
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Callable, Generator
 
     from lmos_actors.transport import Endpoint, Network
 
@@ -32,7 +32,10 @@ OPEN: Final = 128
 """Requests that are open at one server at a time; more wait in line."""
 
 LISTENING: Final = 256
-"""Answers that are listened to at one server at a time."""
+"""Answers that are listened to, or waited for by long polls, at one server at a time."""
+
+PLACES: Final = 64
+"""Servers of which something is kept though nothing goes on there."""
 
 IDLE: Final = 16
 """Connections to one server that are kept while they carry nothing."""
@@ -60,9 +63,25 @@ class _Place:
     """One server: its idle connections, the longest idle first, and room for those that carry something."""
 
     def __init__(self) -> None:
-        self.seats = trio.Semaphore(OPEN)
+        self.seats = trio.Semaphore(OPEN, max_value=OPEN)
         self.idle: list[HttpStream] = []
-        self.listening = 0
+        self._listening = 0
+
+    @property
+    def is_used(self) -> bool:
+        """Whether anything goes on, or is kept, there."""
+        return bool(self.idle or self._listening or self.seats.value != self.seats.max_value)
+
+    @contextmanager
+    def listened(self) -> Generator[None]:
+        """Have one more answer that is listened to. Raises TooMany."""
+        if self._listening >= LISTENING:
+            raise TooMany
+        self._listening += 1
+        try:
+            yield
+        finally:
+            self._listening -= 1
 
 
 class WebPool:
@@ -90,18 +109,29 @@ class WebPool:
 
     # ---- one request
 
-    async def exchange(
-        self, request: WebRequest, own: Own, *, sent: Callable[[], None] | None = None
-    ) -> WebAnswer:
+    async def exchange(self, request: WebRequest, own: Own) -> WebAnswer:
         """Send a request, and give its answer with the whole body; `own` gives more headers for a URL.
 
-        `sent` is called when it is written. Raises ConnectFailed: nothing was sent. Unanswered, BadAnswer,
-        Unsendable. Cancelled, it closes the connection.
+        Raises ConnectFailed: nothing was sent. Unanswered, BadAnswer, Unsendable. Cancelled, it closes the
+        connection.
         """
         route = _Route(self, request, own)
         while True:
             place, says = self._place(route.endpoint), route.says()
             async with place.seats:
+                answer = await self._once(place, route, says, None)
+            if not route.goes_on(answer.head):
+                return answer
+
+    async def poll(self, request: WebRequest, own: Own, sent: Callable[[], None] | None) -> WebAnswer:
+        """As `exchange`, where the answer takes its time: it keeps nobody who asks from asking.
+
+        `sent` is called when the request is written. Raises TooMany as well.
+        """
+        route = _Route(self, request, own)
+        while True:
+            place, says = self._place(route.endpoint), route.says()
+            with place.listened():
                 answer = await self._once(place, route, says, sent)
             if not route.goes_on(answer.head):
                 return answer
@@ -110,13 +140,13 @@ class WebPool:
         self, place: _Place, route: _Route, says: Headers, sent: Callable[[], None] | None
     ) -> WebAnswer:
         while True:
-            stream = await self._idle(place) or await self._connected(route.endpoint)
-            was_used = stream.used
+            kept = await self._idle(place)
+            stream = kept or await self._connected(route.endpoint)
             try:
                 answer = await _whole(stream, await stream.ask(route.request, says, sent))
             except Unanswered:
                 await stream.aclose()
-                if was_used and route.request.again and not stream.begun:
+                if kept is not None and route.request.again and not stream.begun:
                     continue  # its server has closed it as idle, while the request was on its way
                 raise
             except BaseException:
@@ -136,10 +166,7 @@ class WebPool:
         route = _Route(self, request, own)
         while True:
             place, says = self._place(route.endpoint), route.says()
-            if place.listening >= LISTENING:
-                raise TooMany
-            place.listening += 1
-            try:
+            with place.listened():
                 stream = await self._connected(route.endpoint)
                 try:
                     head = await stream.ask(route.request, says, None)
@@ -149,20 +176,24 @@ class WebPool:
                         return
                 finally:
                     await stream.aclose()
-            finally:
-                place.listening -= 1
 
     # ---- connections
 
     def _place(self, endpoint: Endpoint) -> _Place:
-        return self._places.setdefault((endpoint.secure, endpoint.authority), _Place())
+        key = (endpoint.secure, endpoint.authority)
+        found = self._places.get(key)
+        if found is None:
+            if len(self._places) >= PLACES:
+                self._places = {each: place for each, place in self._places.items() if place.is_used}
+            found = self._places[key] = _Place()
+        return found
 
     async def _idle(self, place: _Place) -> HttpStream | None:
         """Take an idle connection that is still good."""
-        earliest = trio.current_time() - IDLE_SECONDS
+        now = trio.current_time()
         while place.idle:
             stream = place.idle.pop()
-            if stream.idle_since > earliest and not stream.is_stale:
+            if stream.idle_since + IDLE_SECONDS > now and not stream.is_stale(now):
                 return stream
             await stream.aclose()
         return None
@@ -180,8 +211,8 @@ class WebPool:
         """See to it that there is a connection for the next request to a URL. Raises ConnectFailed."""
         endpoint = place_at(url)
         place = self._place(endpoint)
-        stream = await self._idle(place) or await self._connected(endpoint)
-        await self._keep(place, stream)
+        async with place.seats:
+            await self._keep(place, await self._idle(place) or await self._connected(endpoint))
 
     async def _keep(self, place: _Place, stream: HttpStream) -> None:
         if (stream.used and not stream.is_reusable) or len(place.idle) >= IDLE or not self._kept:

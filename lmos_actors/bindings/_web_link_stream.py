@@ -20,6 +20,9 @@ CHUNK: Final = 65_536
 LONGEST_HEAD: Final = 32_768
 """Bytes of the head of an answer, and of all that stands between chunks."""
 
+UNTRIED_SECONDS: Final = 1.0
+"""For which a connection over TLS that has carried nothing is taken for one that has not ended."""
+
 INTERIM: Final = 16
 """Answers with a status below 200 before the one that counts."""
 
@@ -104,12 +107,12 @@ class HttpStream:
         http = self._http
         return not self._spoilt and http.our_state is h11.DONE and http.their_state is h11.DONE
 
-    @property
-    def is_stale(self) -> bool:
+    def is_stale(self, now: float) -> bool:
         """Whether something came while it was idle: then it is the end, or nothing that was asked for."""
-        if not self.used:  # over TLS something comes by itself at first
-            return False
-        stream = getattr(self._stream, "transport_stream", self._stream)
+        inner = getattr(self._stream, "transport_stream", None)
+        if inner is not None and not self.used:  # over TLS something comes by itself at first
+            return now > self.idle_since + UNTRIED_SECONDS
+        stream = self._stream if inner is None else inner
         has_news: Callable[[], bool] | None = getattr(stream, "has_news", None)
         return bool(self._http.trailing_data[0]) or (has_news is not None and has_news())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Final
 
-from lmos_actors._errors import AgentError
+from lmos_actors._errors import AgentError, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,12 +18,16 @@ SEATS: Final = 256
 
 
 class Tells:
-    """The one-way messages to one thing. `start` has `run` carried out, in a task, when there are some."""
+    """The one-way messages to one thing. `start` has `run` carried out, in a task, when there are some.
 
-    def __init__(self, start: Callable[[], None]) -> None:
+    `failed` is given what is a mistake here, which costs one message.
+    """
+
+    def __init__(self, start: Callable[[], None], failed: Callable[[BaseException], object]) -> None:
         self.line: OrderedDict[FarTell, Errand] = OrderedDict()
         """Those that wait for a seat, whose senders are held back."""
         self._start = start
+        self._failed = failed
         self._seated: deque[tuple[Note, Errand]] = deque()
         self._runs = False
 
@@ -53,6 +57,9 @@ class Tells:
                 await errand.run(None)
             except AgentError as error:
                 note.fail(error)
+            except Exception as error:
+                self._failed(error)
+                note.fail(OutcomeUnknown(note.far.path, f"{type(error).__name__} here"))
         self._runs = False
 
     def _go_on(self) -> None:

@@ -159,7 +159,7 @@ class Runs:
         """Give an owner's newest run of an action that has not ended, else the newest. Raises NotFound."""
         mine = [run for run in self.of(owner, agent) if run.action == action]
         if not mine:
-            raise NotFound("invocation", action, where=agent)
+            raise NotFound("invocation", action, where=f"{agent}: a POST begins one")
         return next((run for run in mine if run.ended_at is None), mine[0])
 
     def of(self, owner: str, agent: str) -> Iterator[KeptRun]:

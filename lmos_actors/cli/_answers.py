@@ -176,7 +176,7 @@ _FIXES: Final[tuple[tuple[type[Exception], str], ...]] = (
     (MailboxFull, "nothing was begun, so try again later"),
     (RateLimited, "nothing was begun, so try again later"),
     (OutcomeUnknown, "look before asking again"),
-    (Unauthorized, 'say who asks, as with --header "Authorization: Bearer ..."'),
+    (Unauthorized, "say who asks, with --bearer env:NAME or --basic USER:env:NAME"),
     (ConnectFailed, "is the agent served there?"),
 )
 

@@ -44,7 +44,10 @@ def serve(
     lmos-actors directory serve --listen wss://0.0.0.0:9000 --cert server.pem --security rules.yaml \
 --database directory.db --max-ttl 10m
 
-    Then, elsewhere: curl http://127.0.0.1:8080/things
+    Then, elsewhere: lmos-actors serve agents/weather.py:WeatherAgent --listen ws://127.0.0.1:8081 \
+--register http://127.0.0.1:8080
+
+    And: lmos-actors discover http://127.0.0.1:8080, or: curl http://127.0.0.1:8080/things
 
     Ctrl-C or SIGTERM stops in order; a second one ends it at once.
 

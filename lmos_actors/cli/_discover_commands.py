@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Group, Parameter
 
-from ._app import ELSEWHERE, PRINTED, Switch
+from ._app import ELSEWHERE, PRESENTED, PRINTED, Switch
 from ._directory_commands import app as app
 from ._guarding import Presenting
 
@@ -25,7 +25,7 @@ def discover(
     capability: Annotated[str | None, Parameter(group=SOUGHT)] = None,
     affordance: Annotated[str | None, Parameter(metavar="NAME", group=SOUGHT)] = None,
     presenting: Presenting = _NOTHING,
-    insecure: Annotated[Switch, Parameter(group=PRINTED)] = False,
+    insecure: Annotated[Switch, Parameter(group=PRESENTED)] = False,
     json: Annotated[Switch, Parameter(group=PRINTED)] = False,
 ) -> int:
     """Say which agents there are: at an address, in a directory, or on this network.
@@ -33,6 +33,8 @@ def discover(
     lmos-actors discover http://127.0.0.1:8080
 
     lmos-actors discover directory.example.org --capability weather
+
+    lmos-actors discover https://weather.example --credential https://weather.example=bearer:env:TOKEN
 
     lmos-actors discover
 

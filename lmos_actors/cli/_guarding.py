@@ -30,7 +30,7 @@ class Guarding:
     client_ca: Annotated[str | None, Parameter(metavar="FILE", group=GUARDED)] = None
     """A file with authorities: clients show a certificate that one of them has signed."""
     security: Annotated[str | None, Parameter(metavar="FILE", group=GUARDED)] = None
-    """A YAML or TOML file that says who is let in, and to what. Without it everybody is who reaches it."""
+    """A YAML or TOML file that says who is let in, and to what. Without it everybody who reaches it is let in."""
     origin: Annotated[list[str] | None, Parameter(negative=(), metavar="ORIGIN", group=GUARDED)] = None
     """Pages in browsers that are let in besides its own, as https://app.example. \
 May be given several times."""
@@ -77,21 +77,21 @@ May be given several times."""
 class Presenting:
     """The options of commands whose agents reach others."""
 
-    trust: Annotated[str | None, Parameter(metavar="FILE", group=PRESENTED)] = None
-    """A file with the authorities that its refs trust, in place of those of the system."""
+    ca: Annotated[str | None, Parameter(metavar="FILE", group=PRESENTED)] = None
+    """A file with the authorities to trust, in place of those of the system."""
     credential: Annotated[
         list[str] | None, Parameter(negative=(), metavar="URL=CREDENTIAL", group=PRESENTED)
     ] = None
-    """What its refs present to a server: bearer:REF or basic:USER:REF, where REF is env:NAME or file:PATH. \
+    """What is presented to a server: bearer:REF or basic:USER:REF, where REF is env:NAME or file:PATH. \
 May be given several times."""
 
     def options(self, *, insecure: bool) -> dict[str, Any]:
         """Give what `open_node` takes. Blocks on the disk. Raises ConfigError."""
         found: dict[str, Any] = {}
-        if self.trust is not None:
+        if self.ca is not None:
             from lmos_actors.security import client_tls
 
-            found["client_tls"] = client_tls(self.trust)
+            found["client_tls"] = client_tls(self.ca)
         if self.credential:
             found["credentials"] = _credentials(self.credential, insecure=insecure)
         return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import threading
@@ -99,7 +100,7 @@ def serve_targets(order: Order) -> int:
             trio.run(serving.run, partial(opened, tracing=provider))
     except ConfigError as error:
         if error.__cause__ is None:
-            raise
+            raise ConfigError(error.message, _as_option(error.path)) from None
         return complain(error)
     except (SupervisionError, TransportError) as error:
         print(f"lmos-actors: {_why(error)}", file=sys.stderr)
@@ -108,6 +109,12 @@ def serve_targets(order: Order) -> int:
         traceback.print_exc()
         return COULD_NOT_RUN
     return INTERRUPTED if serving.signals > 1 else OK
+
+
+def _as_option(path: str) -> str:
+    """Give the option that an argument of `open_node` is called in a shell; any other place as it is."""
+    argument = re.fullmatch(r"open_node\((\w+)=\.\.\.\)", path)
+    return path if argument is None else f"--{argument[1].replace('_', '-')}"
 
 
 def door_options(descriptors: int, doors: int) -> DoorOptions:

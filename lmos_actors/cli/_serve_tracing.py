@@ -27,7 +27,7 @@ def spans_to(url: str | None) -> Generator[TracerProvider | None]:
     """Give a provider whose spans go to the collector at `url`, until the block is left; None without one.
 
     They are sent by a thread of its own, the last ones at the end. Raises ConfigError for no such URL, and
-    where the extra `otel` is not installed.
+    where the extra otel is not installed.
     """
     if url is None:
         yield None

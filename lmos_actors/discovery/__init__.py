@@ -18,6 +18,7 @@ from ._mdns import (
     Announcer as Announcer,
     addresses_of as addresses_of,
     browse as browse,
+    name_of as name_of,
 )
 from ._register import (
     TTL as TTL,
@@ -30,4 +31,4 @@ from ._register import (
 from ._seeking import Seeking as Seeking
 from ._spreading import Choice as Choice
 from ._store import StoreFailed as StoreFailed
-from ._wellknown import Explored as Explored, explore as explore
+from ._wellknown import Explored as Explored, explore as explore, explore_all as explore_all

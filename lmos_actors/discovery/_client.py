@@ -6,6 +6,7 @@ followed: a directory is who was named.
 
 from __future__ import annotations
 
+import re
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import quote, urlencode
@@ -46,6 +47,7 @@ _CHUNK: Final = 65536
 _SCHEMES: Final = ("http://", "https://")
 _BROKEN: Final = (trio.BrokenResourceError, trio.ClosedResourceError, h11.RemoteProtocolError)
 _NO_SEARCH: Final = (400, 404, 405, 501)
+_NEXT: Final = re.compile(rb';\s*rel\s*=\s*("([^"]* )?next( [^"]*)?"|next\s*(?=[,;]|$))', re.IGNORECASE)
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -94,7 +96,7 @@ class Directory(Protocol):
 
 @attrs.frozen
 class Answer:
-    """What was answered."""
+    """What was answered; `headers` by their names in lower case, those of one name joined by commas."""
 
     status: int
     headers: Mapping[bytes, bytes]
@@ -103,6 +105,8 @@ class Answer:
 
 def place_of_directory(url: str) -> Endpoint:
     """Say where a directory is. Raises ConfigError for what is no URL of one."""
+    if "://" not in url:
+        raise ConfigError("a directory is at an http or https URL, such as http://127.0.0.1:8080")
     endpoint = endpoint_of(url)
     if not url.startswith(_SCHEMES):
         raise ConfigError(f"a directory is at an http or https URL, not at {url!r}")
@@ -135,7 +139,6 @@ class HttpDirectory:
         self._headers_for = headers_for
         self._keep = keep
         self._talk: _Talk | None = None
-        self._lock = trio.Lock()
 
     # ---- what can be asked
 
@@ -165,7 +168,7 @@ class HttpDirectory:
             answer = await self.ask("GET", f"/things?limit={PAGE}&offset={page * PAGE}")
             listed = self._listed(answer)
             found += listed
-            if len(found) >= most or not listed or b'rel="next"' not in answer.headers.get(b"link", b""):
+            if len(found) >= most or not listed or not _NEXT.search(answer.headers.get(b"link", b"")):
                 break
         return found[:most]
 
@@ -185,11 +188,10 @@ class HttpDirectory:
     # ---- how
 
     async def ask(self, method: str, path: str, body: bytes = b"", kind: str = "") -> Answer:
-        """Ask one thing, over the connection of the last time if it still stands. One at a time."""
+        """Ask one thing, over the connection of the last time if it still stands and nobody uses it."""
         try:
             with trio.fail_after(SECONDS):
-                async with self._lock:
-                    return await self._asked(method, self._prefix + path, body, kind)
+                return await self._asked(method, self._prefix + path, body, kind)
         except trio.TooSlowError:
             raise ConnectFailed(self.url, f"no answer within {SECONDS:g} s") from None
         except ConnectFailed as error:
@@ -197,7 +199,7 @@ class HttpDirectory:
         except _BROKEN as error:
             raise ConnectFailed(self.url, f"{error}" or type(error).__name__) from error
         except h11.LocalProtocolError:  # whose text has the header, which may be secret
-            raise ConfigError("a header for it cannot be sent", self.url) from None
+            raise ConnectFailed(self.url, "a header for it cannot be sent") from None
 
     async def _asked(self, method: str, target: str, body: bytes, kind: str) -> Answer:
         headers = self._headers(body, kind)
@@ -213,7 +215,10 @@ class HttpDirectory:
             return await talk.ask(request, body)
 
     def _headers(self, body: bytes, kind: str) -> list[tuple[bytes, bytes]]:
-        own = self._headers_for(self.url) if self._headers_for is not None else ()
+        try:
+            own = self._headers_for(self.url) if self._headers_for is not None else ()
+        except ConfigError as error:  # a file may be missing for a while, which is to end nothing
+            raise ConnectFailed(self.url, str(error)) from None
         headers = [(b"Host", self._endpoint.authority.encode()), (b"Accept", ACCEPT.encode()), *own]
         if kind:
             headers += [(b"Content-Type", kind.encode()), (b"Content-Length", b"%d" % len(body))]
@@ -228,7 +233,7 @@ class HttpDirectory:
         except BaseException:
             await trio.aclose_forcefully(talk.stream)
             raise
-        if self._keep and talk.renew():
+        if self._keep and self._talk is None and talk.renew():
             self._talk = talk
         else:
             await trio.aclose_forcefully(talk.stream)
@@ -265,7 +270,10 @@ class _Talk:
             head = await self._next()
         if not isinstance(head, h11.Response):
             raise h11.RemoteProtocolError("the connection ended before the answer")
-        return Answer(head.status_code, dict(head.headers), await self._body())
+        headers: dict[bytes, bytes] = {}
+        for name, value in head.headers:
+            headers[name] = headers[name] + b", " + value if name in headers else value
+        return Answer(head.status_code, headers, await self._body())
 
     async def _body(self) -> bytes:
         found = bytearray()

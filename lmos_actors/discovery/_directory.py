@@ -43,6 +43,9 @@ LOT: Final = 256
 PAGE_BYTES: Final = 8 << 20
 """Bytes of a page, but for its last description."""
 
+RESUMING: Final = 5.0
+"""Seconds after which a directory that could not write takes away again, by itself, what has ended."""
+
 WAITING: Final = 4  # searches that may wait for each that runs
 LIFE: Final = 8  # characters of the name of a database
 
@@ -132,6 +135,7 @@ class ThingDirectory(Agent, rename="camel", mailbox=MailboxOptions(size=WRITERS)
         self._writing = False
         self._timer: Timer | None = None
         self._wakes = 0.0
+        self._resumes = 0.0  # when what has ended is tried again to be taken away
         store = self._store = self.store or Store(self.options)
         kept = await self._outside(partial(store.open, self.new_id()[:LIFE], self._moment()))
         self._take(kept)
@@ -338,6 +342,8 @@ class ThingDirectory(Agent, rename="camel", mailbox=MailboxOptions(size=WRITERS)
             waiting.failed = True
             waiting.done.set()
         self.log.error("a directory could not write", changes=len(lot), why=str(error))
+        self._resumes = trio.current_time() + RESUMING
+        self._arm()
 
     def _settled(self, lot: list[_Waiting]) -> None:
         changes = [each.change for each in lot]
@@ -378,13 +384,13 @@ class ThingDirectory(Agent, rename="camel", mailbox=MailboxOptions(size=WRITERS)
         seconds = self._shelf.next_end(self._moment())
         if seconds is None:
             return
-        when = trio.current_time() + seconds
+        when = max(trio.current_time() + seconds, self._resumes)
         if self._timer is not None:
             if self._wakes <= when:
                 return
             self._timer.cancel()
         self._wakes = when
-        self._timer = self.after(seconds, self._wake)
+        self._timer = self.after(when - trio.current_time(), self._wake)
 
     def _wake(self) -> None:
         self._timer = None

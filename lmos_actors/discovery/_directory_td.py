@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from lmos_actors.protocol.td import TD_CONTEXT_URI, SecurityScheme
+from lmos_actors.protocol.td import OLD_TD_CONTEXT_URI, TD_CONTEXT_URI, SecurityScheme
 
 from ._entries import DISCOVERY_URI
 
@@ -32,7 +32,13 @@ def directory_td(
 ) -> dict[str, Any]:
     """Give the description of a directory at `base`, an address without a path; its API is below `prefix`."""
     return {
-        "@context": [TD_CONTEXT_URI, DISCOVERY_URI, {"htv": "http://www.w3.org/2011/http#"}],
+        # That of TD 1.0 goes first, as for agents: node-wot takes a directory for none without it.
+        "@context": [
+            OLD_TD_CONTEXT_URI,
+            TD_CONTEXT_URI,
+            DISCOVERY_URI,
+            {"htv": "http://www.w3.org/2011/http#"},
+        ],
         "@type": "ThingDirectory",
         "id": f"{base}{prefix}/things",
         "title": "Thing Description Directory",

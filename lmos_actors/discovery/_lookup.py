@@ -52,11 +52,13 @@ class StartSoon(Protocol):
 class Replica:
     """One of several agents that are as good as each other."""
 
-    __slots__ = ("_dropped", "_link", "_make", "description", "id", "open", "rejected")
+    __slots__ = ("_dropped", "_link", "_make", "description", "directory", "id", "open", "rejected")
 
-    def __init__(self, id: str, description: Description | None = None) -> None:
+    def __init__(self, id: str, description: Description | None = None, directory: str | None = None) -> None:
         self.id = id
         self.description = description
+        self.directory = directory
+        """The URL of the one that told of it, None for an agent of this node."""
         self.open = 0
         """Requests from here, to an agent elsewhere, that are not answered yet."""
         self.rejected = False
@@ -72,9 +74,11 @@ class Replica:
         return made
 
     @classmethod
-    def elsewhere(cls, id: str, description: Description, make: Callable[[], Any]) -> Replica:
+    def elsewhere(
+        cls, id: str, description: Description, directory: str, make: Callable[[], Any]
+    ) -> Replica:
         """Make one for an agent elsewhere, whose link is made at its first use."""
-        made = cls(id, description)
+        made = cls(id, description, directory)
         made._make = make
         return made
 
@@ -206,21 +210,23 @@ class Known:
         try:
             found = await self._lookup.found(self.sought)
             self.failure, self.why = found.failure, found.why
-            if found.failure is None or found.things:
-                self._take(tuple(found.things.values()))
+            self._take(found)
         finally:
             self.at, self._busy = trio.current_time(), None
             done.set()
 
-    def _take(self, things: Sequence[Found]) -> None:
-        """Keep those that were there before and are as they were."""
-        before, self.replicas = self.replicas, {}
-        for each in sorted(things, key=lambda each: each.id or "")[:KEPT]:
-            assert each.id is not None
-            kept = before.get(each.id)
-            if kept is None or kept.description != each.description:
+    def _take(self, results: Results) -> None:
+        """Keep those that were there before and are as they were, or of whom nobody could be asked."""
+        before, found = self.replicas, dict[str, Replica]()
+        for id, each in results.things.items():
+            kept = before.get(id)
+            if kept is None or (kept.description, kept.directory) != (each.description, each.directory):
                 kept = self._lookup.replica(self.sought.cls, each)
-            self.replicas[each.id] = kept
+            found[id] = kept
+        for replica in before.values():
+            if replica.directory in results.silent:
+                found.setdefault(replica.id, replica)
+        self.replicas = dict(sorted(found.items())[:KEPT])
         for replica in before.values():
             if self.replicas.get(replica.id) is not replica:
                 replica.drop()
@@ -245,6 +251,8 @@ class Results:
     def __init__(self) -> None:
         self.things: dict[str, Found] = {}
         self.failure: TransportError | None = None
+        self.silent: dict[str, None] = {}
+        """The URLs of those that did not answer, or wrongly."""
         self.why = ""
 
 
@@ -271,15 +279,22 @@ class Lookup:
     # ---- looking
 
     async def found(self, sought: Sought, directories: Sequence[Directory] | None = None) -> Results:
-        """Ask all directories. That one does not answer, or answers wrongly, is told in the results."""
-        results = Results()
-        for directory in self.directories if directories is None else directories:
+        """Ask all directories, at one time. That one does not answer, or wrongly, is told in the results."""
+        asked, results = self.directories if directories is None else directories, Results()
+        answers: dict[Directory, list[Any]] = {}
+
+        async def ask(directory: Directory) -> None:
             try:
-                entries = await directory.find(query_of(sought), MOST)
+                answers[directory] = await directory.find(query_of(sought), MOST)
             except TransportError as error:
                 results.failure = error
-                continue
-            for number, entry in enumerate(entries):
+                results.silent[directory.url] = None
+
+        async with trio.open_nursery() as nursery:
+            for directory in asked:
+                nursery.start_soon(ask, directory)
+        for directory in asked:
+            for number, entry in enumerate(answers.get(directory, ())):
                 if not number % 16:
                     await checkpoint()
                 self._sort_in(entry, sought, directory.url, results)
@@ -307,7 +322,7 @@ class Lookup:
         assert found.id is not None
         assert found.directory is not None
         make = partial(self._linked, cls, found.description, found.directory)
-        return Replica.elsewhere(found.id, found.description, make)
+        return Replica.elsewhere(found.id, found.description, found.directory, make)
 
     def _linked(self, cls: Any, description: Description, told_at: str) -> Link:
         return found_link(self._peers(), cls, description, told_at)

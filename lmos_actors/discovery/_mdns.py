@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,8 +31,13 @@ WELL_KNOWN: Final = "/.well-known/wot"
 SECONDS: Final = 3.0
 """For which others are listened to."""
 
+RESOLVING: Final = 3.0
+"""Seconds more in which it is asked where they are."""
+
 MOST: Final = 256
 """Announcements that are looked at."""
+
+LONGEST_NAME: Final = 45  # bytes, of 63: a number or a word may follow
 
 LONGEST_PATH: Final = 1024
 _SCHEMES: Final = ("http", "https")
@@ -68,12 +74,12 @@ def _zeroconf() -> Any:
     return zeroconf
 
 
-async def _in_thread(fn: Callable[..., Any], *args: Any) -> Any:
+async def _in_thread(fn: Callable[..., Any], *args: Any, abandon: bool = False) -> Any:
     limiter = _limiter.get()
     if limiter is None:
         limiter = trio.CapacityLimiter(4)
         _limiter.set(limiter)
-    return await trio.to_thread.run_sync(fn, *args, limiter=limiter)
+    return await trio.to_thread.run_sync(fn, *args, limiter=limiter, abandon_on_cancel=abandon)
 
 
 def _check_real(real: bool) -> None:
@@ -96,9 +102,9 @@ async def browse(
     zeroconf, ended = _zeroconf(), threading.Event()
     listening = partial(_browsed, zeroconf, seconds, interfaces, ended)
     try:
-        found: list[Announced] = await _in_thread(listening)
+        found: list[Announced] = await _in_thread(listening, abandon=True)
     finally:
-        ended.set()
+        ended.set()  # a thread that was abandoned looks at it
     return found
 
 
@@ -112,9 +118,11 @@ def _browsed(
         ended.wait(seconds)
         browser.cancel()
         found: list[Announced] = []
+        ends = time.monotonic() + RESOLVING
         for kind, name in list(heard.names)[:MOST]:
             info = zeroconf.ServiceInfo(SERVICE, name)
-            if info.load_from_cache(zc) or info.request(zc, 500):
+            late = ended.is_set() or time.monotonic() > ends
+            if info.load_from_cache(zc) or (not late and info.request(zc, 500)):
                 taken = announced_by(info, is_directory=kind == DIRECTORY, local=interfaces is not None)
                 found += [] if taken is None else [taken]
         found.sort(key=lambda each: (each.name, each.url, not each.is_directory))
@@ -213,13 +221,16 @@ class Announcer:
         self._opened: Zeroconf | None = None
 
     async def open(self, announcements: Sequence[Announcement]) -> None:
-        """Announce. Names that are taken get a number. Raises ConfigError where there is no multicast."""
+        """Announce. Names that are taken get a number. Raises ConfigError where that is not possible."""
         await _in_thread(self._open, announcements)
 
     def _open(self, announcements: Sequence[Announcement]) -> None:
         zc = self._opened = _opened(self._zeroconf, self._interfaces)
-        for each in announcements:
-            zc.register_service(self._info(each), allow_name_change=True)
+        try:
+            for each in announcements:
+                zc.register_service(self._info(each), allow_name_change=True)
+        except (self._zeroconf.Error, OSError) as error:
+            raise ConfigError(f"DNS-SD is not possible here: {error or type(error).__name__}") from error
 
     def _info(self, each: Announcement) -> ServiceInfo:
         kind = "Directory" if each.is_directory else "Thing"
@@ -239,6 +250,12 @@ class Announcer:
         if zc is not None:
             with trio.CancelScope(shield=True):
                 await _in_thread(zc.close)
+
+
+def name_of(text: str) -> str:
+    """Make a text a name that can be announced: printable, and not too long for what may follow it."""
+    shown = "".join(letter for letter in text if letter.isprintable()).strip()
+    return shown.encode()[:LONGEST_NAME].decode(errors="ignore").strip() or "agents"
 
 
 def addresses_of(hosts: Sequence[str]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import attrs
@@ -19,7 +20,7 @@ from lmos_actors._errors import ConfigError, TransportError
 from ._client import DirectoryRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from lmos_actors.actors import Runtime
 
@@ -36,7 +37,18 @@ MOST: Final = 10_000
 
 FIRST_WAIT: Final = 0.5
 LONGEST_WAIT: Final = 60.0
-"""Seconds between two tries while a directory cannot be reached: ever longer, a random part of it."""
+"""Seconds between two tries while a directory cannot be reached: ever longer, a random part of it.
+
+Never longer than a sixth of the time to live, so that nothing ends for want of a renewal.
+"""
+
+FAILURES: Final = 8
+"""Failures of a directory that is there before it is left alone for a while."""
+
+STALE: Final = 64  # renewals of what is gone, beside as many as there are entries, that stay in line
+
+_NONE_THERE: Final = (404, 405, 501)
+"""Statuses with which what is no directory answers."""
 
 LEAVING: Final = 5.0
 """Seconds that a node which ends has for taking its entries away; what is left ends by itself."""
@@ -109,6 +121,8 @@ class _Entry:
     number: int = 0
     """That of its turn in the line of renewals; earlier ones are out of date."""
     registered: bool = False
+    told: bool = False
+    """Whether the directory may have it, or what it was before: a put may be without an answer."""
 
 
 class Registrar:
@@ -127,8 +141,10 @@ class Registrar:
         self._line: list[tuple[float, int, str]] = []
         self._number = 0
         self._failure: str | None = None
+        self._away = False
         self._tries = 0
         self._pause = trio.CancelScope()
+        self._until = trio.CancelScope()
         self._leaving = False
         self.left = trio.Event()
         """Set when it has ended."""
@@ -151,6 +167,7 @@ class Registrar:
     def leave(self) -> None:
         """Take all entries away, and end."""
         self._leaving = True
+        self._until.deadline = trio.current_time() + LEAVING
         self._wake()
 
     def _wake(self) -> None:
@@ -162,17 +179,17 @@ class Registrar:
     async def run(self) -> None:
         """Register, renew, take away, until told to leave; to be run once."""
         try:
-            for path, _ in self._exhibits.all():
-                self._changed[path] = None
-            while not self._leaving:
-                wait = await self._round()
-                self._pause = trio.CancelScope(deadline=trio.current_time() + wait)
-                if self._has_work:
-                    continue
-                with self._pause:
-                    await trio.sleep_forever()
-            if self._failure is None:
-                with trio.move_on_after(LEAVING):
+            with self._until:
+                for path, _ in self._exhibits.all():
+                    self._changed[path] = None
+                while not self._leaving:
+                    wait = await self._round()
+                    self._pause = trio.CancelScope(deadline=trio.current_time() + wait)
+                    if self._has_work:
+                        continue
+                    with self._pause:
+                        await trio.sleep_forever()
+                if not self._away:
                     await self._take_away()
         finally:
             with trio.CancelScope(shield=True):
@@ -193,11 +210,12 @@ class Registrar:
                 with trio.CancelScope(shield=True):
                     await self._directory.aclose()
         except TransportError as error:
+            self._away = not isinstance(error, DirectoryRefused)
             self._tries += 1
             self._tell(str(error))
-            most = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(self._tries - 1, 32))
+            most = min(LONGEST_WAIT, self._ttl / 6, FIRST_WAIT * 2.0 ** min(self._tries - 1, 32))
             return round(most * (0.5 + self._random.random() / 2), 6)
-        self._tries = 0
+        self._away, self._tries = False, 0
         self._tell(None)
         return max(0.0, self._line[0][0] - trio.current_time()) if self._line else float("inf")
 
@@ -212,67 +230,110 @@ class Registrar:
                 log.warning("registering at %s: %s", self._directory.url, failure)
 
     async def _work(self) -> None:
-        while self._changed and not self._leaving:
+        """Do all that is due: renewals first, whatever else comes and goes meanwhile.
+
+        What a directory that is there fails with is put off, so that it hinders nothing else, and its error
+        is raised at the end; so is that of a directory which does nothing else than fail.
+        """
+        put_off: list[Callable[[], None]] = []
+        failures: list[DirectoryRefused] = []
+        try:
+            while not self._leaving and len(failures) < FAILURES and (step := self._step()) is not None:
+                begun, again = step
+                try:
+                    await begun
+                except BaseException as error:
+                    put_off.append(again)
+                    if not isinstance(error, DirectoryRefused):
+                        raise
+                    failures.append(error)
+        finally:
+            for each in put_off:
+                each()
+        if failures:
+            raise failures[0]
+
+    def _step(self) -> tuple[Awaitable[None], Callable[[], None]] | None:
+        """Give what is to be done next, and what has it done again; None if nothing is."""
+        due = self._due()
+        if due is not None:
+            path, entry = due
+            return self._renew(path, entry), partial(self._line_up, path, entry, at_once=True)
+        if self._changed:
             path = next(iter(self._changed))
-            await self._bring_up_to_date(path)
-        while self._gone and not self._leaving:
-            await self._remove(next(iter(self._gone)))
-        while self._line and self._line[0][0] <= trio.current_time() and not self._leaving:
-            _, number, path = self._line[0]
+            del self._changed[path]
+            return self._bring_up_to_date(path), partial(self._changed.setdefault, path)
+        if self._gone:
+            thing_id = next(iter(self._gone))
+            del self._gone[thing_id]
+            return self._remove(thing_id), partial(self._remove_later, thing_id)
+        return None
+
+    def _due(self) -> tuple[str, _Entry] | None:
+        """Take the next whose time for renewal has come from the line."""
+        now = trio.current_time()
+        while self._line and self._line[0][0] <= now:
+            _, number, path = heapq.heappop(self._line)
             entry = self._entries.get(path)
             if entry is not None and entry.number == number:
-                await self._renew(path, entry)
-            else:
-                heapq.heappop(self._line)
+                return path, entry
+        return None
 
     async def _bring_up_to_date(self, path: str) -> None:
         exhibit, entry = self._exhibits.at(path), self._entries.get(path)
         if entry is not None and (exhibit is None or exhibit.thing_id != entry.exhibit.thing_id):
             self._forget(path, entry)
             entry = None
-        if exhibit is None or (entry is not None and entry.registered and entry.exhibit == exhibit):
-            self._changed.pop(path, None)
-            await checkpoint()
-            return
-        if entry is None and len(self._entries) >= MOST:
-            self._changed.pop(path, None)
-            self._refused[path] = f"a node registers {MOST} agents at most"
-            return
-        entry = self._entries[path] = _Entry(exhibit)
-        self._changed.pop(path, None)
-        try:
+        if exhibit is None:
+            self._refused.pop(path, None)
+        elif entry is None and len(self._entries) >= MOST:
+            self._note(path, f"a node registers {MOST} agents at most")
+        elif entry is None or not entry.registered or entry.exhibit != exhibit:
+            entry = self._entries[path] = _Entry(exhibit, told=entry is not None and entry.told)
             await self._put(path, entry)
-        except BaseException:
-            self._changed[path] = None  # it is tried again
-            raise
+            return
+        await checkpoint()
 
     def _forget(self, path: str, entry: _Entry) -> None:
         del self._entries[path]
         self._refused.pop(path, None)
-        if entry.registered:
+        if entry.told:
             self._gone[entry.exhibit.thing_id] = None
 
     async def _put(self, path: str, entry: _Entry) -> None:
         thing_id = entry.exhibit.thing_id
         self._gone.pop(thing_id, None)
+        before, entry.told = entry.told, True
         try:
             await self._directory.put(thing_id, entry.exhibit.text, self._ttl)
         except DirectoryRefused as error:
             if error.status >= 500 or error.status in (408, 429):
                 raise
-            entry.registered = False
-            self._refused[path] = str(error)
+            entry.registered, entry.told = False, before
+            self._note(path, f"{error}; is a directory there?" if error.status in _NONE_THERE else str(error))
         else:
             entry.registered = True
             self._refused.pop(path, None)
         self._line_up(path, entry)
 
-    def _line_up(self, path: str, entry: _Entry) -> None:
+    def _note(self, path: str, why: str) -> None:
+        """Note that an agent is refused; of several a program that runs is told the first."""
+        if self._rt.real and not self._refused:
+            logging.getLogger("lmos_actors").warning(
+                "registering %s at %s: %s", path, self._directory.url, why
+            )
+        self._refused[path] = why
+
+    def _line_up(self, path: str, entry: _Entry, *, at_once: bool = False) -> None:
         """Have it renewed at about a third of its time: not all nodes at once."""
         self._number += 1
         entry.number = self._number
-        due = trio.current_time() + self._ttl / 3 * (0.8 + 0.2 * self._random.random())
-        heapq.heappush(self._line, (round(due, 6), entry.number, path))
+        third = 0.0 if at_once else self._ttl / 3 * (0.8 + 0.2 * self._random.random())
+        heapq.heappush(self._line, (round(trio.current_time() + third, 6), entry.number, path))
+        if len(self._line) > 2 * len(self._entries) + STALE:
+            current = {each.number for each in self._entries.values()}
+            self._line = [each for each in self._line if each[1] in current]
+            heapq.heapify(self._line)
 
     async def _renew(self, path: str, entry: _Entry) -> None:
         thing_id = entry.exhibit.thing_id
@@ -290,16 +351,24 @@ class Registrar:
                 raise
         self._gone.pop(thing_id, None)
 
+    def _remove_later(self, thing_id: str) -> None:
+        if all(each.exhibit.thing_id != thing_id for each in self._entries.values()):  # it may be back
+            self._gone[thing_id] = None
+
     async def _take_away(self) -> None:
         for entry in self._entries.values():
-            if entry.registered:
+            if entry.told:
                 self._gone[entry.exhibit.thing_id] = None
         self._entries.clear()
-        try:
-            for thing_id in tuple(self._gone):
+        failures = 0
+        for thing_id in tuple(self._gone):
+            try:
                 await self._remove(thing_id)
-        except TransportError as error:
-            self._tell(str(error))
+            except TransportError as error:
+                self._tell(str(error))
+                failures += 1
+                if failures == FAILURES or not isinstance(error, DirectoryRefused):
+                    return
 
 
 def paths_of(registrars: Iterable[Registrar]) -> Callable[[str], None]:

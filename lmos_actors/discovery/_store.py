@@ -7,6 +7,7 @@ one call at a time, in whatever thread.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from typing import TYPE_CHECKING, Any, Final
 
@@ -66,6 +67,7 @@ class Store:
     def __init__(self, options: DirectoryOptions) -> None:
         self.path = ":memory:" if options.path is None else str(options.path)
         self._db: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
         self._deleted = 0  # events up to this number are deleted
 
     def open(self, life: str, at: Moment) -> Kept:
@@ -74,6 +76,7 @@ class Store:
             if self._db is None:
                 self._db = _connected(self.path)
             _prepare(self._db, life)
+            self._file = _file_at(self.path)
             return self._read(self._db, at)
         except (sqlite3.Error, ValueError) as error:
             self.close(for_good=True)
@@ -90,6 +93,8 @@ class Store:
         db = self._db
         if db is None:
             raise StoreFailed(self.path, "it is closed")
+        if _file_at(self.path) != self._file:  # what is written now is gone with the process
+            raise StoreFailed(self.path, "the file is not the one that was opened: it was taken away")
         try:
             with db:
                 db.execute("BEGIN")
@@ -186,6 +191,15 @@ def _entry(row: tuple[Any, ...], at: Moment) -> Entry:
     if ttl is None:
         return entry
     return attrs.evolve(entry, due=at.tick + min(expires - at.wall, ttl))
+
+
+def _file_at(path: str) -> tuple[int, int] | None:
+    """Say which file is there, None for none, or what is in memory."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _why(error: Exception) -> str:

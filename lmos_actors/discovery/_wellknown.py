@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 import msgspec
+import trio
 
 from lmos_actors._errors import ConfigError, ConnectFailed, TransportError
 from lmos_actors.bindings import fetch
@@ -13,7 +14,7 @@ from lmos_actors.protocol.td import resolve
 from lmos_actors.transport import endpoint_of
 
 from ._client import HttpDirectory
-from ._found import Found, NotSought, Rejected, query_of, taken
+from ._found import Found, NotSought, Rejected, is_here, query_of, taken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -21,11 +22,19 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Sought
     from lmos_actors.bindings import Peers
 
+    from ._mdns import Announced
+
 WELL_KNOWN: Final = "/.well-known/wot"
 DIRECTORY_TYPES: Final = ("ThingDirectory", "discovery:ThingDirectory")
 
 LINKS: Final = 100
 """Descriptions that the description of a node leads to, and that are fetched."""
+
+SECONDS: Final = 30.0
+"""For fetching these, and for exploring what has been announced."""
+
+AT_ONCE: Final = 8
+"""Servers that are explored at a time."""
 
 MOST: Final = 1_000
 """Descriptions that are taken from a directory."""
@@ -70,6 +79,31 @@ async def explore(
     explorer = _Explorer(peers, sought, refer, ours)
     await explorer.source(url_of_source(source))
     return explorer.explored
+
+
+async def explore_all(
+    peers: Peers, announced: Sequence[Announced], sought: Sought, refer: Callable[..., Any]
+) -> Explored:
+    """Say what is at what has been announced: several at a time, and within `SECONDS`."""
+    found: dict[Announced, Explored] = {}
+    limit = trio.CapacityLimiter(AT_ONCE)
+
+    async def look(each: Announced) -> None:
+        async with limit:
+            try:
+                found[each] = await explore(peers, each.url, sought, refer)
+            except (ConfigError, TransportError) as error:
+                found[each] = Explored((), left_out=(f"{each.name}: {error}",))
+
+    with trio.move_on_after(SECONDS):
+        async with trio.open_nursery() as nursery:
+            for each in announced:
+                nursery.start_soon(look, each)
+    all_of_it = Explored(())
+    for each in announced:
+        late = Explored((), left_out=(f"{each.name}: it has not answered in time",))
+        all_of_it = all_of_it.with_more(found.get(each, late))
+    return all_of_it
 
 
 class _Explorer:
@@ -118,13 +152,21 @@ class _Explorer:
     async def _read(self, url: str) -> tuple[Any, str]:
         peers = self._peers
         text, told_at = await fetch(peers.network, url, peers.tls, headers_for=peers.headers_for)
+        self._check_leads(url, told_at)
         try:
             return msgspec.json.decode(text), told_at
         except (msgspec.MsgspecError, RecursionError, ValueError) as error:
             raise ConnectFailed(url, f"what is there is no JSON: {error}") from None
 
+    def _check_leads(self, told_at: str, url: str) -> None:
+        """Raise ConnectFailed where another host leads to the one that asks: that is for it alone."""
+        here = endpoint_of(url).host
+        if is_here(here) and not is_here(endpoint_of(told_at).host):
+            raise ConnectFailed(told_at, f"it leads to {here!r}, which is another host there than here")
+
     async def _directory(self, thing: dict[str, Any], told_at: str) -> None:
         url, peers = _root_of(thing, told_at), self._peers
+        self._check_leads(told_at, url)
         directory = HttpDirectory(peers.network, url, tls=peers.tls, headers_for=peers.headers_for)
         self._directories[directory.url] = None
         query = query_of(self._sought)
@@ -133,17 +175,21 @@ class _Explorer:
 
     async def _follow(self, links: list[str], told_at: str) -> None:
         """Fetch what a node links to: its own agents, and nothing at any other server."""
-        here = endpoint_of(told_at).authority
-        for href in links[:LINKS]:
-            url = resolve(told_at, href)
-            try:
-                if not url.startswith(_WEB) or endpoint_of(url).authority != here:
-                    raise Rejected("it is at another server")
-                self._take(*await self._read(url), url)
-            except (Rejected, ConfigError, TransportError) as why:
-                self._left_out[f"{url[:200]}: {why}"] = None
-        if links[LINKS:]:
-            self._left_out[f"{len(links) - LINKS} more agents of {told_at}"] = None
+        here, fetched = endpoint_of(told_at).authority, 0
+        with trio.move_on_after(SECONDS):
+            for href in links[:LINKS]:
+                await self._follow_one(resolve(told_at, href), here)
+                fetched += 1
+        if links[fetched:]:
+            self._left_out[f"{len(links) - fetched} more agents of {told_at}"] = None
+
+    async def _follow_one(self, url: str, here: str) -> None:
+        try:
+            if not url.startswith(_WEB) or endpoint_of(url).authority != here:
+                raise Rejected("it is at another server")
+            self._take(*await self._read(url), url)
+        except (Rejected, ConfigError, TransportError) as why:
+            self._left_out[f"{url[:200]}: {why}"] = None
 
     def _take(self, entry: Any, told_at: str, url: str | None) -> None:
         try:

@@ -19,7 +19,7 @@ from ._verifiers import BasicVerifier, BearerVerifier, CertificateVerifier
 from ._who import Presented, Principal, Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from lmos_actors._hidden import Headers
 
@@ -34,6 +34,8 @@ ALLOWED_HEADERS: Final = (
 EXPOSED_HEADERS: Final = b"ETag, Link, Location, Retry-After, WWW-Authenticate"
 REMEMBERED: Final = b"600"  # seconds that a browser need not ask again
 
+KEEPING: Final[tuple[Verb, ...]] = ("invoke", "read", "write")
+
 NEEDED = "credentials are needed"
 NOT_GOOD = "the credentials are not accepted"
 
@@ -44,6 +46,9 @@ def _silent(trouble: str) -> None:
 
 class Guard:
     """Decides for one node. `wall` gives Unix time, `hosts` are names of the node beside those of `security`.
+
+    `keepers` are public names of agents whose actions read and write what they keep: whoever invokes one has
+    to be let in for that, too.
 
     Secrets are read when it is made, which blocks on the disk, and raises ConfigError where one is missing
     or not to be used; from then on at most once a second, when somebody asks. What goes wrong then is told
@@ -56,6 +61,7 @@ class Guard:
         *,
         wall: Callable[[], float],
         hosts: Sequence[str] = (),
+        keepers: Collection[str] = (),
         report: Callable[[str], None] = _silent,
     ) -> None:
         self.security = security
@@ -68,6 +74,7 @@ class Guard:
         self._hosts = Hosts((*security.hosts, *map(check_host, hosts)))
         self._origins = frozenset(security.origins)
         self._gates = security.gates
+        self._keepers = frozenset(keepers)
         self._rates = None if security.rate is None else Buckets(security.rate)
         self._failures = Buckets(security.failures)
         self._anyone = security.lets_in_anyone
@@ -251,6 +258,8 @@ class Guard:
 
     def lets_in(self, principal: Principal | None, agent: str, verb: Verb) -> bool:
         """Whether the access lists let somebody do that."""
+        if agent in self._keepers and verb == "invoke":
+            return all(self._gates.gate(agent, each).lets_in(principal) for each in KEEPING)
         return self._gates.gate(agent, verb).lets_in(principal)
 
 
@@ -290,17 +299,21 @@ class Admission:
         """Whether the access lists allow it; for lists of what somebody may see. It costs nothing."""
         return self._guard.lets_in(self.principal, agent, verb)
 
+    def charge(self, now: float) -> None:
+        """Take a request from the rate; `check` does so as well. Raises Unauthorized, RateLimited."""
+        if not self.valid(now):
+            raise Unauthorized(NOT_GOOD)
+        wait = self._guard.pay(self._source, now)
+        if wait:
+            raise RateLimited(wait)
+
     def check(self, agent: str, verb: Verb, now: float) -> None:
         """Check a request to an agent, by its public name, before anything else is done about it.
 
         Raises Unauthorized where the credentials are no longer good, or where nobody is known and somebody
         must be; RateLimited; Forbidden.
         """
-        if not self.valid(now):
-            raise Unauthorized(NOT_GOOD)
-        wait = self._guard.pay(self._source, now)
-        if wait:
-            raise RateLimited(wait)
+        self.charge(now)
         if not self._guard.lets_in(self.principal, agent, verb):
             if self.principal is None:
                 raise Unauthorized(NEEDED)

@@ -95,12 +95,18 @@ class Exchange:
     """
 
     def __init__(
-        self, stream: trio.abc.Stream, head: Head, rest: bytes, limits: HttpLimits, *, last: bool = False
+        self,
+        stream: trio.abc.Stream,
+        head: Head,
+        rest: bytes,
+        limits: HttpLimits,
+        is_last: Callable[[], bool],
     ) -> None:
         self._stream = stream
         self._http = head.http
         self._limits = limits
-        self._last = last or head.chunked  # how a chunked body ends is where parsers differ: nothing after it
+        self._is_last = is_last  # asked when the answer begins
+        self._chunked = head.chunked  # how a chunked body ends is where parsers differ: nothing after it
         self._ahead = bytearray(rest)
         self._arrived = ParkingLot()
         self._room = ParkingLot()
@@ -241,7 +247,8 @@ class Exchange:
             raise RuntimeError(f"{kind!r} is not what is to be sent now")
 
     def _start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        more: list[tuple[bytes, bytes]] = [_CLOSE] if self._last or not self._whole else []
+        last = self._chunked or not self._whole or self._is_last()
+        more: list[tuple[bytes, bytes]] = [_CLOSE] if last else []
         own = [(bytes(name), bytes(value)) for name, value in headers]
         if not any(name.lower() == b"date" for name, _ in own):
             more += self._limits.stamp()

@@ -278,7 +278,7 @@ class FrontDoor:
             raise Refused(426, "only WebSockets are served here", "no app", TO_WEBSOCKET)
         self._check_body(head)
         self._guests.serve(guest)
-        exchange = Exchange(stream, head, rest, self._http, last=self._accepting.cancel_called)
+        exchange = Exchange(stream, head, rest, self._http, self._is_leaving)
         scope = scope_of(head, guest.peer, self._listener.addresses[0], secure=self._tls is not None)
         if guest.certificate is not None:
             scope["state"]["certificate"] = guest.certificate
@@ -292,7 +292,12 @@ class FrontDoor:
         if outcome.unread:
             self._guests.part(guest)
             await self._linger(stream)
+        if self._is_leaving() and not outcome.rest:
+            return None  # as those who were silent between two requests when it began to leave
         return outcome.rest
+
+    def _is_leaving(self) -> bool:
+        return self._accepting.cancel_called
 
     def _check_body(self, head: Head) -> None:
         if head.length > self._options.max_body_bytes:

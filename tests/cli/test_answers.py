@@ -222,7 +222,7 @@ async def test_a_reader_that_does_not_read_holds_nobody_else_back(
         ),
         (
             Unauthorized("who are you?"),
-            'who are you?; say who asks, as with --header "Authorization: Bearer ..."',
+            "who are you?; say who asks, with --bearer env:NAME or --basic USER:env:NAME",
             {},
         ),
         (

@@ -32,6 +32,8 @@ class FakeDirectory:
         """A status with which everything is answered."""
         self.refused: dict[str, int] = {}
         """Statuses with which a description of that title is refused."""
+        self.methods: dict[str, int] = {}
+        """Statuses with which all that is asked by a method is refused."""
         self.extra: list[Any] = []
         """What is listed beside the entries."""
         self.raw: bytes | None = None
@@ -67,6 +69,8 @@ class FakeDirectory:
         self._expire()
         if self.broken is not None:
             return self.broken, json.dumps({"title": "broken", "detail": "out of order"}).encode()
+        if method in self.methods:
+            return self.methods[method], b"{}"
         parts = urlsplit(target)
         if method == "GET":
             return self._listed(parts.path, parse_qs(parts.query))

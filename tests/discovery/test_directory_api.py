@@ -551,7 +551,8 @@ async def test_its_own_description_is_that_of_a_directory(prefix: str, autojump_
         own = answer.data
         assert check(own, strict=True) == ()
         assert own["@type"] == "ThingDirectory"
-        assert own["@context"][:2] == ["https://www.w3.org/2022/wot/td/v1.1", DISCOVERY]
+        old, new = "https://www.w3.org/2019/wot/td/v1", "https://www.w3.org/2022/wot/td/v1.1"
+        assert own["@context"][:3] == [old, new, DISCOVERY]
         assert own["base"] == "https://agents.example/"
         for kind, name, place, method, status in forms():
             (form,) = own[kind][name]["forms"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 from typing import Any
 
 import pytest
@@ -114,3 +115,12 @@ def test_neither_is_possible_on_virtual_time() -> None:
         Announcer(real=False)
     with pytest.raises(ForbiddenCall):
         trio.run(lambda: browse(real=False))
+
+
+def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("zeroconf", "ifaddr"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ConfigError, match=r"pip install 'lmos-actors\[mdns\]'"):
+        addresses_of(["0.0.0.0"])
+    with pytest.raises(ConfigError, match=r"pip install 'lmos-actors\[mdns\]'"):
+        trio.run(browse)

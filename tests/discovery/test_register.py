@@ -19,6 +19,7 @@ from lmos_actors import (
     open_node,
 )
 from lmos_actors.discovery import Registration
+from lmos_actors.transport import MemoryNetwork
 from tests.discovery.fake import FakeDirectory, directory_at
 
 if TYPE_CHECKING:
@@ -196,6 +197,50 @@ def test_what_is_refused_is_told_and_does_not_hinder_the_others() -> None:
     run(main)
 
 
+def test_a_program_that_runs_is_told_that_there_is_no_directory(caplog: pytest.LogCaptureFixture) -> None:
+    """The first time, and not for each agent: whoever mistypes the address has to see it."""
+
+    async def main() -> None:
+        network = MemoryNetwork()
+        with trio.fail_after(20):
+            async with (
+                open_node(listen="ws://other:80", network=network),
+                open_node(listen="ws://here:80", network=network, register="http://other") as node,
+            ):
+                await node.start(Weather)
+                await node.start(Clock)
+                while len(node.registrations[0].refused) < 2:
+                    await trio.lowlevel.checkpoint()
+
+    trio.run(main)
+    assert [each.getMessage() for each in caplog.records] == [
+        "registering weather at http://other: the directory at http://other answered 405: Method Not Allowed; "
+        "is a directory there?"
+    ]
+
+
+@pytest.mark.parametrize("option", ["register", "lookup"])
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("localhost:8080", "such as http://127.0.0.1:8080"),
+        ("ws://here:80", "an http or https URL"),
+        ("http://here/?x=1", "ends with its path"),
+    ],
+)
+def test_what_is_no_url_of_a_directory_is_told_with_the_name_of_the_argument(
+    option: str, url: str, why: str
+) -> None:
+    async def main() -> None:
+        options: dict[str, Any] = {option: url}
+        with pytest.raises(ConfigError, match=why) as caught:
+            async with open_node(listen="ws://here:80", **options):
+                pass
+        assert caught.value.path == f"open_node({option}=...)"
+
+    run(main)
+
+
 def test_a_directory_that_hangs_holds_the_end_up_for_five_seconds_at_most() -> None:
     async def main() -> None:
         async with directory_at(URL) as directory:
@@ -237,10 +282,10 @@ def test_several_directories_and_a_drain() -> None:
     ("options", "text"),
     [
         ({"register": URL}, "listen"),
-        ({"register": "directory:81", "listen": "ws://here:80"}, "one of ws, http"),
+        ({"register": "directory:81", "listen": "ws://here:80"}, "such as http"),
         ({"register": "ws://directory:81", "listen": "ws://here:80"}, "http or https"),
         ({"register": True, "listen": "ws://here:80"}, "directory="),
-        ({"lookup": "nowhere"}, "not known"),
+        ({"lookup": "nowhere"}, "such as http"),
         ({"register": "http://u:p@directory", "listen": "ws://here:80"}, "do not belong in a URL"),
     ],
 )

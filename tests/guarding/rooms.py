@@ -191,8 +191,10 @@ class Socket:
         return found
 
     def say(self, **members: Any) -> str:
+        """Send a message; what is None is left out."""
         self._numbers += 1
         said = {"thingID": "desk", "messageID": f"m{self._numbers}", **members}
+        said = {name: value for name, value in said.items() if value is not None}
         self._out.append(json.dumps(said).encode())
         self._connection.wake()
         return said["messageID"]

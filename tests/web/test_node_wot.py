@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import trio
 
 from agents.weather import UserFeedback, WeatherAgent
 from tests.web.foreign import Client, Refused, node_wot as node_wot
@@ -60,3 +61,14 @@ async def test_it_hears_events(node_wot: Client, subprotocol: str) -> None:
             heard = await node_wot.ask("heard", name="userFeedbackReceived", count=3)
         assert heard[:3] == [{"rating": praise.rating, "comment": praise.comment}] * 3
         await node_wot.ask("stop", name="userFeedbackReceived")
+
+
+async def test_it_finds_the_agent_in_a_directory(node_wot: Client) -> None:
+    async with weather(directory=True, register=True) as (_, url):
+        root = url.removesuffix("agents/weather-agent")
+        for _ in range(100):
+            found = await node_wot.ask("explore", url=f"{root}.well-known/wot")
+            if found:
+                break
+            await trio.sleep(0.05)
+        assert found == [url]

@@ -33,6 +33,15 @@ const verbs = {
     thing = await wot.consume(td);
     return td;
   },
+  async explore({ url }) {
+    const servient = new Servient();
+    servient.addClientFactory(new HttpClientFactory());
+    const found = await (await servient.start()).exploreDirectory(url);
+    const ids = [];
+    for await (const td of found) ids.push(td.id);
+    if (found.error) throw found.error;
+    return ids;
+  },
   async read({ name }) {
     return (await thing.readProperty(name)).value();
   },

@@ -1,0 +1,292 @@
+"""What goes wrong with a directory, or with a secret for one, and stays there."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from lmos_actors import (
+    Agent,
+    AgentUnavailable,
+    ChildSpec,
+    SupervisorSpec,
+    action,
+    open_node,
+)
+from lmos_actors.discovery import Registration, ThingDirectory
+from lmos_actors.security import BearerToken, Credentials
+from tests.discovery.fake import FakeDirectory, directory_at
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+URL = "http://directory:81"
+OTHER = "http://other:81"
+
+
+class Weather(Agent):
+    """Answers questions about the weather."""
+
+    place: str = "?"
+
+    @action
+    def where(self) -> str:
+        return self.place
+
+
+class Clock(Agent):
+    """Tells the time."""
+
+
+def run(main: Callable[[], Awaitable[Any]]) -> Any:
+    return trio.run(main, clock=MockClock(autojump_threshold=0))
+
+
+# ---- registering
+
+
+def test_a_directory_that_is_full_keeps_what_it_has() -> None:
+    async def main() -> None:
+        async with directory_at(URL) as directory:
+            directory.refused["Clock"] = 507
+            async with open_node(listen="ws://here:80", register=URL) as node:
+                await node.start(Clock)
+                await node.start(Weather)
+                await trio.sleep(1)
+                assert directory.titles == ["Weather"]
+                assert node.registrations[0].agents == 1
+                await trio.sleep(1_000)
+                assert directory.titles == ["Weather"]
+
+    run(main)
+
+
+@pytest.mark.parametrize("status", [500, 503, 429])
+def test_one_that_cannot_be_registered_now_does_not_keep_others_from_being_renewed(status: int) -> None:
+    async def main() -> None:
+        async with directory_at(URL) as directory:
+            async with open_node(listen="ws://here:80", register=Registration(URL, ttl=60)) as node:
+                await node.start(Weather)
+                await trio.sleep(1)
+                directory.refused["Clock"] = status
+                await node.start(Clock)
+                for _ in range(20):
+                    await trio.sleep(9)
+                    assert directory.titles == ["Weather"]
+
+    run(main)
+
+
+@pytest.mark.parametrize("status", [400, 403, 405, 501])
+def test_where_nothing_can_be_renewed_it_is_registered_again(status: int) -> None:
+    async def main() -> None:
+        async with directory_at(URL) as directory:
+            directory.methods["PATCH"] = status
+            async with open_node(listen="ws://here:80", register=Registration(URL, ttl=30)) as node:
+                await node.start(Weather)
+                for _ in range(20):
+                    await trio.sleep(7)
+                    assert directory.titles == ["Weather"]
+                assert node.registrations[0].failure is None
+
+    run(main)
+
+
+def test_what_may_have_been_registered_is_taken_away() -> None:
+    async def main() -> None:
+        async with directory_at(URL) as directory:
+            answer = directory.answer
+
+            def unheard(method: str, *rest: Any) -> tuple[int, bytes]:
+                status, body = answer(method, *rest)
+                return (503, b"{}") if method == "PUT" else (status, body)
+
+            directory.answer = unheard  # type: ignore[method-assign]
+            async with open_node(listen="ws://here:80", register=URL) as node:
+                await node.start(Weather)
+                await trio.sleep(0.1)
+                assert directory.titles == ["Weather"]
+                await node.root.terminate_child("weather")
+                await node.root.delete_child("weather")
+                await trio.sleep(10)
+                assert directory.titles == []
+
+    run(main)
+
+
+def test_what_others_have_there_is_not_taken_away() -> None:
+    async def main() -> None:
+        async with directory_at(URL) as directory:
+            directory.refused["Weather"] = 403
+            async with open_node(listen="ws://here:80", register=URL) as node:
+                await node.start(Weather)
+                await trio.sleep(1)
+            assert directory.count("PUT") == 1
+            assert directory.count("DELETE") == 0
+
+    run(main)
+
+
+def test_who_is_gone_is_not_told_of_as_refused() -> None:
+    async def main() -> None:
+        async with directory_at(URL) as directory:
+            directory.refused["Weather"] = 400
+            async with open_node(listen="ws://here:80", register=URL) as node:
+                await node.start(Weather)
+                await trio.sleep(1)
+                assert list(node.registrations[0].refused) == ["weather"]
+                await node.root.terminate_child("weather")
+                await node.root.delete_child("weather")
+                await trio.sleep(1)
+                assert node.registrations[0].refused == {}
+
+    run(main)
+
+
+def test_more_agents_than_are_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lmos_actors.discovery._register.MOST", 1)
+
+    async def main() -> None:
+        async with directory_at(URL) as directory, open_node(listen="ws://here:80", register=URL) as node:
+            await node.start(Weather)
+            await node.start(Clock)
+            await trio.sleep(1)
+            assert directory.titles == ["Weather"]
+            assert node.registrations[0].refused == {"clock": "a node registers 1 agents at most"}
+            await node.root.terminate_child("clock")
+            await node.root.delete_child("clock")
+            await trio.sleep(1)
+            assert node.registrations[0].refused == {}
+
+    run(main)
+
+
+# ---- secrets that cannot be read
+
+
+def test_a_secret_that_is_gone_does_not_end_the_node(tmp_path: Path) -> None:
+    secret = tmp_path / "token"
+    secret.write_text("abc")
+    credentials = Credentials({URL: BearerToken(f"file:{secret}")}, allow_insecure=True)
+
+    async def main() -> None:
+        async with (
+            directory_at(URL) as directory,
+            open_node(listen="ws://here:80", register=URL, credentials=credentials) as node,
+        ):
+            await node.start(Clock)
+            await trio.sleep(2)
+            assert directory.titles == ["Clock"]
+            assert directory.headers[-1]["authorization"] == "Bearer abc"
+            secret.unlink()
+            await trio.sleep(2)
+            await node.start(Weather)
+            await trio.sleep(2)
+            assert directory.titles == ["Clock"]
+            state = node.registrations[0]
+            assert state.failure is not None
+            assert "token" in state.failure
+            with pytest.raises(AgentUnavailable, match="token"):
+                await node.find(Agent, title="Tea", name="tea").read_all()
+            secret.write_text("def")
+            await trio.sleep(61)
+            assert directory.titles == ["Clock", "Weather"]
+            assert directory.headers[-1]["authorization"] == "Bearer def"
+
+    run(main)
+
+
+# ---- looking
+
+
+def test_all_pages_of_a_directory_are_read() -> None:
+    async def main() -> None:
+        async with open_node(listen="ws://hub:80", directory=True) as hub, open_node() as node:
+            ref = hub.find(ThingDirectory)
+            for number in range(230):
+                await ref.invoke(ThingDirectory.put_thing, f"urn:x:{number:03}", _told(f"urn:x:{number:03}"))
+            found = await node.discover("hub")
+            assert len(found.things) == 230
+
+    run(main)
+
+
+def _told(id: str, href: str = "ws://elsewhere/ws") -> dict[str, Any]:
+    form = {"href": href, "op": "readproperty", "subprotocol": "lmosprotocol"}
+    return {
+        "@context": "https://www.w3.org/2022/wot/td/v1.1",
+        "id": id,
+        "title": "Lamp",
+        "security": "nosec_sc",
+        "securityDefinitions": {"nosec_sc": {"scheme": "nosec"}},
+        "properties": {"on": {"type": "boolean", "forms": [form]}},
+    }
+
+
+def test_what_one_directory_has_told_of_stays_while_it_does_not_answer() -> None:
+    async def main() -> None:
+        async with directory_at(URL) as first, directory_at(OTHER), open_node(lookup=[URL, OTHER]) as node:
+            tree = SupervisorSpec("root", [ChildSpec("weather", lambda: Weather(place="rome"))])
+            other = SupervisorSpec("root", [ChildSpec("weather", lambda: Weather(place="oslo"))])
+            async with (
+                open_node(tree, listen="ws://rome:80", register=URL),
+                open_node(other, listen="ws://oslo:80", register=OTHER),
+            ):
+                await trio.sleep(1)
+                ref = node.find(Weather, spread="round_robin")
+                assert {await ref.invoke(Weather.where) for _ in range(4)} == {"rome", "oslo"}
+                first.broken = 503
+                await trio.sleep(20)
+                await ref.invoke(Weather.where)
+                await trio.sleep(1)
+                assert {await ref.invoke(Weather.where) for _ in range(4)} == {"rome", "oslo"}
+                first.broken = None
+
+    run(main)
+
+
+def test_a_directory_that_hangs_does_not_keep_others_waiting() -> None:
+    async def main() -> None:
+        hung = FakeDirectory()
+        hung.hangs = True
+        async with (
+            directory_at(URL, hung),
+            directory_at(OTHER),
+            open_node(listen="ws://rome:80", register=OTHER) as rome,
+            open_node(lookup=[URL, OTHER]) as node,
+        ):
+            await rome.start(Weather)
+            await trio.sleep(1)
+            begin = trio.current_time()
+            assert len(await node.search(Weather)) == 1
+            assert trio.current_time() - begin < 11
+
+    run(main)
+
+
+def test_a_server_elsewhere_does_not_lead_here() -> None:
+    async def main() -> None:
+        thing: dict[str, Any] = {
+            **_told("urn:x:directory"),
+            "@type": "ThingDirectory",
+            "base": "http://127.0.0.1:80/",
+            "properties": {"things": {"forms": [{"href": "/inner/things"}]}},
+        }
+        fake = FakeDirectory()
+        fake.raw = json.dumps(thing).encode()
+        async with (
+            directory_at("http://rome:80", fake),
+            directory_at("http://127.0.0.1:80") as here,
+            open_node() as node,
+        ):
+            found = await node.discover("rome")
+            assert here.asked == []
+            assert found.things == ()
+            assert "127.0.0.1" in found.left_out[0]
+
+    run(main)

@@ -1,0 +1,122 @@
+"""What somebody who is known, and may do little, finds out or does by ways around."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lmos_actors import open_node
+from lmos_actors.security import ANYONE, AUTHENTICATED, Access, Rate
+from tests.guarding.rooms import PLACE, Secrets, ask, guarded_node, rules, socket_to
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lmos_actors import Node
+
+ALICE, BOB = "Bearer token-a", "Bearer token-b"
+NONE = Access(read=("alice",), write=("alice",), invoke=("alice",), subscribe=("alice",))
+PLAIN_SOCKET = {  # without the subprotocol it is the path alone that says what is wanted
+    "connection": "Upgrade",
+    "upgrade": "websocket",
+    "sec_websocket_version": "13",
+    "sec_websocket_key": "dGhlIHNhbXBsZSBub25jZQ==",
+}
+
+
+@pytest.fixture
+def secrets(tmp_path: Path) -> Secrets:
+    return Secrets(tmp_path)
+
+
+# ---- what is there, and may not be seen
+
+
+@pytest.mark.parametrize("method", ["DELETE", "POST", "BREW", "OPTIONS"])
+async def test_methods_that_there_are_not_tell_nothing(
+    autojump_clock: Any, secrets: Secrets, method: str
+) -> None:
+    async with guarded_node(rules(secrets, access={"v*": NONE})) as node:
+        told = [
+            await ask(node, f"/agents/{path}", method, authorization=BOB)
+            for path in (
+                "vault/properties/units",
+                "vault/properties/nothing",
+                "vaults/properties/units",
+                "vault/properties/units/observable",
+            )
+        ]
+        assert {(each.status, each.headers.get("allow"), each.json["detail"]) for each in told} == {
+            (403, None, told[0].json["detail"])
+        }
+        allowed = await ask(node, "/agents/vault/properties/units", "BREW", authorization=ALICE)
+        assert (allowed.status, allowed.headers["allow"]) == (405, "GET, HEAD, PUT, OPTIONS")
+
+
+async def test_no_socket_tells_whether_an_agent_is_there(autojump_clock: Any, secrets: Secrets) -> None:
+    async with guarded_node(rules(secrets, access={"v*": NONE})) as node:
+        for name in ("vault", "vaults"):
+            assert (await ask(node, f"/agents/{name}", authorization=BOB, **PLAIN_SOCKET)).status == 404
+        assert (await ask(node, "/agents/desk", authorization=BOB, **PLAIN_SOCKET)).status == 101
+        async with socket_to(node, ("Authorization", ALICE), url=f"{PLACE}/agents/vault") as socket:
+            assert "value" in await socket.asked(messageType="readProperty", name="units", thingID=None)
+
+
+async def test_a_socket_at_an_address_does_not_tell_the_id_that_is_there(
+    autojump_clock: Any, secrets: Secrets
+) -> None:
+    async with guarded_node(rules(secrets, access={"v*": NONE})) as node:
+        for name in ("vault", "vaults"):
+            url = f"{PLACE}/agents/{name}"
+            async with socket_to(node, ("Authorization", BOB), url=url) as socket:
+                answer = await socket.asked(messageType="readProperty", name="units", thingID=None)
+                assert (answer["status"], answer["thingID"]) == ("403", name)
+
+
+# ---- rates
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/agents", "/agents/desk", "/openapi.json", "/.well-known/wot", "/desk"]
+)
+async def test_descriptions_cost_as_well(autojump_clock: Any, secrets: Secrets, path: str) -> None:
+    security = rules(secrets, rate=Rate(per_second=0.1, burst=2), public_descriptions=True)
+    async with guarded_node(security) as node:
+        for who in ({"authorization": BOB}, *([{}] if path != "/desk" else [])):
+            told = [await ask(node, path, **who) for _ in range(3)]
+            assert [each.status for each in told][1:] == [told[0].status, 429]
+            assert int(told[2].headers["retry-after"]) >= 1
+
+
+# ---- a directory
+
+
+@pytest.mark.parametrize(
+    ("access", "may"),
+    [
+        (Access(write=("alice",)), False),
+        (Access(read=("alice",)), False),
+        (Access(write=("alice",), invoke=AUTHENTICATED), False),
+        (Access(read=ANYONE, write=AUTHENTICATED), True),
+        (Access(write=("alice", "bob"), invoke=("alice",)), False),
+    ],
+)
+async def test_whoever_may_not_write_to_a_directory_invokes_no_action_of_it(
+    autojump_clock: Any, secrets: Secrets, access: Access, may: bool
+) -> None:
+    """They would do by its actions what the lists keep them from at /things."""
+    security = rules(secrets, access={"directory": access})
+    async with open_node(listen=PLACE, security=security, directory=True) as node:
+        assert await _listed(node, ALICE) == 200
+        assert await _listed(node, BOB) == (200 if may else 403)
+        async with socket_to(node, ("Authorization", BOB)) as socket:
+            answer = await socket.asked(
+                messageType="invokeAction", thingID="directory", action="listThings", input={}
+            )
+            assert answer["status"] == ("completed" if may else "403")
+
+
+async def _listed(node: Node, who: str) -> int:
+    path = "/agents/directory/actions/listThings"
+    return (await ask(node, path, "POST", authorization=who)).status
