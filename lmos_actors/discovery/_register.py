@@ -307,7 +307,7 @@ class Registrar:
         try:
             await self._directory.put(thing_id, entry.exhibit.text, self._ttl)
         except DirectoryRefused as error:
-            if error.status >= 500 or error.status in (408, 429):
+            if _may_pass(error):
                 raise
             entry.registered, entry.told = False, before
             self._note(path, f"{error}; is a directory there?" if error.status in _NONE_THERE else str(error))
@@ -336,18 +336,25 @@ class Registrar:
             heapq.heapify(self._line)
 
     async def _renew(self, path: str, entry: _Entry) -> None:
-        thing_id = entry.exhibit.thing_id
-        if entry.registered and await self._directory.renew(thing_id):
+        if entry.registered and await self._is_renewed(entry.exhibit.thing_id):
             self._line_up(path, entry)
-        else:  # it was refused, or the directory has forgotten it
+        else:  # it was refused, or the directory has forgotten it, or does not know how
             entry.registered = False
             await self._put(path, entry)
+
+    async def _is_renewed(self, thing_id: str) -> bool:
+        try:
+            return await self._directory.renew(thing_id)
+        except DirectoryRefused as error:
+            if _may_pass(error):
+                raise
+            return False
 
     async def _remove(self, thing_id: str) -> None:
         try:
             await self._directory.remove(thing_id)
         except DirectoryRefused as error:
-            if error.status >= 500 or error.status in (408, 429):
+            if _may_pass(error):
                 raise
         self._gone.pop(thing_id, None)
 
@@ -369,6 +376,11 @@ class Registrar:
                 failures += 1
                 if failures == FAILURES or not isinstance(error, DirectoryRefused):
                     return
+
+
+def _may_pass(error: DirectoryRefused) -> bool:
+    """Say whether the same may be taken later."""
+    return error.status in (408, 429) or (error.status >= 500 and error.status != 501)
 
 
 def paths_of(registrars: Iterable[Registrar]) -> Callable[[str], None]:

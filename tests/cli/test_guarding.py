@@ -132,7 +132,8 @@ def test_served_with_security_and_called_with_a_token(
         known = ("--ca", "ca.pem", "--bearer", "file:alice")
         assert ended("describe", url, *known, "--against", "served.py:Slow") == 0
         assert "nothing differs" in capsys.readouterr().out
-        assert ended("describe", url, "--ca", "ca.pem") == 3
+        (project / "nobody").write_text("token-c")
+        assert ended("describe", url, "--ca", "ca.pem", "--bearer", "file:nobody") == 3
         assert "401" in capsys.readouterr().err
         assert ended("read", url, "units", "--raw", "--ca", "ca.pem") == 0
         assert capsys.readouterr().out == "celsius\n"

@@ -39,6 +39,10 @@ class FakeDirectory:
         self.raw: bytes | None = None
         """What is answered to every GET."""
         self.hangs = False
+        self.seconds = 0.0
+        """How long an answer takes."""
+        self.location = "http://elsewhere/things"
+        """Where 307 leads to."""
         self._expires: dict[str, float] = {}
         self.listening: trio.CancelScope | None = None
 
@@ -135,6 +139,8 @@ class FakeDirectory:
                 elif isinstance(event, h11.EndOfMessage):
                     if self.hangs:
                         await trio.sleep_forever()
+                    if self.seconds:
+                        await trio.sleep(self.seconds)
                     try:
                         await stream.send_all(self._response(http, request, body))
                     except trio.BrokenResourceError:
@@ -150,7 +156,7 @@ class FakeDirectory:
         status, said = self.answer(request.method.decode(), request.target.decode(), headers, body)
         told = [("Content-Length", str(len(said))), ("Content-Type", "application/json")]
         if status == 307:
-            told.append(("Location", "http://elsewhere/things"))
+            told.append(("Location", self.location))
         sent = http.send(h11.Response(status_code=status, headers=told)) or b""
         if status != 204:
             sent += http.send(h11.Data(data=said)) or b""

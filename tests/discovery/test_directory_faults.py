@@ -57,9 +57,7 @@ async def test_what_has_ended_while_the_disk_failed_is_taken_away_after_that(
     store = Failing(DirectoryOptions())
     gone: list[Any] = []
     async with open_node() as node:
-        spec = directory_spec(DirectoryOptions())
         ref = await node.start(ThingDirectory, options=DirectoryOptions(), store=store)
-        assert spec.name == "directory"
         await ref.invoke(ThingDirectory.put_thing, "urn:1", {**td("urn:1"), "registration": {"ttl": 10}})
         async with ref.subscribe(ThingDirectory.thing_deleted) as events:
             store.broken, store.tries = True, 0

@@ -13,11 +13,13 @@ from lmos_actors import (
     Agent,
     AgentUnavailable,
     ChildSpec,
+    ConnectFailed,
     SupervisorSpec,
     action,
     open_node,
 )
-from lmos_actors.discovery import Registration, ThingDirectory
+from lmos_actors.actors import Sought
+from lmos_actors.discovery import Announced, Registration, ThingDirectory, explore_all
 from lmos_actors.security import BearerToken, Credentials
 from tests.discovery.fake import FakeDirectory, directory_at
 
@@ -281,12 +283,74 @@ def test_a_server_elsewhere_does_not_lead_here() -> None:
         fake.raw = json.dumps(thing).encode()
         async with (
             directory_at("http://rome:80", fake),
+            directory_at("http://localhost:80", fake),
             directory_at("http://127.0.0.1:80") as here,
             open_node() as node,
         ):
-            found = await node.discover("rome")
+            with pytest.raises(ConnectFailed, match=r"it leads to '127\.0\.0\.1'"):
+                await node.discover("rome")
             assert here.asked == []
-            assert found.things == ()
-            assert "127.0.0.1" in found.left_out[0]
+            found = await node.discover("localhost")  # that is this host itself
+            assert (found.things, len(here.asked)) == ((), 1)
+
+    run(main)
+
+
+def test_a_redirect_to_here_is_of_no_use() -> None:
+    async def main() -> None:
+        fake, here = FakeDirectory(), FakeDirectory()
+        fake.broken, fake.location = 307, "http://127.0.0.1:80/x"
+        here.raw = json.dumps(_told("urn:x:1")).encode()
+        async with (
+            directory_at("http://rome:80", fake),
+            directory_at("http://127.0.0.1:80", here),
+            open_node() as node,
+        ):
+            with pytest.raises(ConnectFailed, match=r"it leads to '127\.0\.0\.1'"):
+                await node.discover("rome")
+            assert len((await node.discover("127.0.0.1")).things) == 1
+
+    run(main)
+
+
+def test_announcements_are_explored_side_by_side_and_not_for_ever() -> None:
+    hung, wrong, right = (FakeDirectory() for _ in range(3))
+    hung.hangs = True
+    right.raw = json.dumps(_told("urn:x:1")).encode()
+    announced = [
+        *(Announced(f"hung {number}", f"http://hung:80/{number}") for number in range(7)),
+        Announced("wrong", "http://x y/"),
+        Announced("right", "http://right:80/"),
+        Announced("nobody", "http://nobody:80/"),
+    ]
+
+    async def main() -> None:
+        async with (
+            directory_at("http://hung:80", hung),
+            directory_at("http://wrong:80", wrong),
+            directory_at("http://right:80", right),
+            open_node() as node,
+        ):
+            begin = trio.current_time()
+            peers, refer = node._connections.peers, node._discovering._lookup.refer
+            found = await explore_all(peers, announced, Sought(), refer)
+            assert [each.id for each in found.things] == ["urn:x:1"]
+            assert len(found.left_out) == 9
+            assert trio.current_time() - begin <= 30
+
+    run(main)
+
+
+def test_a_server_that_answers_slowly_is_not_asked_for_ever() -> None:
+    async def main() -> None:
+        fake = FakeDirectory()
+        links = [{"rel": "item", "href": f"/agents/{number}"} for number in range(50)]
+        node_td = {**_told("urn:x:node"), "links": links}
+        fake.raw = json.dumps(node_td).encode()
+        fake.seconds = 1.0
+        async with directory_at("http://rome:80", fake), open_node() as node:
+            found = await node.discover("rome")
+            assert any("21 more agents" in each for each in found.left_out)
+            assert trio.current_time() < 35
 
     run(main)

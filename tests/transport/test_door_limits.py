@@ -300,36 +300,39 @@ async def test_serve_ends_when_it_accepts_no_more_and_the_last_has_gone(autojump
 
 
 async def test_who_is_answered_when_it_accepts_no_more_is_waited_for_no_longer(autojump_clock: Any):
-    begun, going_on = trio.Event(), trio.Event()
+    going_on = trio.Event()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["path"] == "/parts":  # the head is on its way before the door closes, of the other behind it
             await send(OK)
             await send({"type": "http.response.body", "body": b"a", "more_body": True})
-            begun.set()
         await going_on.wait()
         await send(END) if scope["path"] == "/parts" else await hello(scope, receive, send)
 
-    async with open_door(MemoryNetwork(), app=app) as door:
+    network = MemoryNetwork()
+    listener = await network.listen(Endpoint(False, "door", 80))
+    front = FrontDoor(listener, route=lambda _: Accept(None, echo), app=app, on_failure=never)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(front.serve)
+        door = Door(network, Endpoint(False, "door", 80), front)
         parts, whole, more = await door.knock(), await door.knock(), await door.knock()
         await parts.send(GET.replace(b"/", b"/parts", 1))
         await whole.send(GET)
         await more.send(GET.replace(b"/", b"/parts", 1) + GET)
-        await begun.wait()
         await door.until(lambda now: now.requests == 3)
-        door.door.stop_accepting()
+        front.stop_accepting()
         going_on.set()
         _, headers, body = await parts.answer()
         assert ("connection" in headers, body) == (False, b"a")
         await parts.ended()
-        _, headers, _ = await whole.answer()
-        assert headers["connection"] == "close"
-        await whole.ended()
-        await more.answer()
         _, headers, _ = await more.answer()
-        assert headers["connection"] == "close"
-        await more.ended()
-        assert since(door) < 1
+        assert "connection" not in headers
+        for client in (whole, more):
+            _, headers, _ = await client.answer()
+            assert headers["connection"] == "close"
+            await client.ended()
+    assert since(door) < 1
+    assert (front.statistics().open, front.statistics().served) == (0, 3)
 
 
 async def test_cancelled_it_closes_every_connection_before_it_ends(autojump_clock: Any):
