@@ -50,6 +50,7 @@ class Wanted:
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Give what to listen at. Raises ConfigError."""
+        self._check_credentials()
         urls = _texts(self.listen)
         if not urls:
             self._check_no_server()
@@ -66,6 +67,16 @@ class Wanted:
         if self.public_url is not None:
             endpoint_of(self.public_url)
         return found
+
+    def _check_credentials(self) -> None:
+        if self.credentials is None:
+            return
+        from .security import Credentials
+
+        if not isinstance(self.credentials, Credentials):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(
+                f"must be Credentials, not {type(self.credentials).__name__}", _of("credentials")
+            )
 
     def _check_no_server(self) -> None:
         for name in ("public_url", "tls", "door", "security", "origins", "insecure"):

@@ -223,6 +223,7 @@ FILES: dict[str, tuple[str, ...]] = {
         "_links",
         "_ending",
         "_slot",
+        "_receiving",
         "_calls",
         "_traced",
         "_handing",

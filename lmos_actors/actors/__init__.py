@@ -82,6 +82,7 @@ from ._population import (
     Sought as Sought,
     Spread as Spread,
 )
+from ._receiving import Receiving as Receiving
 from ._ref import Call as Call, CallStatus as CallStatus, Link as Link, Ref as Ref
 from ._registry import (
     Finder as Finder,

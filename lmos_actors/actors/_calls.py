@@ -25,6 +25,7 @@ from ._mailbox import DONE, RUNNING, WORKED_ON, Envelope
 from ._observers import MONITORS, Feed
 from ._operation import STREAM, named
 from ._parking import park_among
+from ._receiving import Receiving
 from ._ref import STREAM_CREDIT, CallStatus
 from ._runtime import awaited
 from ._slot import Slot
@@ -151,7 +152,7 @@ class LocalCall(Envelope):
         return CallStatus("in progress" if self.phase in (RUNNING, WORKED_ON) else "pending")
 
 
-class LocalStream(LocalCall):
+class LocalStream(Receiving, LocalCall):
     """An invocation with many outputs: the run waits while the consumer is 16 items behind."""
 
     __slots__ = ("_items", "_receiver", "_room", "consumer")
@@ -203,29 +204,10 @@ class LocalStream(LocalCall):
         self._wake("_receiver")
         self._wake("_room")
 
-    def __aiter__(self) -> LocalStream:
-        return self
-
-    @enable_ki_protection
-    async def __anext__(self) -> Any:
-        await checkpoint()
-        while not self._items and not self._done:
-            if self._receiver is not None:
-                raise trio.BusyResourceError("another task is receiving from this stream")
-            self._receiver = current_task()
-
-            def abort(_: object) -> Abort:
-                self._receiver = None
-                return Abort.SUCCEEDED
-
-            await wait_task_rescheduled(abort)
-        if self._items:
-            item = self._items.popleft()
-            self._wake("_room")
-            return item
-        if self._error is not None:
-            raise self._error
-        raise StopAsyncIteration
+    def _next(self) -> Any:
+        item = self._items.popleft()
+        self._wake("_room")
+        return item
 
 
 class LocalLink(Slot):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, get_
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 Spread: TypeAlias = Literal["round_robin", "least_loaded", "key"]
 SPREADS: Final[tuple[str, ...]] = get_args(Spread)
@@ -95,7 +95,7 @@ class Population:
         self.watchers: list[Callable[[str], None]] = []
         """Called with the path of what has started or is gone for good; must not raise."""
 
-    def changed(self, *children: Any) -> None:
+    def changed(self, children: Iterable[Any]) -> None:
         """These have started, for the first time or again, or their slots are empty for good."""
         self.version += 1
         for tell in self.watchers:

@@ -102,6 +102,13 @@ class Exposure:
         base = self.bases[0] if self.bases else ""
         return f"{base}{AGENTS}{quote(name, safe='')}"
 
+    def pool_of(self, name: str) -> str | None:
+        """Give the public name of the pool of which what has that name is a member, None if of none."""
+        link = self.at(name) if "." in name else None
+        if not isinstance(link, LocalLink) or not isinstance(link.owner, PoolSupervisor):
+            return None
+        return public_name(link.owner.path)
+
     # ---- by what a consumer says
 
     def thing_at(self, target: str) -> str | None:

@@ -166,7 +166,11 @@ def _watched(send: Send, admission: Admission, guard: Guard, more: Headers) -> S
         return send
 
     async def sent(message: Message) -> None:
-        if message["type"] == "http.response.start":
+        begins = message["type"] == "http.response.start"
+        if begins and not admission.valid(trio.current_time()):
+            await _answer(401, guard.not_good, (*guard.not_good.headers, *more), send)
+            raise ClientLeft("the credentials are no longer good")
+        if begins:
             challenged = guard.challenges if message["status"] == 401 else ()
             message["headers"] = [*message.get("headers", ()), *challenged, *more]
         elif message.get("more_body") and not admission.valid(trio.current_time()):

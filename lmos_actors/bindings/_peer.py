@@ -16,7 +16,7 @@ from lmos_actors.protocol import lmos
 from lmos_actors.transport import endpoint_of
 
 from ._peer_backoff import Backoff
-from ._peer_things import Far
+from ._peer_things import FarThing
 from ._peer_traffic import Traffic
 from ._peer_wants import wake_all
 
@@ -85,7 +85,7 @@ class Peer(Traffic):
         """Whether a try has failed or succeeded by now."""
         self.users = 0
         self.scope = trio.CancelScope()
-        self.things: dict[str, Far] = {}
+        self.things: dict[str, FarThing] = {}
         self._node = node
         self._learnt: tuple[str, ...] = ()
         self._connection: Connection | None = None
@@ -99,11 +99,11 @@ class Peer(Traffic):
 
     # ---- who it is
 
-    def thing(self, thing_id: str) -> Far:
+    def thing(self, thing_id: str) -> FarThing:
         """Give the thing of that id, the same for the same id."""
         found = self.things.get(thing_id)
         if found is None:
-            found = self.things[thing_id] = Far(self, thing_id)
+            found = self.things[thing_id] = FarThing(self, thing_id)
         return found
 
     def learn(self, offers: Sequence[str]) -> None:
@@ -205,7 +205,7 @@ class Peer(Traffic):
         if self._connection is not None:
             self._connection.close(code, reason)
 
-    def unavailable(self, far: Far) -> AgentUnavailable:
+    def unavailable(self, far: FarThing) -> AgentUnavailable:
         """Make the error for a request while there is no connection."""
         if self.ended or self.released:
             return AgentUnavailable(far.path, "it was released" if self.released else "the node has ended")
@@ -227,7 +227,7 @@ class Peer(Traffic):
                 raise ConnectFailed(self.place, "the node has ended")
             await park_among(self._waiting)
 
-    async def connected(self, far: Far) -> None:
+    async def connected(self, far: FarThing) -> None:
         """Wait for the connection, however long it takes. Raises AgentUnavailable at the end of the node."""
         await checkpoint_if_cancelled()
         while self.session is None:

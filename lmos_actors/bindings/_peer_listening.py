@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lmos_actors.protocol import lmos
 
     from ._peer_backoff import Backoff
-    from ._peer_things import Far
+    from ._peer_things import FarThing
 
 LOST: Final[Any] = object()
 """In place of that event's data: the connection is lost, and nobody here knows how the agent is."""
@@ -118,7 +118,9 @@ class Listening:
         "_again", "_backoff", "_going", "_waiting", "far", "feed", "heard", "kind", "last", "name", "taps",
     )  # fmt: skip
 
-    def __init__(self, far: Far, kind: str, name: str, backoff: Backoff, going: Going | None = None) -> None:
+    def __init__(
+        self, far: FarThing, kind: str, name: str, backoff: Backoff, going: Going | None = None
+    ) -> None:
         self.far = far
         self.kind = kind
         self.name = name

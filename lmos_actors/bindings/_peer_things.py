@@ -22,7 +22,7 @@ def path_of(thing_id: str) -> str:
     return thing_id if name is None else name.replace(".", "/")
 
 
-class Far:
+class FarThing:
     """One thing behind a peer: refs to it are equal, share what is listened to, and name it by one path."""
 
     __slots__ = ("description", "listenings", "number", "path", "peer", "rt", "thing_id", "unwell")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Runtime, TraceMembers
 
     from ._peer_listening import Listening
-    from ._peer_things import Far
+    from ._peer_things import FarThing
     from ._peer_wants import Want
 
 
@@ -65,7 +65,7 @@ class Traffic:
             lmos.Close: self._close,
         }
 
-    def unavailable(self, far: Far) -> AgentUnavailable:
+    def unavailable(self, far: FarThing) -> AgentUnavailable:
         """Make the error for a request while there is no connection."""
         raise NotImplementedError
 

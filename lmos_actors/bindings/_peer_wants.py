@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Attempt, Going, TraceMembers
     from lmos_actors.protocol.lmos import ConsumerSession, Pending
 
-    from ._peer_things import Far
+    from ._peer_things import FarThing
 
 STREAM: Final = lmos.Credit(items=16, bytes=262_144)
 """The credit that an answer of many items is given (W6)."""
@@ -94,7 +94,7 @@ class Want:
 
     __slots__ = ("ended", "far", "pending", "said")
 
-    def __init__(self, far: Far, said: Said | None) -> None:
+    def __init__(self, far: FarThing, said: Said | None) -> None:
         self.far = far
         self.said = said
         self.pending: Pending | None = None
@@ -121,7 +121,7 @@ class FarAsk(Want):
 
     __slots__ = ("bucket", "error", "slot", "task", "value")
 
-    def __init__(self, far: Far, said: Said) -> None:
+    def __init__(self, far: FarThing, said: Said) -> None:
         super().__init__(far, said)
         self.slot = far  # as those know it who sweep deadlines
         self.task: trio.lowlevel.Task | None = None
@@ -151,9 +151,9 @@ class Note(msgspec.Struct, eq=False):
     sender: Any
 
     @property
-    def far(self) -> Far:
+    def far(self) -> FarThing:
         """Whom it went to."""
-        far: Far = self.link.far
+        far: FarThing = self.link.far
         return far
 
     def fail(self, error: Exception) -> None:
@@ -166,7 +166,7 @@ class FarTell(Want):
 
     __slots__ = ("lost", "note", "task")
 
-    def __init__(self, far: Far, said: Said, note: Note) -> None:
+    def __init__(self, far: FarThing, said: Said, note: Note) -> None:
         super().__init__(far, said)
         self.note = note
         self.task: trio.lowlevel.Task | None = None
@@ -190,7 +190,7 @@ class FarHeld(FarTell):
 
     __slots__ = ("holds",)
 
-    def __init__(self, far: Far, said: Said, note: Note) -> None:
+    def __init__(self, far: FarThing, said: Said, note: Note) -> None:
         super().__init__(far, said, note)
         self.holds: Any = None
 
@@ -215,7 +215,7 @@ class FarAside(Want):
 
     __slots__ = ("error", "standing", "tasks")
 
-    def __init__(self, far: Far) -> None:
+    def __init__(self, far: FarThing) -> None:
         super().__init__(far, None)
         self.tasks: list[trio.lowlevel.Task] = []
         self.standing: lmos.Standing | None = None

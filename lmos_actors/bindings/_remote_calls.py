@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import trio
 from msgspec import UNSET
 from trio.lowlevel import (
-    Abort,
     checkpoint,
     checkpoint_if_cancelled,
-    current_task,
     enable_ki_protection,
-    wait_task_rescheduled,
 )
 
 from lmos_actors._errors import (
@@ -24,7 +21,7 @@ from lmos_actors._errors import (
     NotFound,
     RemoteProtocolError,
 )
-from lmos_actors.actors import CallStatus, Feed, awaited, park_among
+from lmos_actors.actors import CallStatus, Feed, Receiving, awaited, park_among
 from lmos_actors.protocol import lmos
 
 from ._peer_wants import FarAside, Want, wake_all, wake_one
@@ -33,7 +30,7 @@ if TYPE_CHECKING:
     from lmos_actors._timers import Timer
     from lmos_actors.actors import Operation
 
-    from ._peer_things import Far
+    from ._peer_things import FarThing
     from ._peer_wants import Said
     from ._remote_terms import Terms
 
@@ -56,7 +53,7 @@ class RemoteCall(Want):
         "deadline", "feed", "op", "reason", "trace",
     )  # fmt: skip
 
-    def __init__(self, far: Far, said: Said, op: Operation, terms: Terms) -> None:
+    def __init__(self, far: FarThing, said: Said, op: Operation, terms: Terms) -> None:
         super().__init__(far, said)
         self.op = op
         self.trace: tuple[int, int] | None = None
@@ -211,12 +208,12 @@ def told_status(standing: lmos.Standing) -> CallStatus:
     return CallStatus(status, standing.cancelled, standing.reason)
 
 
-class RemoteStream(RemoteCall):
+class RemoteStream(Receiving, RemoteCall):
     """An invocation with many outputs: the agent is 16 items, or 256 KiB, ahead of its consumer (W6)."""
 
     __slots__ = ("_items", "_receiver")
 
-    def __init__(self, far: Far, said: Said, op: Operation, terms: Terms) -> None:
+    def __init__(self, far: FarThing, said: Said, op: Operation, terms: Terms) -> None:
         super().__init__(far, said, op, terms)
         self._items: deque[Any] = deque()
         self._receiver: trio.lowlevel.Task | None = None
@@ -238,28 +235,6 @@ class RemoteStream(RemoteCall):
     def _finish(self) -> None:
         super()._finish()
         wake_one(self, "_receiver")
-
-    def __aiter__(self) -> RemoteStream:
-        return self
-
-    @enable_ki_protection
-    async def __anext__(self) -> Any:
-        await checkpoint()
-        while not self._items and not self._done:
-            if self._receiver is not None:
-                raise trio.BusyResourceError("another task is receiving from this stream")
-            self._receiver = current_task()
-
-            def abort(_: object) -> Abort:
-                self._receiver = None
-                return Abort.SUCCEEDED
-
-            await wait_task_rescheduled(abort)
-        if self._items:
-            return self._next()
-        if self._error is not None:
-            raise self._error
-        raise StopAsyncIteration
 
     def _next(self) -> Any:
         raw = self._items.popleft()

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     )
 
     from ._peer import Peer
-    from ._peer_things import Far
+    from ._peer_things import FarThing
     from ._remote_terms import Terms
 
 
@@ -64,7 +64,7 @@ class RemoteLink(RemoteListening):
 
     __slots__ = ("_released", "table", "turns")
 
-    def __init__(self, far: Far, terms: Terms) -> None:
+    def __init__(self, far: FarThing, terms: Terms) -> None:
         super().__init__(far, terms)
         self._released = False
         self.turns: Turns = far.rt.turns

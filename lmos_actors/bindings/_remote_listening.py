@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Feed, Operation, Runtime
 
     from ._peer_listening import Sink
-    from ._peer_things import Far
+    from ._peer_things import FarThing
     from ._remote_terms import Terms
 
 
@@ -29,7 +29,7 @@ class RemoteListening:
 
     __slots__ = ("_sinks", "_terms", "far", "rt")
 
-    def __init__(self, far: Far, terms: Terms) -> None:
+    def __init__(self, far: FarThing, terms: Terms) -> None:
         self.far = far
         self.rt: Runtime = far.rt
         self._terms = terms

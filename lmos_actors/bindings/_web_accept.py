@@ -86,6 +86,10 @@ def _quality(kind: str, liked: Sequence[tuple[str, float]]) -> float:
 
 
 def has_tag(headers: Headers, name: bytes, tag: bytes) -> bool:
-    """Say whether a list of entity tags, as in If-None-Match, has this one, or all."""
-    tags = [each.strip().removeprefix("W/") for value in said(headers, name) for each in value.split(",")]
+    """Say whether a list of entity tags, as in If-None-Match, has this one, or all.
+
+    Weak tags count as others do, but for If-Match (RFC 9110, 13.1.1).
+    """
+    weak = "" if name == b"if-match" else "W/"
+    tags = [each.strip().removeprefix(weak) for value in said(headers, name) for each in value.split(",")]
     return tag.decode() in tags or "*" in tags

@@ -123,14 +123,14 @@ async def _invoke_later(
 ) -> Answer:
     """Begin a run and say where it is, after what the consumer prefers to wait; by then it may be over."""
     agent, wait = public_name(link.path), request.wait()
-    desk.runs.make_room(request.owner, agent)
-    ask = desk.ask(request)
-    _post(ask, request, link, op, data)
-    if wait and not ask.done:
-        await _wait(ask, wait)
-    if ask.done:
-        return _result(op, ask.outcome())
-    run = desk.runs.keep(request.owner, agent, op.name, _place(desk, agent, op.name), ask)
+    with desk.runs.room(request.owner, agent):
+        ask = desk.ask(request)
+        _post(ask, request, link, op, data)
+        if wait and not ask.done:
+            await _wait(ask, wait)
+        if ask.done:
+            return _result(op, ask.outcome())
+        run = desk.runs.keep(request.owner, agent, op.name, _place(desk, agent, op.name), ask)
     more = ((b"location", run.place.encode()), *((APPLIED,) if _prefers(request) else ()))
     return Answer(201, _encode(run.told()), (TYPE_JSON, NOSNIFF, NO_STORE, *more))
 

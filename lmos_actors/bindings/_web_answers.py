@@ -55,6 +55,7 @@ class HttpError(LmosActorsError):
         self, status: int, title: str, detail: str, headers: tuple[tuple[bytes, bytes], ...] = ()
     ) -> None:
         self.status = status
+        self.http_status = status
         self.title = title
         self.detail = detail
         self.headers = headers
@@ -63,6 +64,8 @@ class HttpError(LmosActorsError):
 
 class NotAsItWas(AgentError):
     """What a request was to change is not as it says (RFC 9110, 13.1): it has not been changed."""
+
+    http_status = 412
 
 
 def value(body: bytes, *more: tuple[bytes, bytes]) -> Answer:
@@ -81,7 +84,7 @@ def problem_answer(
     `occurrence` is a new id; `allowed` names the methods of the resource, for an answer of 405.
     """
     if isinstance(error, NotAsItWas):
-        error = HttpError(412, "Precondition Failed", str(error))
+        error = HttpError(error.http_status, "Precondition Failed", str(error))
     if isinstance(error, HttpError):
         told: dict[str, Any] = {"type": "about:blank", "title": error.title, "status": error.status}
         told["detail"] = error.detail
@@ -129,8 +132,9 @@ def _retry_in(problem: Problem) -> int:
 
 
 async def give(send: Send, answer: Answer, *, bare: bool = False) -> None:
-    """Send an answer; `bare`: without its body, to HEAD."""
-    length = () if answer.status in (204, 304) else ((b"content-length", b"%d" % len(answer.body)),)
+    """Send an answer; `bare`: without its body, to HEAD. Of one that is sent in parts no length is said."""
+    none = answer.status in (204, 304) or (bare and not answer.body)
+    length = () if none else ((b"content-length", b"%d" % len(answer.body)),)
     await send(
         {"type": "http.response.start", "status": answer.status, "headers": [*answer.headers, *length]}
     )

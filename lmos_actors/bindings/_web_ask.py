@@ -88,10 +88,22 @@ class WebAsk:
         Raises MailboxFull, AgentUnavailable, NotFound, NotAllowed, InvalidInput, DeadlineExceeded.
         """
         key, args, kwargs = wish
-        slot = link if isinstance(link, LocalLink) else link.choose(key, args, kwargs)
-        far = self.send_operation(slot, slot.operation(key), args, kwargs, remaining)
-        if isinstance(link, PoolLink):
-            far.again = partial(self._send_again, far, link, wish)
+        if isinstance(link, LocalLink):
+            self.send_operation(link, link.operation(key), args, kwargs, remaining)
+        else:
+            self._send_to_one(link, wish, remaining, None)
+
+    def _send_to_one(self, pool: PoolLink, wish: Wish, remaining: float | None, before: Far | None) -> None:
+        """Have a member of a pool do it; `before` is what another member had, and has not begun."""
+        key, args, kwargs = wish
+        slot = pool.choose(key, args, kwargs)
+        _check_time(slot, remaining)
+        op = slot.operation(key)
+        far = Far(slot, op, slot.bound(op, args, kwargs), self, self)
+        far.again = partial(self._send_again, far, pool, wish)
+        if before is not None:
+            far.watch, far.trace = before.watch, before.trace
+        self._post(far, remaining)
 
     def send_operation(
         self,
@@ -100,12 +112,10 @@ class WebAsk:
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
         remaining: float | None,
-    ) -> Far:
+    ) -> None:
         """Have an agent carry out an operation. Raises as `send`."""
         _check_time(slot, remaining)
-        far = Far(slot, op, slot.bound(op, args, kwargs), self, self)
-        self._post(far, remaining)
-        return far
+        self._post(Far(slot, op, slot.bound(op, args, kwargs), self, self), remaining)
 
     def send_good(
         self, link: LocalLink, op: Operation, args: tuple[Any, ...], remaining: float | None
@@ -136,7 +146,7 @@ class WebAsk:
             return False
         left = None if far.until is None else far.until - trio.current_time()
         try:
-            self.send(pool, wish, left)
+            self._send_to_one(pool, wish, left, far)
         except AgentError:
             return False
         return True

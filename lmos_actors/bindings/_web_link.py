@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ._peer import Headers, Peer
     from ._peer_listening import Listening, Sink, Tap
-    from ._peer_things import Far
+    from ._peer_things import FarThing
     from ._peers import Peers
     from ._remote_terms import Terms
     from ._web_link_forms import Ways
@@ -33,7 +33,7 @@ class HttpLink(RemoteLink):
 
     __slots__ = ("_only_web", "_socket")
 
-    def __init__(self, far: Far, terms: Terms, ways: Ways, socket: RemoteLink | None) -> None:
+    def __init__(self, far: FarThing, terms: Terms, ways: Ways, socket: RemoteLink | None) -> None:
         super().__init__(far, terms)
         self._socket = socket
         self._only_web = frozenset[tuple[str, str]]() if socket is None else ways.only_web()

@@ -17,7 +17,7 @@ from ._remote_calls import RemoteCall, RemoteStream, told_status
 if TYPE_CHECKING:
     import trio
 
-    from ._peer_things import Far
+    from ._peer_things import FarThing
     from ._peer_wants import Said
     from ._remote_terms import Terms
     from ._web_link_errands import Errand
@@ -144,7 +144,7 @@ class WebCall(WebRun):
 
     __slots__ = ("at",)
 
-    def __init__(self, far: Far, said: Said, op: Any, terms: Terms) -> None:
+    def __init__(self, far: FarThing, said: Said, op: Any, terms: Terms) -> None:
         super().__init__(far, said, op, terms)
         self.at = RunAt()
 
@@ -154,7 +154,7 @@ class WebStream(WebRun, RemoteStream):
 
     __slots__ = ("_reading", "at")
 
-    def __init__(self, far: Far, said: Said, op: Any, terms: Terms) -> None:
+    def __init__(self, far: FarThing, said: Said, op: Any, terms: Terms) -> None:
         super().__init__(far, said, op, terms)
         self.at = RunAt()
         self._reading: list[trio.lowlevel.Task] = []

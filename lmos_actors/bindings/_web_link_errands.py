@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import TraceMembers
 
-    from ._peer_things import Far
+    from ._peer_things import FarThing
     from ._peer_wants import Said
     from ._web_link_answers import Standing
     from ._web_link_forms import Way, Ways
@@ -121,7 +121,7 @@ FAILURES: Final = (ConnectFailed, ConfigError, Unanswered, Unsendable, TooMany, 
 class Errand:
     """One request of a ref. Made before it is sent: what cannot be asked or written is refused then."""
 
-    def __init__(self, server: Server, far: Far, said: Said, *, one_way: bool = False) -> None:
+    def __init__(self, server: Server, far: FarThing, said: Said, *, one_way: bool = False) -> None:
         self.server = server
         self._one_way = one_way
         self.far = far

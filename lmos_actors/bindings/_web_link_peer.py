@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from ._peer import Headers, Surroundings
     from ._peer_listening import Listening
-    from ._peer_things import Far
+    from ._peer_things import FarThing
     from ._peer_wants import Note, Want
     from ._web_link_forms import Ways
     from ._web_link_pool import WebPool
@@ -130,7 +130,7 @@ class WebPeer(Peer):
     def _is_ending(self) -> bool:
         return self.ended or self.released or self.rt.ended
 
-    def _check_there(self, far: Far) -> None:
+    def _check_there(self, far: FarThing) -> None:
         if self._is_ending():
             raise self.unavailable(far)
 
@@ -253,7 +253,7 @@ class WebPeer(Peer):
 
     # ---- being there
 
-    def unavailable(self, far: Far) -> AgentUnavailable:
+    def unavailable(self, far: FarThing) -> AgentUnavailable:
         """Make the error for a request that is not sent."""
         return AgentUnavailable(far.path, "it was released" if self.released else ENDED)
 
@@ -270,7 +270,7 @@ class WebPeer(Peer):
             raise
         self.failure = None
 
-    async def connected(self, far: Far) -> None:
+    async def connected(self, far: FarThing) -> None:
         """Wait until it can be connected to, however long that takes. Raises AgentUnavailable at the end."""
         backoff = self.new_backoff()
         while True:

@@ -30,7 +30,8 @@ HEARTBEAT: Final = 15.0
 """Seconds of silence after which a stream of events says that it is still there."""
 
 AT_ONCE: Final = 64
-"""Events that leave together."""
+AT_ONCE_BYTES: Final = 1 << 16
+"""Events that leave together: so much, and one event, waits for whoever does not read, and for no other."""
 
 GAP: Final = "lmosx:gap"
 END: Final = "lmosx:end"
@@ -176,14 +177,19 @@ class EventStream:
                 return None
         if not is_valid(self._request):
             return None
-        if not found:
-            return b":\n\n"
+        return self._together(found[0]) if found else b":\n\n"
+
+    def _together(self, value: Any) -> bytes:
+        """Give a value as it is sent, with those behind it that are there by now."""
+        feed, frames = self._listening.feed, [self._frame(value)]
+        size = len(frames[0])
         try:
-            while len(found) < AT_ONCE:
-                found.append(feed.receive_nowait())
+            while len(frames) < AT_ONCE and size < AT_ONCE_BYTES:
+                frames.append(self._frame(feed.receive_nowait()))
+                size += len(frames[-1])
         except (trio.WouldBlock, trio.EndOfChannel):
             pass
-        return b"".join(map(self._frame, found))
+        return b"".join(frames)
 
     def _frame(self, value: Any) -> bytes:
         self._count += 1

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -16,7 +17,7 @@ from ._web_answers import problem_data
 from ._web_values import written_value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
     from datetime import datetime
 
     from lmos_actors.actors import Runtime
@@ -91,22 +92,33 @@ class Runs:
         self._failed = failed
         self._runs: OrderedDict[str, KeptRun] = OrderedDict()
         self._ended: OrderedDict[str, KeptRun] = OrderedDict()
+        self._coming: Counter[str] = Counter()  # by owner
 
     def __len__(self) -> int:
         return len(self._runs)
 
-    def make_room(self, owner: str, agent: str) -> None:
+    @contextmanager
+    def room(self, owner: str, agent: str) -> Generator[None]:
+        """Have room for one more, which may be kept in the block. Raises MailboxFull."""
+        self._make_room(owner, agent)
+        self._coming[owner] += 1
+        try:
+            yield
+        finally:
+            self._coming -= Counter((owner,))
+
+    def _make_room(self, owner: str, agent: str) -> None:
         """Forget what is one too many for one more. Raises MailboxFull where nothing can be forgotten."""
         now = trio.current_time()
         while self._ended and next(iter(self._ended.values())).until <= now:
             self._forget(next(iter(self._ended.values())))
         of_owner = [run for run in self._runs.values() if run.owner == owner]
-        if len(of_owner) >= MOST_OF_ONE:
+        if len(of_owner) + self._coming[owner] >= MOST_OF_ONE:
             ended = next((run for run in self._ended.values() if run.owner == owner), None)
             if ended is None:
                 raise MailboxFull(agent, MOST_OF_ONE)
             self._forget(ended)
-        elif len(self._runs) >= MOST:
+        elif len(self._runs) + self._coming.total() >= MOST:
             if not self._ended:
                 raise MailboxFull(agent, MOST)
             self._forget(next(iter(self._ended.values())))

@@ -171,12 +171,14 @@ def error_members(error: Exception) -> dict[str, Any]:
     return members
 
 
+_WHO: Final = "say who asks, with --bearer env:NAME or --basic USER:env:NAME"
+
 _FIXES: Final[tuple[tuple[type[Exception], str], ...]] = (
     (AgentUnavailable, "nothing was begun, so try again"),
     (MailboxFull, "nothing was begun, so try again later"),
     (RateLimited, "nothing was begun, so try again later"),
     (OutcomeUnknown, "look before asking again"),
-    (Unauthorized, "say who asks, with --bearer env:NAME or --basic USER:env:NAME"),
+    (Unauthorized, _WHO),
     (ConnectFailed, "is the agent served there?"),
 )
 
@@ -185,9 +187,15 @@ def explained(error: Exception) -> str:
     """Say what went wrong, and what helps."""
     if isinstance(error, ActionFailed):
         return f"the action failed: {_for_people(error.output)}" if error.output is not None else str(error)
-    fix = next((fix for tp, fix in _FIXES if isinstance(error, tp)), "")
-    said = str(error)
+    fix, said = _fix(error), str(error)
     return f"{said}; {fix}" if fix and "did you mean" not in said else said
+
+
+def _fix(error: Exception) -> str:
+    """Say what helps, in a few words, or nothing."""
+    if isinstance(error, ConnectFailed) and error.why.startswith("it answered 401"):
+        return _WHO
+    return next((fix for tp, fix in _FIXES if isinstance(error, tp)), "")
 
 
 def _for_people(value: Any, *, whole: bool = False) -> str:

@@ -61,6 +61,8 @@ def _say(explored: Explored, *, as_json: bool) -> None:
         print(f"lmos-actors: asked the directory at {url}", file=sys.stderr)
     for why in explored.left_out:
         print(f"lmos-actors: left out {printable(why)}", file=sys.stderr)
+    if not explored.things:
+        print("lmos-actors: no such agent was found", file=sys.stderr)
     if as_json:
         for found in explored.things:
             print(json.dumps(_members(found), ensure_ascii=False))

@@ -30,7 +30,8 @@ class Guarding:
     client_ca: Annotated[str | None, Parameter(metavar="FILE", group=GUARDED)] = None
     """A file with authorities: clients show a certificate that one of them has signed."""
     security: Annotated[str | None, Parameter(metavar="FILE", group=GUARDED)] = None
-    """A YAML or TOML file that says who is let in, and to what. Without it everybody who reaches it is let in."""
+    """A YAML or TOML file that says who is let in, and to what. \
+Without it everybody who reaches it is let in."""
     origin: Annotated[list[str] | None, Parameter(negative=(), metavar="ORIGIN", group=GUARDED)] = None
     """Pages in browsers that are let in besides its own, as https://app.example. \
 May be given several times."""

@@ -74,9 +74,7 @@ class Replica:
         return made
 
     @classmethod
-    def elsewhere(
-        cls, id: str, description: Description, directory: str, make: Callable[[], Any]
-    ) -> Replica:
+    def elsewhere(cls, id: str, description: Description, directory: str, make: Callable[[], Any]) -> Replica:
         """Make one for an agent elsewhere, whose link is made at its first use."""
         made = cls(id, description, directory)
         made._make = make

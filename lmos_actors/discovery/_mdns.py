@@ -38,6 +38,7 @@ MOST: Final = 256
 """Announcements that are looked at."""
 
 LONGEST_NAME: Final = 45  # bytes, of 63: a number or a word may follow
+NAMESAKES: Final = 9  # of which each gets a number
 
 LONGEST_PATH: Final = 1024
 _SCHEMES: Final = ("http", "https")
@@ -228,9 +229,18 @@ class Announcer:
         zc = self._opened = _opened(self._zeroconf, self._interfaces)
         try:
             for each in announcements:
-                zc.register_service(self._info(each), allow_name_change=True)
+                self._register(zc, each)
         except (self._zeroconf.Error, OSError) as error:
-            raise ConfigError(f"DNS-SD is not possible here: {error or type(error).__name__}") from error
+            raise ConfigError(f"DNS-SD is not possible here: {str(error) or type(error).__name__}") from error
+
+    def _register(self, zc: Zeroconf, each: Announcement) -> None:
+        for number in range(2, NAMESAKES + 1):
+            try:
+                zc.register_service(self._info(each))
+                return
+            except self._zeroconf.NonUniqueNameException:  # its own new names are wrong for a subtype
+                each = attrs.evolve(each, name=f"{each.name.removesuffix(f' ({number - 1})')} ({number})")
+        zc.register_service(self._info(each))
 
     def _info(self, each: Announcement) -> ServiceInfo:
         kind = "Directory" if each.is_directory else "Thing"

@@ -225,7 +225,7 @@ class Registrar:
         if self._rt.real and not self._leaving and (before is None) != (failure is None):
             log = logging.getLogger("lmos_actors")
             if failure is None:
-                log.info("registering at %s again", self._directory.url)
+                log.warning("registered at %s", self._directory.url)
             else:
                 log.warning("registering at %s: %s", self._directory.url, failure)
 

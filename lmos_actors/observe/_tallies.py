@@ -43,9 +43,15 @@ def status_of(error: BaseException | None) -> str:
         return LEFT
     if not isinstance(error, LmosActorsError):
         return FAILED
+    return f"{number_of(error) // 100}xx"
+
+
+def number_of(error: LmosActorsError) -> int:
+    """Give the status that an error is answered with: its own where HTTP alone knows it, such as 406."""
     from lmos_actors.protocol.lmos import problem_of  # which nodes that tell no metrics need not
 
-    return f"{problem_of(error).status // 100}xx"
+    own: int | None = getattr(error, "http_status", None)
+    return problem_of(error).status if own is None else own
 
 
 class Tally:

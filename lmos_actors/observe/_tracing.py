@@ -24,7 +24,8 @@ from opentelemetry.trace import (
 
 from lmos_actors._errors import ConfigError, LmosActorsError
 from lmos_actors.actors import Origin, current_mark, read_trace
-from lmos_actors.protocol.lmos import problem_of
+
+from ._tallies import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,7 +116,7 @@ class Spans:
 
     def _say(self, span: Span, error: BaseException) -> None:
         """Say what it ended with: never the text of an error, which may have somebody's data in it."""
-        status = problem_of(error).status if isinstance(error, LmosActorsError) else SERVER_ERROR
+        status = number_of(error) if isinstance(error, LmosActorsError) else SERVER_ERROR
         span.set_attributes({"error.type": type(error).__name__, "lmos.status": status})
         if status >= SERVER_ERROR or getattr(span, "kind", None) is SpanKind.CLIENT:
             span.set_status(Status(StatusCode.ERROR))

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 ALLOWED_METHODS: Final = b"GET, HEAD, POST, PUT, PATCH, DELETE"
 ALLOWED_HEADERS: Final = (
-    b"Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, Prefer, Traceparent, Tracestate"
+    b"Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, LMOS-Remaining, Prefer, "
+    b"Traceparent, Tracestate"
 )
 EXPOSED_HEADERS: Final = b"ETag, Link, Location, Retry-After, WWW-Authenticate"
 REMEMBERED: Final = b"600"  # seconds that a browser need not ask again
@@ -120,7 +121,7 @@ class Guard:
             if proof is not None:
                 return Admission(self, proof, self._source(proof.principal, presented))
         self._failures.take(address_of(presented.peer), now)
-        return self._unknown(NOT_GOOD, wrong=True)
+        return self.not_good
 
     def _by_connection(self, presented: Presented, now: float, *, public: bool) -> Admission | Refusal:
         certificate = presented.certificate
@@ -144,6 +145,11 @@ class Guard:
             (name, each + (more if each.startswith(b"Bearer") else b"")) for name, each in self.challenges
         )
         return Refusal(401, reason, tuple(told))
+
+    @property
+    def not_good(self) -> Refusal:
+        """What somebody is told whose credentials are not good, or no longer."""
+        return self._unknown(NOT_GOOD, wrong=True)
 
     @property
     def challenges(self) -> Headers:

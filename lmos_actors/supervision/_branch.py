@@ -24,7 +24,7 @@ from ._raised import and_raised, as_one
 from ._spec import ChildSpec, Pool, SupervisorSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from contextvars import Context
 
     from lmos_actors.actors import Runtime, Status
@@ -219,11 +219,11 @@ class Branch:
             child.status = "stopped"
             raise
         self._plan.started(child)
-        self._announce(child)
+        self._announce((child,))
 
-    def _announce(self, *children: Child) -> None:
+    def _announce(self, children: Sequence[Child]) -> None:
         """Let those look again who wait for an agent to appear, and those follow who wait to."""
-        self.rt.population.changed(*children)
+        self.rt.population.changed(children)
         if self.rt.absent is not None:
             for child in children:
                 self.rt.absent.appeared(child if isinstance(child, LocalLink) else None)
@@ -390,7 +390,7 @@ class Branch:
             child.bury()
             if isinstance(child, LocalLink):
                 self.ids.free(child)
-            self.rt.population.changed(child)
+            self.rt.population.changed((child,))
 
     def _new_supervisor(self, spec: SupervisorSpec | Pool[Any]) -> Supervisor:
         return self.kinds[type(spec)](self.rt, spec, self)

@@ -112,7 +112,7 @@ class CrowdSupervisor(Supervisor):
             if self.idle and not needs_waiting(self.crowd.member):
                 member.start_now()
                 self._plan.started(member)
-                self._announce(member)
+                self._announce((member,))
             else:
                 await self.request(partial(self._start_one, member))
         except StartFailed as error:

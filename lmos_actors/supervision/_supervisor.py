@@ -153,7 +153,7 @@ class Supervisor(Branch):
             self._failed_starts += 1
             self._undo_many(children)
             raise
-        self._announce(*children)
+        self._announce(children)
         return [Ref(child) for child in children]
 
     def _undo_many(self, children: list[LocalLink]) -> None:
@@ -198,7 +198,7 @@ class Supervisor(Branch):
                 raise
             self._plan.add(child)
             self._plan.started(child)
-            self._announce(child)
+            self._announce((child,))
             return child
         return await self.request(partial(self._add_waiting, spec, numbered), undone=self.undoes)
 

@@ -171,6 +171,7 @@ def _web_cases() -> Iterator[Case]:
         ("invoke", "actions invoked over HTTP", http.invoke, http.invoke_starlette),
     ):
         yield Case(f"http-{verb}", f"{what}, against Starlette", program, 20_000, 32, 0.6, limit)
+    yield Case("http-consume", "properties read by refs over HTTP", http.consumed, 2_000, 32, None)
     what = "descriptions made, against writing their JSON"
     yield Case("td-make", what, descriptions.made, 1_000, 2, None, descriptions.bare_made)
     what = "descriptions read and checked, against their schema alone"

@@ -77,7 +77,7 @@ async def together(ref: Ref[ThingDirectory], n: int, start: int = 0) -> None:
 
 
 async def registrations(node: Node, ref: Ref[ThingDirectory], entries: int, n: int) -> float:
-    """Registrations a second, 64 at a time, each answered when it is on disk."""
+    """Registrations a second, 64 at a time, each answered when it is committed."""
     began = clock()
     await together(ref, n, entries)
     return n / (clock() - began)

@@ -11,14 +11,18 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter as clock
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from lmos_actors import Agent, MailboxOptions, Property, action, open_node, prop
+from lmos_actors import Agent, MailboxOptions, Property, action, describe, open_node, prop
+from lmos_actors.protocol.td import dump, with_forms
 from lmos_actors.transport import FrontDoor, TcpNetwork, endpoint_of
 from tests.benchmarks.limits_wire import HOST, QUESTION
+from tests.wire_conformance.worlds import without_sockets
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -139,6 +143,41 @@ def measured(kind: str, verb: str, n: int) -> float:
     """Measure a server of a kind: `read` a property, or `invoke` an action."""
     with served_by(kind) as port:
         return _ask(port, verb, n)
+
+
+# --- refs over HTTP
+
+
+def _over_http_alone(port: int) -> str:
+    """Describe the agent as if its node spoke HTTP alone."""
+    base = f"ws://{HOST}:{port}"
+    described = describe(Near, id=f"http://{HOST}:{port}/agents/near")
+    return json.dumps(without_sockets(dump(with_forms(described, "near", [base]))))
+
+
+async def _consumed(port: int, n: int) -> float:
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "near.td.json"
+        file.write_text(_over_http_alone(port))
+        async with open_node() as node:
+            near = await node.consume(Near, file)
+
+            async def some() -> None:
+                for _ in range(max(1, n // CONNECTIONS)):
+                    assert await near.read(Near.mood) == QUESTION
+
+            await some()
+            began = clock()
+            async with trio.open_nursery() as nursery:
+                for _ in range(CONNECTIONS):
+                    nursery.start_soon(some)
+            return max(1, n // CONNECTIONS) * CONNECTIONS / (clock() - began)
+
+
+def consumed(n: int) -> float:
+    """Measure reads by a ref over HTTP, some at a time."""
+    with served_by("ours") as port:
+        return trio.run(_consumed, port, n)
 
 
 read, read_starlette = partial(measured, "ours", "read"), partial(measured, "starlette", "read")

@@ -11,6 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 from lmos_actors import ChildSpec, Pool, SupervisorSpec
 from lmos_actors.actors import slot_of
 from lmos_actors.bindings import _web_listening
+from lmos_actors.bindings._web_requests import WebRequest
 from tests.bindings.web import Heard, Weather, Web, World, run, served, world
 
 
@@ -177,6 +178,29 @@ def test_a_client_that_never_reads_holds_nobody_back_and_is_given_up() -> None:
         assert sinks(there) == 1
         await trio.sleep(60)
         assert sinks(there) == 0  # the front door waits so long for a write, and no longer
+
+    served(main, buffer=1024)
+
+
+def test_large_events_leave_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is put together for a client is a copy of its own, for each that does not read."""
+    sizes, send = list[int](), WebRequest.send
+
+    async def watched(request: WebRequest, message: Any) -> None:
+        sizes.append(len(message.get("body", b"")))
+        await send(request, message)
+
+    monkeypatch.setattr(WebRequest, "send", watched)
+
+    async def main(there: World) -> None:
+        web = await there.client()
+        await web.listen("events/asked")
+        for _ in range(20):
+            await there.ref.invoke(Weather.tell, "x" * 50_000)
+        await wait_all_tasks_blocked()
+        for _ in range(20):
+            assert await heard(web) == ("", "x" * 50_000)
+        assert max(sizes) < 2 * 50_000 + 1_000
 
     served(main, buffer=1024)
 

@@ -16,6 +16,7 @@ from lmos_actors import (
     ActionFailed,
     AgentDied,
     AgentUnavailable,
+    ConnectFailed,
     InvalidInput,
     MailboxFull,
     OutcomeUnknown,
@@ -223,6 +224,12 @@ async def test_a_reader_that_does_not_read_holds_nobody_else_back(
         (
             Unauthorized("who are you?"),
             "who are you?; say who asks, with --bearer env:NAME or --basic USER:env:NAME",
+            {},
+        ),
+        (
+            ConnectFailed("http://a", "it answered 401 Unauthorized: the credentials are not accepted"),
+            "cannot connect to http://a: it answered 401 Unauthorized: the credentials are not accepted; "
+            "say who asks, with --bearer env:NAME or --basic USER:env:NAME",
             {},
         ),
         (

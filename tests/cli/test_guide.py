@@ -1,10 +1,14 @@
-"""The examples of the guide on calling agents from a shell: they are run against the agent that it shows."""
+"""The examples of pages that ask from a shell: they are run against the agents that these pages show."""
 
 from __future__ import annotations
 
 import queue
 import re
+import shlex
+import shutil
+import subprocess
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,14 +16,14 @@ import trio
 
 from lmos_actors import open_node
 from lmos_actors.cli import main
-from tests.test_docs import DOCS, agrees, blocks, commands
+from tests.test_docs import DOCS, Block, agrees, blocks, commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PAGE = DOCS / "guides/call-agents-from-a-shell.md"
 SHOWN = "127.0.0.1:8080"
-BLOCKS = blocks(PAGE.read_text(encoding="utf-8"))
+BLOCKS = blocks((DOCS / "guides/call-agents-from-a-shell.md").read_text(encoding="utf-8"))
+STRANGERS = blocks((DOCS / "tutorial/strangers.md").read_text(encoding="utf-8"))
 
 
 async def _serve(cls: Any, told: queue.SimpleQueue[Any]) -> None:
@@ -30,18 +34,25 @@ async def _serve(cls: Any, told: queue.SimpleQueue[Any]) -> None:
         await over.wait()
 
 
-@pytest.fixture
-def place() -> Iterator[str]:
-    (agent,) = [block for block in BLOCKS if block.title == "weather.py"]
-    names: dict[str, Any] = {"__name__": "weather"}
-    exec(compile(agent.body, "weather.py", "exec", dont_inherit=True), names)
+@contextmanager
+def served(page: list[Block], title: str, name: str) -> Iterator[str]:
+    """Serve the agent of a page in a thread, for as long as the block lasts; gives its host and port."""
+    (agent,) = [block for block in page if block.title == title]
+    names: dict[str, Any] = {"__name__": title.removesuffix(".py")}
+    exec(compile(agent.body, title, "exec", dont_inherit=True), names)
     told: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    thread = threading.Thread(target=trio.run, args=(_serve, names["Weather"], told))
+    thread = threading.Thread(target=trio.run, args=(_serve, names[name], told))
     thread.start()
     there, token, over = told.get(timeout=30)
     yield there
     token.run_sync_soon(over.set)
     thread.join(30)
+
+
+@pytest.fixture
+def place() -> Iterator[str]:
+    with served(BLOCKS, "weather.py", "Weather") as there:
+        yield there
 
 
 def test_the_examples(place: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,3 +71,15 @@ def test_the_examples(place: str, capfd: pytest.CaptureFixture[str], monkeypatch
             assert ended.value.code == (int(wanted[1]) if wanted else 0), (words, output)
             assert agrees(command.listing, output), f"{words} prints\n{output}"
     assert len(examples) >= 6
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
+def test_the_examples_with_curl() -> None:
+    (example,) = [block for block in STRANGERS if "tests/cli/test_guide.py" in block.marker]
+    questions = re.findall(r"^\$ (curl .*)\n(.*)$", example.body, flags=re.MULTILINE)
+    with served(STRANGERS, "library.py", "Library") as there:
+        for question, answer in questions:
+            words = shlex.split(question.replace(SHOWN, there))
+            ran = subprocess.run(words, capture_output=True, text=True, timeout=30, check=True)
+            assert agrees(answer, ran.stdout + "\n"), f"{question} prints\n{ran.stdout}"
+    assert len(questions) == 3

@@ -366,3 +366,25 @@ def test_it_serves_over_tls(project: Path) -> None:
         assert served.url == "https://agents.example.org/agents/slow"
         served.process.send_signal(signal.SIGTERM)
         assert served.end() == (0, ["draining", "stopped"])
+
+
+def test_the_examples_of_its_help_are_for_the_project_that_init_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who copies one can copy the next: the agent is called as it is asked for, and has that action."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "agents.weather", raising=False)
+    for words in (["init", "."], ["serve", "--help"]):
+        with pytest.raises(SystemExit):
+            main(words)
+    said = capsys.readouterr().out
+    examples = [line.split()[2:] for line in said.splitlines() if line.startswith("lmos-actors serve ")]
+    for example in examples:
+        targets = [word for word in example if word.endswith("Agent")]
+        given = [example[at + 1] for at, word in enumerate(example) if word == "--arg"]
+        planned = planned_of(targets, given)
+        assert not isinstance(planned, int), example
+        assert example is not examples[0] or [each.name for each in planned] == ["weather"]
+    assert len(examples) >= 5
+    assert "/agents/weather forecast city=Bonn" in said
+    assert "def forecast(self, city" in (tmp_path / "agents/weather.py").read_text()

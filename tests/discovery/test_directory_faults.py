@@ -10,8 +10,7 @@ import trio
 from lmos_actors import ActionFailed, open_node
 from lmos_actors.discovery import DirectoryOptions, StoreFailed, ThingDirectory, directory_spec
 from lmos_actors.discovery._store import Store
-
-from .web import td
+from tests.discovery.web import td
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +29,7 @@ async def test_a_file_that_was_taken_away_is_not_written(tmp_path: Path, autojum
         path.unlink()
         with pytest.raises(ActionFailed) as refused:
             await ref.invoke(ThingDirectory.put_thing, "urn:2", td("urn:2"))
-        assert refused.value.output["status"] == 503
+        assert "503" in str(refused.value.output)
         path.touch()  # another one in its place is not it either
         with pytest.raises(ActionFailed):
             await ref.invoke(ThingDirectory.delete_thing, "urn:1")

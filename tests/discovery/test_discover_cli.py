@@ -103,6 +103,7 @@ def test_what_others_have_written_does_not_reach_the_terminal_as_it_is() -> None
 
 def test_codes(world: None, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["discover", "rome", "--title", "Tea"]) == 1
+    assert capsys.readouterr() == ("", "lmos-actors: no such agent was found\n")
     assert main(["discover", "nowhere:1"]) == 3
     assert "cannot connect to http://nowhere:1" in capsys.readouterr().err
     assert main(["discover", "ws://rome"]) == 2

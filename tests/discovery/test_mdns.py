@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import socket
 import sys
+import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import trio
+from hypothesis import given, strategies as st
 
 from lmos_actors import ConfigError, ForbiddenCall
-from lmos_actors.discovery import Announced, Announcement, Announcer, addresses_of, browse
+from lmos_actors.discovery import Announced, Announcement, Announcer, _mdns, addresses_of, browse, name_of
 from lmos_actors.discovery._mdns import SERVICE, announced_by
 
 HERE = ["127.0.0.1"]
@@ -39,14 +42,17 @@ def test_what_is_announced_is_heard() -> None:
         announcer = Announcer(interfaces=HERE)
         thing = Announcement("weather 8080", 8080, ("127.0.0.1",))
         hosted = Announcement("registry", 8081, ("127.0.0.1",), path="/td", is_directory=True)
-        with trio.fail_after(60):
+        awaited = {
+            Announced("weather 8080", "http://127.0.0.1:8080/.well-known/wot"),
+            Announced("registry", "http://127.0.0.1:8081/td", is_directory=True),
+        }
+        with trio.fail_after(40):
             try:
                 await announcer.open([thing, hosted])
-                heard = await browse(3.0, interfaces=HERE)
+                while not awaited <= set(await browse(1.5, interfaces=HERE)):
+                    pass
             finally:
                 await announcer.close()
-        assert Announced("weather 8080", "http://127.0.0.1:8080/.well-known/wot") in heard
-        assert Announced("registry", "http://127.0.0.1:8081/td", is_directory=True) in heard
 
     trio.run(main)
 
@@ -124,3 +130,97 @@ def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -
         addresses_of(["0.0.0.0"])
     with pytest.raises(ConfigError, match=r"pip install 'lmos-actors\[mdns\]'"):
         trio.run(browse)
+
+
+class FakeNetwork:
+    """What stands for the library: everybody in `names` announces something."""
+
+    Error = zeroconf.Error
+    NonUniqueNameException = zeroconf.NonUniqueNameException
+    ServiceInfo = zeroconf.ServiceInfo
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+        self.asked = 0
+        self.closed = threading.Event()
+        self.taken: list[str] = []
+
+    def Zeroconf(self, **_: Any) -> Any:
+        return self
+
+    def ServiceBrowser(self, _: Any, kinds: list[str], listener: Any) -> Any:
+        for name in self.names:
+            listener.add_service(self, kinds[0], name)
+        return SimpleNamespace(cancel=lambda: None)
+
+    def register_service(self, info: Any, **_: Any) -> None:
+        if info.name in self.taken:
+            raise zeroconf.NonUniqueNameException
+        self.taken.append(info.name)
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+def test_whoever_gives_up_browsing_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeNetwork()
+    monkeypatch.setattr(_mdns, "_zeroconf", lambda: fake)
+
+    async def main() -> None:
+        with trio.move_on_after(0.01) as scope:
+            await browse(3600.0)
+        assert scope.cancelled_caught
+        assert await trio.to_thread.run_sync(fake.closed.wait, 30)
+
+    trio.run(main)
+
+
+def test_a_network_full_of_names_is_not_asked_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeNetwork(*(f"weather {number}.{SERVICE}" for number in range(300)))
+    asked: list[str] = []
+
+    class Info(zeroconf.ServiceInfo):  # type: ignore[name-defined,misc]
+        def load_from_cache(self, *_: Any) -> bool:
+            return False
+
+        def request(self, *_: Any) -> bool:
+            asked.append(self.name)
+            monkeypatch.setattr(_mdns.time, "monotonic", lambda: 1e9)
+            return False
+
+    fake.ServiceInfo = Info
+    monkeypatch.setattr(_mdns, "_zeroconf", lambda: fake)
+    assert trio.run(browse, 0.0) == []
+    assert len(asked) == 1
+
+
+def test_names_that_are_taken_get_numbers_until_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeNetwork()
+    monkeypatch.setattr(_mdns, "_zeroconf", lambda: fake)
+
+    async def main() -> None:
+        announcer = Announcer()
+        hosted = Announcement("weather", 8080, ("10.0.0.7",), is_directory=True)
+        await announcer.open([hosted] * 9)
+        names = ["weather", *(f"weather ({number})" for number in range(2, 10))]
+        assert fake.taken == [f"{name}.{SERVICE}" for name in names]
+        with pytest.raises(ConfigError, match="NonUniqueName"):
+            await announcer.open([hosted])
+        await announcer.close()
+        assert fake.closed.is_set()
+
+    trio.run(main)
+
+
+@given(st.text())
+def test_any_text_makes_a_name(text: str) -> None:
+    name = name_of(text)
+    zeroconf.ServiceInfo(SERVICE, f"{name} directory (12).{SERVICE}", port=1, server="a.local.")
+    assert name == name_of(name)
+    assert name.isprintable()
+
+
+def test_a_name_that_fits_stays() -> None:
+    assert name_of("Café 8080") == "Café 8080"
+    assert name_of("é" * 50) == "é" * 22
+    assert name_of("\x1b\n") == "agents"

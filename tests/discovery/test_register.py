@@ -214,8 +214,8 @@ def test_a_program_that_runs_is_told_that_there_is_no_directory(caplog: pytest.L
 
     trio.run(main)
     assert [each.getMessage() for each in caplog.records] == [
-        "registering weather at http://other: the directory at http://other answered 405: Method Not Allowed; "
-        "is a directory there?"
+        "registering weather at http://other: the directory at http://other answered 405: "
+        "Method Not Allowed; is a directory there?"
     ]
 
 

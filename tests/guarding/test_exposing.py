@@ -110,6 +110,7 @@ async def test_what_is_given_without_a_place_to_listen_is_a_mistake(autojump_clo
 async def test_what_is_no_security_is_said_so(autojump_clock: Any, tmp_path: Path) -> None:
     for options, words in (
         ({"security": "bearer"}, "must be a Security, not str"),
+        ({"credentials": {"http://here": "env:TOKEN"}}, "must be Credentials, not dict"),
         ({"origins": ["*"]}, "is no origin"),
         ({"security": Security(schemes=(Bearer({"a": f"file:{tmp_path}/none"}),))}, "none: No such file"),
     ):

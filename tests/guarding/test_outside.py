@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import trio
 
 from lmos_actors import open_node
 from lmos_actors.security import ANYONE, AUTHENTICATED, Access, Rate
-from tests.guarding.rooms import PLACE, Secrets, ask, guarded_node, rules, socket_to
+from tests.guarding.rooms import PLACE, Desk, Secrets, ask, guarded_node, rules, socket_to
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 ALICE, BOB = "Bearer token-a", "Bearer token-b"
 NONE = Access(read=("alice",), write=("alice",), invoke=("alice",), subscribe=("alice",))
-PLAIN_SOCKET = {  # without the subprotocol it is the path alone that says what is wanted
+PLAIN_SOCKET: dict[str, Any] = {  # without the subprotocol it is the path alone that says what is wanted
     "connection": "Upgrade",
     "upgrade": "websocket",
     "sec_websocket_version": "13",
@@ -74,6 +75,28 @@ async def test_a_socket_at_an_address_does_not_tell_the_id_that_is_there(
                 assert (answer["status"], answer["thingID"]) == ("403", name)
 
 
+# ---- what was good when it was asked
+
+
+@pytest.mark.parametrize("path", ["/agents/desk/actions/wait", "/agents/desk/events/told"])
+async def test_an_answer_is_not_given_to_whoever_is_good_no_longer(
+    autojump_clock: Any, secrets: Secrets, path: str
+) -> None:
+    async with guarded_node(rules(secrets)) as node, trio.open_nursery() as nursery:
+
+        @nursery.start_soon
+        async def take_away() -> None:
+            await trio.sleep(2)
+            secrets.put("bob", "token-c")
+            await trio.sleep(2)
+            await node.find(Desk).invoke(Desk.tell, "something")
+
+        answer = await ask(node, path, "POST" if "actions" in path else "GET", authorization=BOB)
+        assert (answer.status, answer.json["detail"]) == (401, "the credentials are not accepted")
+        assert "www-authenticate" in answer.headers
+        assert node.connection_failures == ()
+
+
 # ---- rates
 
 
@@ -83,7 +106,8 @@ async def test_a_socket_at_an_address_does_not_tell_the_id_that_is_there(
 async def test_descriptions_cost_as_well(autojump_clock: Any, secrets: Secrets, path: str) -> None:
     security = rules(secrets, rate=Rate(per_second=0.1, burst=2), public_descriptions=True)
     async with guarded_node(security) as node:
-        for who in ({"authorization": BOB}, *([{}] if path != "/desk" else [])):
+        known: dict[str, Any] = {"authorization": BOB}
+        for who in (known, {}) if path != "/desk" else (known,):
             told = [await ask(node, path, **who) for _ in range(3)]
             assert [each.status for each in told][1:] == [told[0].status, 429]
             assert int(told[2].headers["retry-after"]) >= 1

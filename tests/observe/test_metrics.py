@@ -343,13 +343,19 @@ async def test_what_is_asked_over_http_is_counted_too(autojump_clock: Any) -> No
         assert (await line.ask("/agents/weather/properties/units")).data == "celsius"
         assert (await line.ask("/agents/weather/actions/fail", "POST")).status >= 400
         assert (await line.ask("/agents/weather/properties/nothing")).status == 404
+        assert (await line.ask("/agents/weather/events/turn", "PATCH")).status == 405
+        assert (await line.ask("/agents/weather/properties/units", Accept="image/png")).status == 406
+        late = await line.ask("/agents/weather/properties/units", "PUT", "kelvin", If_Match='"another"')
+        assert late.status == 412
         found = samples((await line.ask("/metrics")).text)
     requests = {name[1:]: count for name, count in found.items() if name[0] == f"{P}requests_total"}
     assert requests == {
         ("turn", "Weather", "2xx", "invoke", "http"): 1,
         ("units", "Weather", "2xx", "read", "http"): 1,
         ("fail", "Weather", "5xx", "invoke", "http"): 1,
-        ("other", "other", "4xx", "read", "http"): 1,
+        ("units", "Weather", "4xx", "write", "http"): 1,
+        ("other", "other", "4xx", "read", "http"): 2,
+        ("other", "other", "4xx", "other", "http"): 1,
     }
 
 

@@ -12,10 +12,10 @@ from typing import IO, TYPE_CHECKING, Any, Final, cast
 import pytest
 import trio
 
-from tests.web.install import LISTS, MADE
+from tests.web.install import MADE
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator
 
 SECONDS: Final = 30.0
 """Seconds that an answer may take, of real time."""
@@ -38,51 +38,61 @@ class Refused(Exception):
 class Client:
     """A client at the other end of a pipe: it is told to do something, and answers."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
+    def __init__(self, *command: str | Path) -> None:
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     async def ask(self, do: str, **said: Any) -> Any:
         """Have the client do something; give what came of it, or raise `Refused`."""
-        line = json.dumps({"do": do, **said})
-        with trio.fail_after(SECONDS):
-            answer = await trio.to_thread.run_sync(self._asked, line, abandon_on_cancel=True)
+        answered = False
+        try:
+            with trio.fail_after(SECONDS):
+                answer = await trio.to_thread.run_sync(self.answer, do, said, abandon_on_cancel=True)
+            answered = True
+        finally:
+            if not answered:
+                self.end()  # its next answer would be to this
         if "error" in answer:
             raise Refused(answer["error"])
         return answer.get("value")
 
-    def _asked(self, line: str) -> dict[str, Any]:
+    def answer(self, do: str, said: dict[str, Any]) -> dict[str, Any]:
+        """As `ask`, but this waits; gives the whole answer."""
         stdin, stdout = cast("IO[str]", self.process.stdin), cast("IO[str]", self.process.stdout)
-        stdin.write(line + "\n")
+        stdin.write(json.dumps({"do": do, **said}) + "\n")
         stdin.flush()
-        answer = stdout.readline()
-        assert answer, f"the client has ended with {self.process.poll()}"
-        return json.loads(answer)
+        line = stdout.readline()
+        assert line, f"the client has ended with {self.process.poll()}"
+        return json.loads(line)
+
+    def end(self) -> None:
+        """End it."""
+        self.process.kill()
+        self.process.wait()
 
 
-@contextmanager
-def client(*command: str | Path) -> Generator[Client]:
-    """Have a client for a block."""
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            yield Client(process)
-        finally:
-            process.kill()
+class Clients:
+    """One client of each kind, which tests share: each takes longer to start than a test to run."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, Client] = {}
+
+    @contextmanager
+    def lent(self, name: str, *command: str | Path) -> Generator[Client]:
+        """Give the client of that name, which behind the block forgets all."""
+        one = self._of.get(name)
+        if one is None or one.process.poll() is not None:
+            one = self._of[name] = Client(*command)
+        yield one
+        if one.process.poll() is None:
+            assert "error" not in one.answer("forget", {})
+
+    def end(self) -> None:
+        """End all."""
+        for one in self._of.values():
+            with one.process:  # closes the pipes
+                one.end()
 
 
 def commands() -> dict[str, list[str]]:
     """Give how Node.js and wotpy's Python are called."""
     return json.loads((installed() / MADE).read_text(encoding="utf-8"))
-
-
-@pytest.fixture
-def node_wot() -> Iterator[Client]:
-    """node-wot, as npm has it."""
-    with client(*commands()["node"], LISTS / "node_wot.cjs", installed()) as one:
-        yield one
-
-
-@pytest.fixture
-def wotpy() -> Iterator[Client]:
-    """wotpy, as the Python Package Index has it."""
-    with client(*commands()["python"], LISTS / "with_wotpy.py") as one:
-        yield one

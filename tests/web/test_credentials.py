@@ -9,7 +9,7 @@ import pytest
 
 from agents.weather import WeatherAgent
 from lmos_actors.security import Access, Basic, Bearer, Security
-from tests.web.foreign import Client, Refused, node_wot as node_wot, wotpy as wotpy
+from tests.web.foreign import Client, Refused
 from tests.web.serving import ANSWER, QUESTION, going_on, weather
 
 if TYPE_CHECKING:

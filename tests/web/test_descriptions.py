@@ -11,7 +11,6 @@ from agents.echo import Echo
 from agents.voting import Acceptor
 from agents.weather import WeatherAgent
 from lmos_actors import open_node
-from tests.web.foreign import node_wot as node_wot
 from tests.wire_conformance.agents import tree
 
 if TYPE_CHECKING:

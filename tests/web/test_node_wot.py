@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from agents.weather import UserFeedback, WeatherAgent
-from tests.web.foreign import Client, Refused, node_wot as node_wot
+from tests.web.foreign import Client, Refused
 from tests.web.serving import ANSWER, MODEL, QUESTION, going_on, subprotocol_at, weather
 
 

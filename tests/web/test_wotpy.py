@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from agents.weather import UserFeedback, WeatherAgent
-from tests.web.foreign import Client, Refused, wotpy as wotpy
+from tests.web.foreign import Client, Refused
 from tests.web.serving import ANSWER, MODEL, QUESTION, going_on, weather
 
 

@@ -11,7 +11,7 @@ import attrs
 import msgspec
 
 from ._meaning import findings_of_meaning
-from ._model import Description, dump, load
+from ._model import Description, dump, read
 from ._reading import DescriptionError, Place, plain_data
 from ._vocabulary import as_object
 from ._wording import Finding, faults, finding_of
@@ -78,7 +78,7 @@ def _findings(data: dict[str, Any]) -> Iterator[Finding]:
 def _unreadable(data: dict[str, Any], told: list[Place]) -> Iterator[Finding]:
     """Say what stops `load`, unless an error above it, at it or right in it has been told."""
     try:
-        load(data)
+        read(data)
     except DescriptionError as exc:
         if not any(exc.place[: len(place)] == place or exc.place == place[:-1] for place in told):
             yield Finding(exc.place, exc.message, "mend it: a description with this cannot be read")

@@ -61,7 +61,9 @@ def _is_number(value: object) -> TypeGuard[int | float]:
 
 def _bounds(schema: dict[str, Any], place: Place) -> Iterator[Finding]:
     for low, high in _BOUNDS:
-        least, most = schema.get(low), schema.get(high)
+        if low not in schema:
+            continue
+        least, most = schema[low], schema.get(high)
         if not _is_number(least) or not _is_number(most):
             continue
         if least > most or (least == most and (low + high).count("exclusive")):
@@ -130,8 +132,11 @@ def _required(schema: dict[str, Any], place: Place) -> Iterator[Finding]:
 def _idle(schema: dict[str, Any], place: Place) -> Iterator[Finding]:
     """Warn of limits that mean nothing for the type."""
     kind = schema.get("type")
-    for word, kinds in _WORDS.items():
-        if isinstance(kind, str) and word in schema and kind not in kinds:
+    if not isinstance(kind, str):
+        return
+    for word in schema:
+        kinds = _WORDS.get(word)
+        if kinds is not None and kind not in kinds:
             message = f"{word} says nothing about type {kind}"
             yield Finding(
                 (*place, word), message, f"use type {' or '.join(kinds)}, or leave it out", "warning"

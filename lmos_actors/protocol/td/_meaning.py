@@ -5,6 +5,7 @@ Everything here takes plain data of any shape. What is of the wrong kind is pass
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import attrs
@@ -78,6 +79,7 @@ def findings_of_meaning(data: dict[str, Any]) -> Iterator[Finding]:
         yield from _affordance(whole, kind, place, affordance)
 
 
+@cache
 def _members(cls: type) -> list[str]:
     fields = attrs.fields(cls)
     known = [field.metadata["member"] for field in fields if "member" in field.metadata]

@@ -332,7 +332,11 @@ def load(data: str | bytes | Mapping[str, Any], *, max_bytes: int = MAX_BYTES) -
     more than 100,000 values, numbers of more than 1,000 digits or not finite, members of TD 1.1 of the
     wrong kind.
     """
-    plain = plain_data(data, max_bytes)
+    return read(plain_data(data, max_bytes))
+
+
+def read(plain: dict[str, Any]) -> Description:
+    """Read what `plain_data` gave; parts of it are kept. Raises DescriptionError."""
     found = read_struct(Description, plain, ())
     return found if plain.get("@context") is not None else attrs.evolve(found, context=None)
 

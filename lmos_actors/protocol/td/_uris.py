@@ -38,11 +38,18 @@ class _Uri(NamedTuple):
 
 def _split(text: str) -> _Uri:
     """Take a reference apart; braces stay whole, as a template may hold any delimiter."""
+    if "{" not in text:
+        return _parts(text)
     kept = (found.group() for found in _EXPRESSION.finditer(text))
-    found = _PARTS.fullmatch(_EXPRESSION.sub("{}", text))
-    parts = found.groups() if found else ()
-    scheme, authority, path, query, fragment = (_with_expressions(part, kept) for part in parts)
+    parts = (_with_expressions(part, kept) for part in _parts(_EXPRESSION.sub("{}", text)))
+    scheme, authority, path, query, fragment = parts
     return _Uri(scheme, authority, path or "", query, fragment)
+
+
+def _parts(text: str) -> _Uri:
+    found = _PARTS.fullmatch(text)
+    assert found is not None  # it takes every text
+    return _Uri(*found.groups())
 
 
 def _with_expressions(part: str | None, kept: Iterator[str]) -> str | None:

@@ -7,14 +7,14 @@ const { HttpClientFactory } = from("@node-wot/binding-http");
 const { tdValidator } = from("@thing-description-playground/core");
 
 let wot, thing;
-const heard = {};
-const handles = {};
+let heard = {};
+let handles = {};
 const waiting = [];
 
 function listener(name) {
-  heard[name] = [];
+  const values = (heard[name] = []);
   const came = (one) => {
-    heard[name].push(one);
+    values.push(one);
     for (const look of waiting.splice(0)) look();
   };
   return [
@@ -66,6 +66,11 @@ const verbs = {
     look();
   }),
   stop: ({ name }) => handles[name].stop(),
+  async forget() {
+    for (const handle of Object.values(handles)) await handle.stop().catch(() => {}); // some have ended by themselves
+    heard = {};
+    handles = {};
+  },
   validate: ({ td }) => tdValidator(JSON.stringify(td), () => {}, { checkDefaults: true, checkJsonLd: false }),
 };
 

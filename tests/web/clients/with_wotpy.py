@@ -16,6 +16,9 @@ class Client:
     """The verbs, over a servient that serves nothing."""
 
     def __init__(self):
+        self._begin()
+
+    def _begin(self):
         servient = Servient(catalogue_port=None)
         servient.remove_client(Protocols.WEBSOCKETS)  # it would take LMOS for a protocol of its own
         self.wot = WoT(servient=servient)
@@ -68,6 +71,11 @@ class Client:
 
     async def stop(self, name):
         self.handles[name].dispose()
+
+    async def forget(self):
+        for handle in self.handles.values():
+            handle.dispose()
+        self._begin()
 
 
 async def main():
