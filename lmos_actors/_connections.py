@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
     from .actors import Runtime
-    from .bindings import Descriptions, LmosServer, Peers
+    from .bindings import Descriptions, Exposure, LmosServer, Peers
     from .observe import Metrics
     from .security import Guard, Security
     from .supervision import Supervisor
@@ -153,9 +153,10 @@ class Connections:
         from .bindings import Descriptions, Exposure, LmosServer, http_app, http_of
         from .transport import FrontDoor
 
-        wanted, guard = self._wanted, self._guard()
+        wanted = self._wanted
         bases = self.urls if wanted.public_url is None else (wanted.public_url,)
         exposure = Exposure(root, [http_of(base) for base in bases])
+        guard = self._guard(exposure)
         server = self._server = LmosServer(
             self._rt, exposure, options=wanted.session, guard=guard, on_failure=self._failed
         )
@@ -174,7 +175,7 @@ class Connections:
             )
             self._doors.append(door)
 
-    def _guard(self) -> Guard:
+    def _guard(self, exposure: Exposure) -> Guard:
         """Make what decides who is let in. Raises ConfigError where a secret is missing."""
         from .security import Guard
 
@@ -184,6 +185,7 @@ class Connections:
             wall=lambda: entropy.now().timestamp(),
             hosts=wanted.names(self._endpoints, named=self._has_names),
             keepers=self.keepers,
+            pool_of=exposure.pool_of,
             report=self._report,
         )
 

@@ -20,7 +20,7 @@ class Receiving:
     _items: deque[Any]
     _receiver: trio.lowlevel.Task | None
     _done: bool
-    _error: Exception | None
+    _error: Any  # an Exception, or None
 
     def _next(self) -> Any:
         """Give the item that has come first; there is one."""
@@ -35,10 +35,10 @@ class Receiving:
         while not self._items and not self._done:
             if self._receiver is not None:
                 raise trio.BusyResourceError("another task is receiving from this stream")
-            self._receiver = current_task()
+            self._receiver = current_task()  # type: ignore[misc]  # of the class that has it
 
             def abort(_: object) -> Abort:
-                self._receiver = None
+                self._receiver = None  # type: ignore[misc]
                 return Abort.SUCCEEDED
 
             await wait_task_rescheduled(abort)

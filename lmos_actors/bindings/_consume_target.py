@@ -149,7 +149,7 @@ def target_of(text: bytes, url: str | None, place: str, thing: str | None) -> Ta
     if form is None and not _is_on_web(description, url, place, thing):
         told = f"no form is for LMOS over a WebSocket (subprotocol {SUBPROTOCOL!r}), nor for HTTP"
         raise ConfigError(told + _links_of(description), place)
-    thing_id = description.id or url
+    thing_id = description.id or url or (place if form is None else None)  # to HTTP it says nothing
     if thing_id is None:
         raise ConfigError("the description has no id", place)
     return Target(None if form is None else endpoint_of(form.href).url, thing_id, description, url)

@@ -103,11 +103,10 @@ class Exposure:
         return f"{base}{AGENTS}{quote(name, safe='')}"
 
     def pool_of(self, name: str) -> str | None:
-        """Give the public name of the pool of which what has that name is a member, None if of none."""
-        link = self.at(name) if "." in name else None
-        if not isinstance(link, LocalLink) or not isinstance(link.owner, PoolSupervisor):
-            return None
-        return public_name(link.owner.path)
+        """Give the public name of the pool that a name is, or would be, that of a member of, else None."""
+        above = name.rpartition(".")[0]
+        link = self.at(above) if above else None
+        return None if link is None or isinstance(link, LocalLink) else public_name(link.path)
 
     # ---- by what a consumer says
 

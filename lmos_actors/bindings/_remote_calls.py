@@ -208,7 +208,7 @@ def told_status(standing: lmos.Standing) -> CallStatus:
     return CallStatus(status, standing.cancelled, standing.reason)
 
 
-class RemoteStream(Receiving, RemoteCall):
+class RemoteStream(RemoteCall, Receiving):
     """An invocation with many outputs: the agent is 16 items, or 256 KiB, ahead of its consumer (W6)."""
 
     __slots__ = ("_items", "_receiver")

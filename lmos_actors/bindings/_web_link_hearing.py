@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 import trio
+from msgspec import UNSET
 
 from lmos_actors._errors import (
     AgentError,
@@ -156,7 +157,9 @@ class Hearing:
 
     def _value(self, data: str) -> Any:
         kind = essence(self._way.form.content_type)
-        return from_json(data) if is_json(kind) else data
+        if not is_json(kind):
+            return data
+        return from_json(data) if data else None
 
     def _end(self, problem: Any) -> Exception:
         """Give what stands for the last event: the agent is gone for good, unless a problem is told."""
@@ -201,7 +204,7 @@ class Hearing:
             return False
         self._refuse(answer)
         self._tag = answer.head.header(b"etag")
-        value = taken(answer, self._way.form.content_type)
+        value = _taken(answer, self._way)
         is_new = self._listening.kind != "property" or value != self._last
         self._last = value
         if is_new:
@@ -229,7 +232,7 @@ class Hearing:
         if answer is None:
             raise Unanswered(f"its value was not there within {FIRST_VALUE:g} s")
         self._refuse(answer)
-        self._tag, self._last = answer.head.header(b"etag"), taken(answer, way.form.content_type)
+        self._tag, self._last = answer.head.header(b"etag"), _taken(answer, way)
         self._listening.value(self._last)
 
     def _request(self, accept: str, more: Headers = ()) -> WebRequest:
@@ -245,6 +248,12 @@ class Hearing:
         error = refusal(answer, self._far.path, self._far.thing_id, self._what)
         if error is not None:
             raise error
+
+
+def _taken(answer: WebAnswer, way: Way) -> Any:
+    """Give the value of an answer, None where it has none. Raises BadAnswer."""
+    value = taken(answer, way.form.content_type)
+    return None if value is UNSET else value
 
 
 def passing(error: Exception) -> bool:

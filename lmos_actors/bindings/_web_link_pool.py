@@ -139,14 +139,21 @@ class WebPool:
     async def _once(
         self, place: _Place, route: _Route, says: Headers, sent: Callable[[], None] | None
     ) -> WebAnswer:
+        lost: Unanswered | None = None
         while True:
             kept = await self._idle(place)
-            stream = kept or await self._connected(route.endpoint)
+            try:
+                stream = kept or await self._connected(route.endpoint)
+            except ConnectFailed:
+                if lost is not None:
+                    raise lost from None  # what was sent before may have been carried out
+                raise
             try:
                 answer = await _whole(stream, await stream.ask(route.request, says, sent))
-            except Unanswered:
+            except Unanswered as error:
                 await stream.aclose()
                 if kept is not None and route.request.again and not stream.begun:
+                    lost = error
                     continue  # its server has closed it as idle, while the request was on its way
                 raise
             except BaseException:

@@ -9,7 +9,7 @@ import attrs
 import h11
 import trio
 
-from lmos_actors.transport import endpoint_of
+from lmos_actors.transport import endpoint_of, why_cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -85,12 +85,13 @@ class WebAnswer:
 class HttpStream:
     """A connection; `used` once it has carried a request, `idle_since` the instant since when it has none."""
 
-    __slots__ = ("_begun", "_headed", "_http", "_spoilt", "_stream", "idle_since", "used")
+    __slots__ = ("_begun", "_headed", "_http", "_is_untried", "_spoilt", "_stream", "idle_since", "used")
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self.used = False
         self.idle_since = 0.0
         self._stream = stream
+        self._is_untried = hasattr(stream, "transport_stream")  # over TLS, and nothing has come by it yet
         self._begun = False
         self._headed = False
         self._spoilt = False
@@ -188,11 +189,13 @@ class HttpStream:
         try:
             data = bytes(await self._stream.receive_some(CHUNK))
         except _ENDED as error:
-            raise Unanswered(f"the connection ended before the answer: {error}") from error
+            why = why_cut(error, secure=self._is_untried)
+            raise Unanswered(f"the connection ended before the answer: {why}") from error
         if data:
-            self._begun = True
+            self._begun, self._is_untried = True, False
         elif not self._headed:
-            raise Unanswered(f"the connection ended {'within' if self._begun else 'before'} the answer")
+            ended = EOFError(f"the connection ended {'within' if self._begun else 'before'} the answer")
+            raise Unanswered(why_cut(ended, secure=self._is_untried))
         self._http.receive_data(data)
 
     async def aclose(self) -> None:

@@ -35,6 +35,9 @@ MOST_OF_ONE: Final = 64
 LONGEST_OUTPUT: Final = 1 << 20
 """Bytes of a result that is kept."""
 
+LONGEST_KEPT: Final = 32 << 20
+"""Bytes of all results that are kept; the oldest give way."""
+
 
 @attrs.define(eq=False)
 class KeptRun:
@@ -93,6 +96,7 @@ class Runs:
         self._runs: OrderedDict[str, KeptRun] = OrderedDict()
         self._ended: OrderedDict[str, KeptRun] = OrderedDict()
         self._coming: Counter[str] = Counter()  # by owner
+        self._size = 0  # of all results
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -109,9 +113,7 @@ class Runs:
 
     def _make_room(self, owner: str, agent: str) -> None:
         """Forget what is one too many for one more. Raises MailboxFull where nothing can be forgotten."""
-        now = trio.current_time()
-        while self._ended and next(iter(self._ended.values())).until <= now:
-            self._forget(next(iter(self._ended.values())))
+        self._forget_old()
         of_owner = [run for run in self._runs.values() if run.owner == owner]
         if len(of_owner) + self._coming[owner] >= MOST_OF_ONE:
             ended = next((run for run in self._ended.values() if run.owner == owner), None)
@@ -152,10 +154,21 @@ class Runs:
         ask.value = ask.error = ask.on_done = ask.progress = None
         run.until = trio.current_time() + SECONDS
         self._ended[run.id] = run
+        self._size += len(run.output or b"")
+        self._forget_old()
+
+    def _forget_old(self) -> None:
+        now = trio.current_time()
+        while self._ended:
+            oldest = next(iter(self._ended.values()))
+            if oldest.until > now and self._size <= LONGEST_KEPT:
+                return
+            self._forget(oldest)
 
     def _forget(self, run: KeptRun) -> None:
         del self._runs[run.id]
-        self._ended.pop(run.id, None)
+        if self._ended.pop(run.id, None) is not None:
+            self._size -= len(run.output or b"")
 
     # ---- looking
 

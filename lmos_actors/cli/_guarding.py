@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from lmos_actors._errors import ConfigError
+from lmos_actors._errors import ConfigError, nearest
 
 from ._app import GUARDED, PRESENTED, Switch
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from lmos_actors.security import Credentials, Security
 
@@ -96,6 +97,23 @@ May be given several times."""
         if self.credential:
             found["credentials"] = _credentials(self.credential, insecure=insecure)
         return found
+
+
+def misfits(patterns: Iterable[str], names: Sequence[str]) -> Iterator[str]:
+    """Say of each pattern of an access list that it fits nothing which is served, as one that is misspelt.
+
+    Of agents that may yet come, below those that are there, nothing is said.
+    """
+    known = (*names, "directory", "metrics")
+    tops = {name.partition(".")[0]: None for name in known}
+    for pattern in patterns:
+        top = pattern.partition(".")[0]
+        if not any(fnmatchcase(name, pattern) for name in known) and not (
+            "." in pattern and any(fnmatchcase(name, top) for name in tops)
+        ):
+            near = nearest(pattern, names)
+            hint = f", did you mean {near!r}?" if near else ""
+            yield f"--security: access: {pattern!r} fits no agent that is served{hint}"
 
 
 def _credentials(given: Sequence[str], *, insecure: bool) -> Credentials:

@@ -21,6 +21,7 @@ from lmos_actors.bindings import public_name, url_of
 from lmos_actors.supervision import SupervisorSpec
 from lmos_actors.transport import DoorOptions, raise_descriptor_limit
 
+from ._guarding import misfits
 from ._load import complain
 from ._serve_said import Announcer, busy_in
 from ._serve_targets import planned_of
@@ -94,7 +95,8 @@ def serve_targets(order: Order) -> int:
         directory=order.directory,
         **options,
     )
-    serving = Serving(Announcer(json=order.json), order.public_url, [each for each in planned if each.refs])
+    later = [each for each in planned if each.refs]
+    serving = Serving(Announcer(json=order.json), order.public_url, later, tuple(options["security"].access))
     try:
         with spans_to(order.tracing) as provider:
             trio.run(serving.run, partial(opened, tracing=provider))
@@ -141,8 +143,15 @@ def _why(error: SupervisionError | TransportError) -> str:
 class Serving:
     """One run of `serve`: from the start of the agents to the end that signals ask for."""
 
-    def __init__(self, announcer: Announcer, public_url: str | None, later: Sequence[Planned] = ()) -> None:
+    def __init__(
+        self,
+        announcer: Announcer,
+        public_url: str | None,
+        later: Sequence[Planned] = (),
+        access: Sequence[str] = (),
+    ) -> None:
         self.signals = 0
+        self._access = access  # the patterns of who may do what
         self._later = later  # those with refs, which come after what these lead to
         self._announcer = announcer
         self._public_url = public_url
@@ -186,6 +195,8 @@ class Serving:
         base = self._public_url or node.urls[0]
         agents = {ref.path: url_of(base, public_name(ref.path)) for ref in node.agents()}
         self._announcer.serving(agents, node.urls, os.getpid())
+        for text in misfits(self._access, [public_name(path) for path in agents]):
+            print(f"lmos-actors: {text}", file=sys.stderr, flush=True)
 
     async def _tell_of_waiting(self) -> None:
         await self._asked.wait()

@@ -87,6 +87,11 @@ class Choosing:
             return self._known.missing()
         return NotFound("agent", self._sought.shown, where="this node")
 
+    def _check_node(self) -> None:
+        """Raise NotFound once the node has ended: it connects to nobody, and asks nobody, any more."""
+        if self.rt.ended:
+            raise NotFound("agent", self._sought.shown, where="this node, which has ended")
+
     # ---- choosing
 
     def _choose(

@@ -181,14 +181,21 @@ class Known:
         return trio.current_time() - self.at > seconds
 
     def look_soon(self) -> trio.Event:
-        """Have it looked up; give what is set when that is done. Never waits."""
-        if self._busy is None:
-            self._busy = trio.Event()
+        """Have it looked up; give what is set when that is done, at once where the node has ended."""
+        if self._busy is not None:
+            return self._busy
+        done = trio.Event()
+        if self._lookup.rt.ended:
+            done.set()
+        else:
+            self._busy = done
             self._lookup.start_soon(self._look, name=f"look-up of {self.sought.shown}")
-        return self._busy
+        return done
 
     def when_looked(self, tell: Callable[[], None]) -> None:
         """Have somebody told when the next look-up, or the one that is under way, is done."""
+        if self._lookup.rt.ended:
+            return
         done = self.look_soon()
 
         async def told() -> None:

@@ -107,6 +107,7 @@ class Choice(Choosing):
     ) -> Replica:
         """Give the next one that can be reached. Raises `error` where there is none any more, or why."""
         while True:
+            self._check_node()
             replica = await self._next_one(key, args, kwargs, tried, error)
             try:
                 await replica.reached()
@@ -173,6 +174,7 @@ class Choice(Choosing):
 
     def _at_once(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Replica | None:
         """Choose without waiting; what would have to be waited for is begun."""
+        self._check_node()
         if self._known is not None and self._known.is_older_than(FRESH):
             self._known.look_soon()
         tried: dict[Replica, None] = {}
@@ -289,10 +291,9 @@ class Choice(Choosing):
         while True:
             if near() is not None:
                 return None
+            self._check_node()
             if await self._is_there():
                 return self
-            if self.rt.ended:
-                raise self._missing()
             with trio.move_on_after(wait):
                 await park_among(self.rt.appeared)
             wait = next(waits, wait)

@@ -45,11 +45,16 @@ def _silent(trouble: str) -> None:
     pass
 
 
+def _in_no_pool(name: str) -> str | None:
+    return None
+
+
 class Guard:
     """Decides for one node. `wall` gives Unix time, `hosts` are names of the node beside those of `security`.
 
     `keepers` are public names of agents whose actions read and write what they keep: whoever invokes one has
-    to be let in for that, too.
+    to be let in for that, too. `pool_of` gives the public name of the pool that an agent is a member of, else
+    None: a list for a pool holds for its members as well, whatever is said of them.
 
     Secrets are read when it is made, which blocks on the disk, and raises ConfigError where one is missing
     or not to be used; from then on at most once a second, when somebody asks. What goes wrong then is told
@@ -63,6 +68,7 @@ class Guard:
         wall: Callable[[], float],
         hosts: Sequence[str] = (),
         keepers: Collection[str] = (),
+        pool_of: Callable[[str], str | None] = _in_no_pool,
         report: Callable[[str], None] = _silent,
     ) -> None:
         self.security = security
@@ -76,6 +82,8 @@ class Guard:
         self._origins = frozenset(security.origins)
         self._gates = security.gates
         self._keepers = frozenset(keepers)
+        self._pool_of = pool_of
+        self._has_lists = bool(security.access)
         self._rates = None if security.rate is None else Buckets(security.rate)
         self._failures = Buckets(security.failures)
         self._anyone = security.lets_in_anyone
@@ -266,7 +274,10 @@ class Guard:
         """Whether the access lists let somebody do that."""
         if agent in self._keepers and verb == "invoke":
             return all(self._gates.gate(agent, each).lets_in(principal) for each in KEEPING)
-        return self._gates.gate(agent, verb).lets_in(principal)
+        if not self._gates.gate(agent, verb).lets_in(principal):
+            return False
+        pool = self._pool_of(agent) if self._has_lists else None
+        return pool is None or self._gates.gate(pool, verb).lets_in(principal)
 
 
 class Admission:

@@ -25,6 +25,14 @@ _SHORT: Final = {
 }
 """Short names of the parts of a subject (RFC 4514, 3)."""
 
+_NAMES: Final = {
+    "DNS": re.compile(r"[^@:/\s]+"),
+    "email": re.compile(r"[^:/\s]+@[^@:/\s]+"),
+    "IP Address": re.compile(r"[0-9a-fA-F.:]+"),
+    "URI": re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S+"),
+}
+"""The kinds of alternative names that are names, each as no other kind can be written."""
+
 _SPECIAL: Final = re.compile(r'[,+"\\<>;=\x00]|^[ #]| $')
 
 
@@ -33,8 +41,8 @@ class ClientCertificate:
     """The certificate of a client, which TLS has verified.
 
     `subject` is its distinguished name as RFC 4514 writes it, `names` are those that it was made out for
-    (its alternative names, without any its common name), `fingerprint` is the SHA-256 of its DER form in
-    lower-case hexadecimal digits.
+    (its alternative names that are of hosts, addresses, mail or URIs; where it has none of any kind, its
+    common name), `fingerprint` is the SHA-256 of its DER form in lower-case hexadecimal digits.
     """
 
     subject: str
@@ -55,9 +63,11 @@ def certificate_of(stream: trio.SSLStream[Any], tls: ssl.SSLContext) -> ClientCe
         return None
     subject: Any = told.get("subject", ())
     named: Any = told.get("subjectAltName", ())
-    names = [value for _, value in named] or [
-        value for part in subject for kind, value in part if kind == "commonName"
-    ]
+    names = (
+        [value for kind, value in named if kind in _NAMES and _NAMES[kind].fullmatch(value)]
+        if named
+        else [value for part in subject for kind, value in part if kind == "commonName"]
+    )
     return ClientCertificate(_subject(subject), tuple(names), sha256(der).hexdigest())
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from http import HTTPStatus
+from json import dumps
 from urllib.parse import unquote
 
 import attrs
@@ -86,15 +87,16 @@ class Head:
 
 
 def refused_bytes(refused: Refused, more: Headers = (), *, bare: bool = False) -> bytes:
-    """Give the answer to what is refused, whole: a line of plain text that says why, and the end.
+    """Give the answer to what is refused, whole: problem details (RFC 9457) that say why, and the end.
 
     `more` are further headers; `bare` leaves out the text, as an answer to HEAD does.
     """
     status = refused.status
     phrase = _PHRASES.get(status, "Refused")
-    body = f"{status} {phrase}: {refused.why}\n".encode("ascii", "replace")
+    problem = {"type": "about:blank", "title": phrase, "status": status, "detail": refused.why}
+    body = f"{dumps(problem)}\n".encode("ascii")
     own = (
-        (b"Content-Type", b"text/plain; charset=utf-8"),
+        (b"Content-Type", b"application/problem+json"),
         (b"Content-Length", b"%d" % len(body)),
         (b"Connection", b"close"),
     )

@@ -6,8 +6,6 @@ run or timer, here or there.
 
 from __future__ import annotations
 
-import json
-import random
 from collections import Counter
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -16,12 +14,13 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from lmos_actors import About, ChildSpec, LmosActorsError, Node, Ref, SupervisorSpec, open_node
+from lmos_actors import About, ChildSpec, Node, Ref, SupervisorSpec, open_node
 from lmos_actors.actors import slot_of
 from lmos_actors.bindings import fetch
 from lmos_actors.bindings._web_desk import WebDesk
 from lmos_actors.bindings._web_link import HttpLink
 from lmos_actors.discovery import Registration
+from lmos_actors.simulation import seeded_order
 from lmos_actors.transport import MemoryNetwork
 from tests.attack.test_cancel_everywhere import AtSteps
 from tests.bindings.clients import Weather as Plain
@@ -57,7 +56,7 @@ class World:
 
     def left(self) -> dict[str, Any]:
         """Count what may be left."""
-        pool = self.client._connections.peers.web_pool()  # type: ignore[attr-defined]
+        pool = self.client._connections.peers.web_pool()
         more = slot_of(self.near()).more
         return {
             "tasks": Counter(name for each in tasks() if not (name := each.name).startswith(SPARE)),
@@ -65,7 +64,7 @@ class World:
             "listening": len(self.desk()._listening),
             "runs": len(more.runs) if more else 0,
             "sinks": bool(more and more.sinks and more.sinks.by_key),
-            "in use": [place.seats.max_value - place.seats.value for place in pool._places.values()],
+            "in use": [(place.seats.max_value, place.seats.value) for place in pool._places.values()],
         }
 
 
@@ -121,10 +120,14 @@ async def heard(w: World) -> None:
         await asked.receive()
 
 
+async def forecast(ref: Ref[Weather]) -> None:
+    await ref.invoke(Weather.forecast, "Bonn")
+
+
 async def together(w: World) -> None:
     async with trio.open_nursery() as nursery:
         for _ in range(3):
-            nursery.start_soon(w.ref.invoke, Weather.forecast, "Bonn")
+            nursery.start_soon(forecast, w.ref)
             nursery.start_soon(w.ref.read, Weather.units)
 
 
@@ -173,7 +176,7 @@ async def played(fn: Callable[[World], Awaitable[None]], step: int, path: Path) 
         open_node(network=network, lookup="http://server:80") as client,
     ):
         text, _ = await fetch(network, "http://server/agents/weather", None)
-        path.write_text(web_only(text))
+        await trio.Path(path).write_text(web_only(text))
         ref = await client.consume(Weather, path)
         assert type(ref._link) is HttpLink
         w = World(client, server, ref, network)
@@ -214,7 +217,8 @@ def test_cancelled_at_every_step(
     monkeypatch.setattr(WebDesk, "__init__", made)
     step = 0
     for step in count(1 + SCENARIOS.index(fn) % STRIDE, STRIDE):
-        trio._core._run._r.seed(step)
-        if not trio.run(played, fn, step, tmp_path / "weather.json", clock=MockClock(autojump_threshold=0)):
-            break
+        with seeded_order(step):
+            clock = MockClock(autojump_threshold=0)
+            if not trio.run(played, fn, step, tmp_path / "weather.json", clock=clock):
+                break
     assert step > 2 * STRIDE

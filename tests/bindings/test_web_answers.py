@@ -10,7 +10,8 @@ from trio.testing import wait_all_tasks_blocked
 from lmos_actors import Pool, SupervisorSpec
 from lmos_actors.actors import hold
 from lmos_actors.bindings import _web_runs
-from lmos_actors.observe import MetricsOptions, _edge
+from lmos_actors.observe import MetricsOptions
+from lmos_actors.observe._edge import NodeEdge
 from lmos_actors.supervision import PoolSupervisor
 from tests.bindings.web import Weather, World, run, served, world
 
@@ -59,8 +60,13 @@ def test_runs_that_somebody_waits_for_are_among_those_that_are_bounded(
 
 def test_a_request_that_another_member_of_a_pool_takes_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     watched: list[Any] = []
-    came = _edge.NodeEdge.came
-    monkeypatch.setattr(_edge.NodeEdge, "came", lambda *each: watched.append(came(*each)) or watched[-1])
+    came: Any = NodeEdge.came
+
+    def watching(*asked: Any) -> Any:
+        watched.append(came(*asked))
+        return watched[-1]
+
+    monkeypatch.setattr(NodeEdge, "came", watching)
 
     async def main() -> None:
         spec = SupervisorSpec("root", [Pool(Weather, 2, name="weather", shutdown=1.0)])

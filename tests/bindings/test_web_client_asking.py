@@ -447,6 +447,17 @@ async def test_headers_for_a_file_need_one_server(autojump_clock: object, tmp_pa
         assert await node.consume_thing(path)
 
 
+async def test_a_thing_needs_no_id(autojump_clock: object, tmp_path: Path) -> None:
+    """TD 1.1 asks for none, and over HTTP none is said."""
+    path = tmp_path / "lamp.td.json"
+    path.write_text(json.dumps({name: each for name, each in LAMP.items() if name != "id"}))
+    async with sites("http://lamp") as ((site,), node):
+        site.on("GET /on", say(True))
+        assert await (await node.consume_thing(path)).read("on")
+        site.on("GET /td", say(json.loads(path.read_text()), kind="application/td+json"))
+        assert await (await node.consume_thing("http://lamp/td")).read("on")
+
+
 async def test_credentials_are_asked_for_at_every_request(
     autojump_clock: object, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

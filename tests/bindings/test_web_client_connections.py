@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trio
 
 from lmos_actors import Gap, MailboxFull, OutcomeUnknown
 from lmos_actors.bindings import _web_link_errands
+from lmos_actors.bindings._web_link_stream import HttpStream
 from tests.bindings.test_web_client_runs import STREAMS
 from tests.bindings.web_things import (
     LAMP,
@@ -25,6 +26,10 @@ from tests.bindings.web_things import (
     sites,
     talk,
 )
+
+
+def peer_of(thing: Any) -> Any:
+    return thing._far.peer
 
 
 async def take(feed: Any, number: int) -> list[Any]:
@@ -46,6 +51,24 @@ async def test_a_connection_that_ended_before_it_was_used_is_not_used(
         await trio.sleep(1)
         await thing.invoke(name)
         assert (other.connections, other.lines()) == (2, [f"POST /{name}"])
+
+
+class _Inner:
+    def has_news(self) -> bool:
+        return True
+
+
+class _Secured:
+    transport_stream = _Inner()
+
+
+def test_what_has_carried_nothing_over_tls_is_good_for_a_moment() -> None:
+    stream = HttpStream(cast("Any", _Secured()))
+    stream.idle_since = 5.0
+    assert not stream.is_stale(5.5)  # what came may be of TLS alone
+    assert stream.is_stale(6.5)
+    stream.used = True
+    assert stream.is_stale(5.0)
 
 
 TWO = described(
@@ -130,7 +153,7 @@ async def test_one_way_messages_go_on_after_one_that_a_mistake_here_has_lost(
     async with lamp() as (site, node, thing):
         site.on("POST /fade", NOTHING)
         failures: list[BaseException] = []
-        monkeypatch.setattr(thing._far.peer._node, "failed", failures.append)
+        monkeypatch.setattr(peer_of(thing)._node, "failed", failures.append)
         with monkeypatch.context() as patched:
             patched.setattr(_web_link_errands.Errand, "run", _mistaken)
             await thing.tell("fade")
@@ -157,11 +180,11 @@ async def test_places_that_nobody_asks_any_more_are_forgotten(
         things: list[Any] = []
         for name in "abc":
             things.append(await node.consume_thing(f"http://{name}/td"))
-            assert len(things[0]._far.peer._pool._places) == 1
+            assert len(peer_of(things[0])._pool._places) == 1
             await trio.sleep(60)
         for thing in things:
             assert await thing.read("on") is (thing is things[0])
-        assert len(things[0]._far.peer._pool._places) == 3  # where something is kept
+        assert len(peer_of(things[0])._pool._places) == 3  # where something is kept
 
 
 async def test_a_run_that_began_when_nobody_waited_any_more_is_ended(autojump_clock: object) -> None:
@@ -192,3 +215,19 @@ async def test_a_run_that_began_when_nobody_waited_any_more_is_ended(autojump_cl
                 await trio.sleep_forever()
         await trio.sleep(10)
         assert site.open <= 1  # that was given up
+
+
+@pytest.mark.parametrize("name", ["rung", "knocked"])
+async def test_an_event_may_have_no_data(autojump_clock: object, name: str) -> None:
+    door = described(
+        base="http://lamp/",
+        events={
+            "rung": {"forms": [form("rung", "subscribeevent", subprotocol="sse")]},
+            "knocked": {"forms": [form("knocked", "subscribeevent", subprotocol="longpoll")]},
+        },
+    )
+    async with lamp(door) as (site, _, thing):
+        site.on("GET /rung", events("data:\n\n", sent(2)))
+        site.on("GET /knocked", say(), say(2), talk(never))
+        async with thing.subscribe(name) as feed:
+            assert await take(feed, 2) == [None, 2]

@@ -199,6 +199,18 @@ def test_what_is_kept_in_all_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> 
     served(main)
 
 
+def test_results_that_are_kept_are_bounded_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_web_runs, "LONGEST_KEPT", 250)
+
+    async def main(there: World) -> None:
+        web = await there.client()
+        places = [await begin(web, "whole", f"{n}" * 98, prefer="respond-async") for n in range(4)]
+        found = [(await web.ask("GET", place)).status for place in places]
+        assert found == [404, 404, 200, 200]
+
+    served(main)
+
+
 def test_a_result_that_is_too_long_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_web_runs, "LONGEST_OUTPUT", 10)
 

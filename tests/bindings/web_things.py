@@ -121,7 +121,7 @@ class Site:
                 return
             self.asked.append(asked)
             found = self.answers.get(asked.line, [say({"no": asked.line}, "404 Not Found")])
-            answer = found.pop(0) if len(found) > 1 else found[0]
+            answer: Any = found.pop(0) if len(found) > 1 else found[0]
             if callable(answer):
                 answer = answer(asked)
             if isinstance(answer, bytes):

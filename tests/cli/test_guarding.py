@@ -9,6 +9,7 @@ import pytest
 import trustme
 
 from lmos_actors.cli import main
+from lmos_actors.cli._guarding import misfits
 from lmos_actors.cli._serve import Order
 from tests.cli.test_serve import project as project, serving
 
@@ -148,3 +149,24 @@ def test_an_order_listens_over_tls_where_there_is_a_certificate() -> None:
     for cert, scheme in ((None, "ws"), ("a.pem", "wss")):
         order = Order(targets=(), guarding=Guarding(cert=cert), presenting=Presenting())
         assert order.addresses() == (f"{scheme}://127.0.0.1:8080",)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [
+        ("weather", ""),
+        ("w*", ""),
+        ("*", ""),
+        ("metrics", ""),
+        ("directory", ""),
+        ("desk.later", ""),  # a child that may yet come
+        ("desk.*", ""),
+        ("wether", "'wether' fits no agent that is served, did you mean 'weather'?"),
+        ("desks.*", "'desks.*' fits no agent that is served"),
+        ("weather/x", "'weather/x' fits no agent"),
+    ],
+)
+def test_a_pattern_that_fits_nothing_is_told_since_its_list_does_not_count(pattern: str, said: str) -> None:
+    told = list(misfits([pattern], ["weather", "desk", "desk.clerk"]))
+    assert len(told) == bool(said)
+    assert said in "".join(told)

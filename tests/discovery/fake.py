@@ -27,6 +27,8 @@ class FakeDirectory:
         self.asked: list[tuple[str, str]] = []
         self.headers: list[dict[str, str]] = []
         self.connections = 0
+        self.open = 0
+        """Connections that are there now."""
         self.searches = True
         self.broken: int | None = None
         """A status with which everything is answered."""
@@ -120,6 +122,13 @@ class FakeDirectory:
     async def serve(self, stream: trio.abc.Stream) -> None:
         """Answer what comes over one connection."""
         self.connections += 1
+        self.open += 1
+        try:
+            await self._serve(stream)
+        finally:
+            self.open -= 1
+
+    async def _serve(self, stream: trio.abc.Stream) -> None:
         http = h11.Connection(h11.SERVER)
         body = b""
         request: Any = None

@@ -7,19 +7,17 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from lmos_actors import ActionFailed, StartFailed, open_node
 from lmos_actors.discovery import DirectoryOptions, StoreFailed, ThingDirectory, directory_spec
 from lmos_actors.discovery._store import Store
 
 from .web import ask, directory, listening, patch, put, td
-
-if TYPE_CHECKING:
-    from trio.testing import MockClock
 
 ROOT = Path(__file__).parents[2]
 
@@ -131,10 +129,15 @@ async def test_what_is_no_database_of_a_directory_is_left_as_it_is(
 
 
 @pytest.mark.parametrize("virtual", [True, False])
-async def test_what_cannot_be_written_is_answered_and_forgotten(
-    virtual: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+def test_what_cannot_be_written_is_answered_and_forgotten(
+    virtual: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = DirectoryOptions(path=tmp_path / "directory.db")
+    """In the turn itself where time is virtual, else in a thread."""
+    clock = MockClock(autojump_threshold=0) if virtual else None
+    trio.run(_unwritten, DirectoryOptions(path=tmp_path / "directory.db"), monkeypatch, clock=clock)
+
+
+async def _unwritten(options: DirectoryOptions, monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_node() as node:
         ref = await node.start_child(directory_spec(options))
         await ref.invoke(ThingDirectory.put_thing, "urn:x:1", td())

@@ -13,6 +13,8 @@ from lmos_actors import (
     Agent,
     ChildSpec,
     ConnectFailed,
+    NotFound,
+    Ref,
     SupervisorSpec,
     action,
     open_node,
@@ -276,5 +278,35 @@ def test_a_server_that_answers_slowly_is_not_asked_for_ever() -> None:
             found = await node.discover("rome")
             assert any("21 more agents" in each for each in found.left_out)
             assert trio.current_time() < 35
+
+    run(main)
+
+
+@pytest.mark.parametrize("spread", [None, "round_robin"])
+def test_a_node_that_has_ended_finds_nobody(spread: Any) -> None:
+    async def main() -> None:
+        async def wait(ref: Ref[Any]) -> None:
+            with pytest.raises(NotFound, match="ended"):
+                await ref.ready()
+
+        async with (
+            directory_at(URL),
+            open_node(listen="ws://rome:80", register=URL) as rome,
+            trio.open_nursery() as nursery,
+        ):
+            async with open_node(lookup=URL) as node:
+                refs = [node.find(Weather, title=title, spread=spread) for title in (None, "Tea", "Coffee")]
+                with pytest.raises(NotFound):
+                    await refs[0].invoke(Weather.where)
+                await rome.start(Weather)
+                nursery.start_soon(wait, refs[1])
+                await trio.sleep(20)
+            with trio.fail_after(60):
+                for each in refs:
+                    await wait(each)
+                    with pytest.raises(NotFound):
+                        await each.invoke(Weather.where)
+                    with pytest.raises(NotFound):
+                        each.tell_nowait(Weather.where)
 
     run(main)

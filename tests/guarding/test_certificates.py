@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -12,7 +13,8 @@ import pytest
 import trio
 import trustme
 
-from lmos_actors import Node, open_node
+from lmos_actors import Node, OutcomeUnknown, open_node
+from lmos_actors.protocol.td import TD_CONTEXT_URI
 from lmos_actors.security import Bearer, ClientCertificates, Security, client_tls, server_tls
 from lmos_actors.transport import ConnectFailed, MemoryNetwork, TcpNetwork, endpoint_of
 from tests.guarding.rooms import Desk, Secrets, all_of, answer_in, tree
@@ -117,6 +119,23 @@ async def test_who_shows_no_good_certificate_is_not_let_in(files: Files, kind: s
                 await said_to(files, node, cert, scheme=scheme)
         assert node.find(Desk).statistics().accepted == 0
         assert node.connection_failures == ()
+
+
+async def test_over_http_alone_too_it_is_said_that_a_certificate_may_be_wanted(
+    files: Files, tmp_path: Path
+) -> None:
+    """In TLS 1.3 a client has sent its request before it learns that it is not let in."""
+    known = ClientCertificates({"alice": "name:alice.example"})
+    async with (
+        node_asking(files, known) as node,
+        open_node(client_tls=client_tls(files.ca), network=TcpNetwork()) as client,
+    ):
+        form = {"href": f"https{node.urls[0].removeprefix('wss')}/agents/desk/actions/who"}
+        described = {"@context": TD_CONTEXT_URI, "title": "Desk", "actions": {"who": {"forms": [form]}}}
+        (tmp_path / "desk.json").write_text(json.dumps(described))
+        desk = await client.consume_thing(tmp_path / "desk.json")
+        with pytest.raises(OutcomeUnknown, match=r"want a client certificate|certificate required"):
+            await desk.invoke("who")
 
 
 async def test_a_certificate_is_revoked_by_taking_its_line_away(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from lmos_actors import open_node
+from lmos_actors import ChildSpec, Pool, SupervisorSpec, open_node
 from lmos_actors.security import ANYONE, AUTHENTICATED, Access, Rate
 from tests.guarding.rooms import PLACE, Desk, Secrets, ask, guarded_node, rules, socket_to
 
@@ -111,6 +111,27 @@ async def test_descriptions_cost_as_well(autojump_clock: Any, secrets: Secrets, 
             told = [await ask(node, path, **who) for _ in range(3)]
             assert [each.status for each in told][1:] == [told[0].status, 429]
             assert int(told[2].headers["retry-after"]) >= 1
+
+
+# ---- pools
+
+
+async def test_a_list_for_a_pool_holds_for_its_members(autojump_clock: Any, secrets: Secrets) -> None:
+    open_to_all = Access(read=ANYONE, write=ANYONE, invoke=ANYONE, subscribe=ANYONE)
+    tree = SupervisorSpec("root", [Pool(Desk, 2, name="crew"), ChildSpec("desk", Desk)])
+    security = rules(secrets, access={"crew": NONE, "*": open_to_all})
+    async with open_node(tree, listen=PLACE, security=security) as node:
+        for path in ("", "/properties/units", "/properties", "/events/told"):
+            for name in ("crew", "crew.crew-1", "crew%2Fcrew-2", "crew.crew-3"):
+                place = f"/agents/{name}{path}"
+                assert (await ask(node, place, authorization=BOB)).status == 403
+                assert (await ask(node, place)).status == 401
+        assert (await ask(node, "/agents/crew.crew-1/properties/units", authorization=ALICE)).status == 200
+        assert b"crew" not in (await ask(node, "/openapi.json", authorization=BOB)).body
+        async with socket_to(node, ("Authorization", BOB)) as socket:
+            asked: dict[str, Any] = {"messageType": "readProperty", "name": "units"}
+            for name in ("crew.crew-1", "crew/crew-1", "/agents/crew.crew-1", "ws://x/agents/crew%2Fcrew-1"):
+                assert (await socket.asked(thingID=name, **asked))["status"] == "403"
 
 
 # ---- a directory

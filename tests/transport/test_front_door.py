@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import struct
 
@@ -135,11 +136,12 @@ async def test_what_is_refused_is_answered_and_ends_its_own_connection(case: str
         await client.send(data)
         found, headers, body = await client.answer()
         assert found == status, body
-        assert body.decode().startswith(f"{status} ")
-        assert word in body.decode()
+        told = json.loads(body)
+        assert told["status"] == status
+        assert word in told["detail"]
         assert body.endswith(b"\n")
         assert "close" in headers["connection"].split(", ")
-        assert headers["content-type"] == "text/plain; charset=utf-8"
+        assert headers["content-type"] == "application/problem+json"
         await client.ended()
         await client.stream.aclose()
         await door.serves_the_next()
@@ -160,7 +162,7 @@ async def test_a_refusal_after_a_head_has_a_body():
         client = await door.knock()
         await client.send(GET.replace(b"GET", b"HEAD") + b"nonsense\r\n")
         assert (await client.until(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
-        assert (await client.answer())[2].startswith(b"400 ")
+        assert json.loads((await client.answer())[2])["status"] == 400
 
 
 async def test_a_refusal_says_what_would_do():
