@@ -84,8 +84,8 @@ class Reaching:
 
         `source` is the URL of a description, of a directory or of a server, or a host with its port, whose
         well-known URL tells (WoT Discovery); or `"mdns"`: who announces itself on this network by DNS-SD,
-        which takes three seconds and the extra `mdns`. What is told there is checked: `.left_out` says what
-        is not fit for use.
+        which takes three seconds, and up to thirty for asking them, and the extra `mdns`. What is told there
+        is checked: `.left_out` says what is not fit for use.
 
         Raises ConnectFailed where nothing is there, ConfigError for no such address, ForbiddenCall for
         `"mdns"` on virtual time.

@@ -77,8 +77,7 @@ _PROBLEM_REF: Final = {"$ref": "#/components/responses/Problem"}
 _ALWAYS: Final = ("400", "401", "403", "404", "405", "406", "429", "500", "503")
 """What stands in place of any answer; of those that bring something, these too."""
 
-_BRINGING: Final = ("412", "415")
-_TOO_LONG: Final = {"description": "The body is longer than the node takes."}
+_BRINGING: Final = ("412", "413", "415")
 
 
 KEPT: Final = 8
@@ -189,7 +188,6 @@ class _Teller:
         wrong: JsonObject = dict.fromkeys(_ALWAYS, _PROBLEM_REF)
         if "requestBody" in more:
             wrong |= dict.fromkeys(_BRINGING, _PROBLEM_REF)
-            wrong["413"] = _TOO_LONG
         return {
             "operationId": ".".join(part for part in (self._agent, verb, name) if part),
             "tags": [self._agent],

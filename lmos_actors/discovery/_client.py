@@ -233,10 +233,14 @@ class HttpDirectory:
         except BaseException:
             await trio.aclose_forcefully(talk.stream)
             raise
-        if self._keep and self._talk is None and talk.renew():
+        if self._has_room and talk.renew():
             self._talk = talk
         else:
             await trio.aclose_forcefully(talk.stream)
+
+    @property
+    def _has_room(self) -> bool:
+        return self._keep and self._talk is None
 
     async def aclose(self) -> None:
         """Close the connection, if there is one."""

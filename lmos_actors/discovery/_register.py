@@ -242,11 +242,12 @@ class Registrar:
                 begun, again = step
                 try:
                     await begun
-                except BaseException as error:
+                except DirectoryRefused as error:
                     put_off.append(again)
-                    if not isinstance(error, DirectoryRefused):
-                        raise
                     failures.append(error)
+                except BaseException:
+                    put_off.append(again)
+                    raise
         finally:
             for each in put_off:
                 each()

@@ -15,6 +15,7 @@ from lmos_actors.transport import endpoint_of
 
 from ._client import HttpDirectory
 from ._found import Found, NotSought, Rejected, is_here, query_of, taken
+from ._merge import is_array, is_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -124,20 +125,18 @@ class _Explorer:
 
     async def source(self, url: str) -> None:
         data, told_at = await self._at_root(url) if endpoint_of(url).target == "/" else await self._read(url)
-        if isinstance(data, list):
-            listed: list[Any] = data
-            for each in listed[:MOST]:
+        if is_array(data):
+            for each in data[:MOST]:
                 self._take(each, told_at, None)
             return
-        if not isinstance(data, dict):
+        if not is_object(data):
             raise ConnectFailed(url, "what is there is no description")
-        thing = cast("dict[str, Any]", data)
-        if _is_directory(thing):
-            await self._directory(thing, told_at)
-        elif links := list(_items(thing)):
+        if _is_directory(data):
+            await self._directory(data, told_at)
+        elif links := list(_items(data)):
             await self._follow(links, told_at)
         else:
-            self._take(thing, told_at, told_at)
+            self._take(data, told_at, told_at)
 
     async def _at_root(self, url: str) -> tuple[Any, str]:
         base = url.rstrip("/")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-STRIDE = 7
+STRIDE = 11
 """Of so many steps one is played; which one it is differs from scenario to scenario."""
 
 

@@ -66,6 +66,7 @@ async def test_it_hears_events(node_wot: Client, subprotocol: str) -> None:
 async def test_it_finds_the_agent_in_a_directory(node_wot: Client) -> None:
     async with weather(directory=True, register=True) as (_, url):
         root = url.removesuffix("agents/weather-agent")
+        found: list[str] = []
         for _ in range(100):
             found = await node_wot.ask("explore", url=f"{root}.well-known/wot")
             if found:
