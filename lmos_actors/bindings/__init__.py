@@ -32,6 +32,7 @@ from ._peers import Peers as Peers, headers_with as headers_with
 from ._remote_calls import RemoteCall as RemoteCall, RemoteStream as RemoteStream
 from ._remote_ends import FarCrash as FarCrash
 from ._remote_link import RemoteLink as RemoteLink
+from ._secured import anything as anything, check_sight as check_sight
 from ._server import LmosServer as LmosServer, ServerStatistics as ServerStatistics
 from ._web_accept import best_of as best_of, has_tag as has_tag
 from ._web_answers import (

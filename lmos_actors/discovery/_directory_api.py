@@ -72,7 +72,7 @@ class Api:
         self._td = msgspec.json.encode(td)
         self._streams = EventStreams(ref, options, server)
 
-    def _resource(self, methods: Mapping[str, tuple[Verb, Any]]) -> Resource:
+    def _resource(self, methods: Mapping[str, tuple[Verb | None, Any]]) -> Resource:
         return Resource(self.name, self.new_id, methods)
 
     def routes(self) -> list[BaseRoute]:
@@ -99,7 +99,7 @@ class Api:
             Route("/events/{rest:path}", self._resource({"GET": ("subscribe", _no_events)})),
             Route("/search/jsonpath", self._resource({"GET": ("read", self._search)})),
             Route("/search/{rest:path}", self._resource({"GET": ("read", _no_search)})),
-            Route("/.well-known/wot", self._resource({"GET": ("read", self._own)})),
+            Route("/.well-known/wot", self._resource({"GET": (None, self._own)})),
         ]
 
     # ---- reading

@@ -10,7 +10,7 @@ import msgspec
 import trio
 
 from lmos_actors._errors import ActionFailed, AgentError
-from lmos_actors.bindings import Answer, HttpError, give, problem_answer
+from lmos_actors.bindings import Answer, HttpError, anything, check_sight, give, problem_answer
 
 from ._directory_td import PROBLEM
 from ._merge import is_object
@@ -67,16 +67,21 @@ class Asked:
         if admission is not None:
             admission.check(agent, verb, trio.current_time())
 
+    def check_sight(self, agent: str) -> None:
+        """Look whether whoever asks may see that it is there. Raises as `check` does."""
+        state = self.scope["state"]
+        check_sight(state.get("admission"), state.get("sees", anything), agent)
+
 
 def bad(detail: str) -> HttpError:
     return HttpError(400, "Bad Request", detail)
 
 
 class Resource:
-    """One place of the API: what its methods do, and what each takes; an ASGI application."""
+    """One place of the API: what its methods do, and what each takes, None to see; an ASGI application."""
 
     def __init__(
-        self, agent: str, new_id: Callable[[], str], methods: Mapping[str, tuple[Verb, Any]]
+        self, agent: str, new_id: Callable[[], str], methods: Mapping[str, tuple[Verb | None, Any]]
     ) -> None:
         self._agent = agent
         self._new_id = new_id
@@ -99,7 +104,10 @@ class Resource:
         if found is None:
             raise HttpError(405, "Method Not Allowed", f"here are {self._allowed()}", allow)
         verb, handler = found
-        asked.check(self._agent, verb)
+        if verb is None:
+            asked.check_sight(self._agent)
+        else:
+            asked.check(self._agent, verb)
         answer: Answer | None = await handler(asked)
         return answer
 

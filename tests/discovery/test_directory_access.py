@@ -80,6 +80,14 @@ async def test_its_own_description_tells_how_to_get_in(tokens: None, autojump_cl
         assert (await put("urn:x:1")).status == 401
 
 
+async def test_whoever_may_see_a_directory_finds_it(tokens: None, autojump_clock: MockClock) -> None:
+    public = Security(schemes=SECURITY.schemes, access=SECURITY.access, public_descriptions=True)
+    for security, who, status in ((public, None, 200), (SECURITY, None, 401), (SECURITY, "listener", 200)):
+        headers = {} if who is None else {"Authorization": f"Bearer {who}-token-that-is-long-enough"}
+        async with directory(security=security):
+            assert (await ask("GET", "/.well-known/wot", **headers)).status == status
+
+
 async def test_a_directory_is_an_agent_with_a_description(autojump_clock: MockClock) -> None:
     async with directory():
         own = (await ask("GET", "/agents/directory")).data
