@@ -184,6 +184,7 @@ class Connections:
             wanted.rules(),
             wall=lambda: entropy.now().timestamp(),
             hosts=wanted.names(self._endpoints, named=self._has_names),
+            public_url=wanted.public_url,
             keepers=self.keepers,
             pool_of=exposure.pool_of,
             report=self._report,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 import attrs
 import trio
 
-from lmos_actors._errors import Forbidden, Unauthorized
+from lmos_actors._errors import AgentDied, Forbidden, Unauthorized
 from lmos_actors.protocol.td import ActionAffordance, EventAffordance, PropertyAffordance
 
 if TYPE_CHECKING:
@@ -17,10 +17,17 @@ if TYPE_CHECKING:
     from lmos_actors.protocol.td import Description, Form
     from lmos_actors.security import Admission, Security, Verb
 
+E = TypeVar("E", bound=Exception)
 T = TypeVar("T", PropertyAffordance, ActionAffordance, EventAffordance)
 
 Sees: TypeAlias = Callable[[str], bool]
 """Whether somebody may see what is exposed under a public name."""
+
+CRASHED: Final = "error"
+"""What strangers are told of a crash, in place of the exception."""
+
+UNTOLD: Final = ("normal", "shutdown")
+"""Kinds of ends without an exception."""
 
 VERBS: Final[tuple[Verb, ...]] = ("read", "write", "invoke", "subscribe")
 
@@ -54,6 +61,13 @@ def anything(name: str) -> bool:
 def sees(admission: Admission) -> Sees:
     """Say what somebody may see: that with which they may do something."""
     return lambda name: any(admission.allows(name, verb) for verb in VERBS)
+
+
+def discreet(error: E) -> E | AgentDied:
+    """Give an error without the text of the exception that an agent has died by."""
+    if not isinstance(error, AgentDied) or error.reason.partition(":")[0] in UNTOLD:
+        return error
+    return AgentDied(CRASHED, started=error.started, agent=error.agent)
 
 
 def check_sight(admission: Admission | None, sees: Sees, name: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import attrs
 import trio
@@ -18,18 +18,22 @@ from lmos_actors.transport import Accept, Refuse
 from ._exposure import class_at, name_in_path, public_name
 from ._guarded import asks_nothing, presented_in, principal_of
 from ._meter import left
-from ._secured import sees
+from ._secured import CRASHED, discreet, sees
 from ._server_connection import Served, lmos_offered
+from ._server_listening import exited
 from ._server_memories import Memories
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from lmos_actors.actors import Far, Operation, Runtime
+    from lmos_actors._errors import AgentDied
+    from lmos_actors.actors import Down, Far, Operation, Runtime
     from lmos_actors.security import Admission, Guard, Verb
     from lmos_actors.transport import Connection, Upgrade
 
     from ._exposure import Exposure
+
+E = TypeVar("E", bound=Exception)
 
 SUBPROTOCOL: Final = "lmosprotocol"
 PLACES: Final = ("/", "/ws")
@@ -101,6 +105,7 @@ class LmosServer:
         self._later: dict[Operation, bool] = {}
         self._guard = guard
         self._asks_nothing = guard is None or asks_nothing(guard)
+        self.tells_crashes = guard is None or guard.security.tells_crashes
         self._on_failure = on_failure
         self._memories = Memories()
         self._served: dict[Served, None] = {}
@@ -197,6 +202,17 @@ class LmosServer:
         """Wait until nothing is open that others have been asked; what connections ask, they wait for."""
         for fellow in self._fellows:
             await fellow.wait_done()
+
+    def shown(self, error: E) -> E | AgentDied:
+        """Give an error as those are told it who come over the network."""
+        return error if self.tells_crashes else discreet(error)
+
+    def exited(self, down: Down) -> dict[str, Any]:
+        """Say in plain data that an incarnation has ended, as far as those may know who watch from afar."""
+        told = exited(down, self.generation)
+        if not self.tells_crashes and down.reason.error is not None:
+            told["reason"]["text"] = CRASHED
+        return told
 
     def settled(self) -> None:
         """Nothing may be open any more on other connections than the one that was told so."""

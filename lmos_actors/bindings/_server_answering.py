@@ -119,7 +119,7 @@ class Answering:
     def _fail(self, asked: lmos.Asked, error: Exception) -> None:
         try:
             if isinstance(error, LmosActorsError):
-                self.session.fail(asked, error)
+                self.session.fail(asked, self.server.shown(error))
             else:
                 self._broken(asked, error)
         except Exception as bug:

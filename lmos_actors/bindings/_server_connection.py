@@ -302,7 +302,7 @@ class Served(Answering):
     # ---- listening
 
     def _listen(self, asked: lmos.Asked, link: Anybody, key: str) -> None:
-        listener = self._listeners.make(asked, link, key, self.server.generation)
+        listener = self._listeners.make(asked, link, key, self.server.exited)
         if key == EXITED or not isinstance(link, LocalLink):
             self._listeners.accept(asked, listener)
         else:

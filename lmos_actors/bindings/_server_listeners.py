@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Gap, Runtime, TraceMembers
     from lmos_actors.protocol import lmos
 
+    from ._server_listening import Tell
+
 CROWDED: Final = 64
 """Frames that wait to be sent: with more of them, events wait at their subscribers and runs for room."""
 
@@ -51,10 +53,10 @@ class Listeners:
 
     # ---- coming and leaving
 
-    def make(self, asked: lmos.Asked, link: LocalLink | PoolLink, key: str, generation: str) -> Listener:
+    def make(self, asked: lmos.Asked, link: LocalLink | PoolLink, key: str, tell: Tell) -> Listener:
         """Make the listener that a request asks for."""
         if key == EXITED:
-            return Watcher(self, link.sinks(), MONITORS, link.path, generation)
+            return Watcher(self, link.sinks(), MONITORS, link.path, tell)
         return _KINDS[asked.verb.word](self, link.sinks(), key[1:], link.path)
 
     def accept(self, asked: lmos.Asked, listener: Listener, *value: Any) -> None:

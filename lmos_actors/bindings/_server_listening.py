@@ -7,7 +7,7 @@ a bound, and the listener is told by a gap.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from lmos_actors._errors import NotFound
 from lmos_actors.actors import FEED_SIZE, Gap
@@ -15,8 +15,13 @@ from lmos_actors.actors import FEED_SIZE, Gap
 from ._exposure import EXITED
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lmos_actors.actors import Down, Sinks, TraceMembers
     from lmos_actors.protocol import lmos
+
+Tell: TypeAlias = "Callable[[Down], Any]"
+"""Gives, as plain data, what is told of an incarnation that has ended."""
 
 SLOW: Final = "slow consumer"
 
@@ -187,14 +192,14 @@ class SubscriberToAll(Subscriber):
 class Watcher(Subscriber):
     """Hears of every incarnation that ends, as the event `lmosx:exited`."""
 
-    __slots__ = ("_generation",)
+    __slots__ = ("_tell",)
 
-    def __init__(self, speaker: Speaker, sinks: Sinks, key: str, path: str, generation: str) -> None:
+    def __init__(self, speaker: Speaker, sinks: Sinks, key: str, path: str, tell: Tell) -> None:
         super().__init__(speaker, sinks, key, path)
-        self._generation = generation
+        self._tell = tell
 
     def _told(self, value: Down) -> tuple[str, Any]:
-        return EXITED, exited(value, self._generation)
+        return EXITED, self._tell(value)
 
 
 def exited(down: Down, generation: str) -> dict[str, Any]:

@@ -47,6 +47,10 @@ class Desk(Protocol):
         """One of them is open no more."""
         ...
 
+    def shown(self, error: Exception) -> Exception:
+        """Give an error as those are told it who come over the network."""
+        ...
+
 
 class WebAsk:
     """A request; `Asker` of the actors, and also what the envelope names as asked.
@@ -216,7 +220,7 @@ class WebAsk:
     def failed(self, far: Far, error: Exception) -> None:
         """Take the error, unless another member of a pool takes the request."""
         if not isinstance(error, AgentUnavailable) or far.again is None or not far.again():
-            self.error = error
+            self.error = self._desk.shown(error)
             ended(far, error)
             self._finish()
 

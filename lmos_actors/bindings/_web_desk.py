@@ -80,6 +80,10 @@ class WebDesk:
         if self._quiet is not None and not self.open:
             self._quiet.set()
 
+    def shown(self, error: Exception) -> Exception:
+        """Give an error as those are told it who come over the network."""
+        return self.server.shown(error)
+
     def look(self) -> None:
         """The node leaves: those who only listen are not waited for, once it says so."""
         if self.server.finishing:

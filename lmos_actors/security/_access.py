@@ -35,13 +35,13 @@ def _who(written: Who | Sequence[str] | None) -> Who | None:
             f"{ANYONE!r}, {AUTHENTICATED!r} or a list of principals is needed"
             + (f", did you mean ({written!r},)?" if is_a(written, str) else "")
         )
-    names = tuple(written)
-    for name in names:
+    listed = tuple(written)
+    for name in listed:
         if not is_a(name, str):
             raise ConfigError(f"the name of a principal, or scope:x, is needed, not {name!r}")
         if name in (ANYONE, AUTHENTICATED):
             raise ConfigError(f"{name!r} is no principal: give the word alone, not in a list")
-    return names
+    return listed
 
 
 @attrs.frozen(kw_only=True)

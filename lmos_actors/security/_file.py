@@ -96,6 +96,7 @@ class SecurityFile(msgspec.Struct):
     rate: RateFile | None = None
     failures: RateFile | None = None
     public_descriptions: bool = False
+    tell_crashes: bool | None = None
 
 
 def load(path: str | os.PathLike[str], make: Callable[..., T]) -> T:
@@ -154,6 +155,7 @@ class _Reader:
             "hosts": self._checked("hosts", value.hosts, check_host),
             "rate": None if value.rate is None else Rate(value.rate.per_second, value.rate.burst),
             "public_descriptions": value.public_descriptions,
+            "tell_crashes": value.tell_crashes,
         }
         if value.failures is not None:
             parts["failures"] = Rate(value.failures.per_second, value.failures.burst)

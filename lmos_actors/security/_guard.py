@@ -11,7 +11,7 @@ from lmos_actors._errors import ConfigError, Forbidden, RateLimited, Unauthorize
 from ._authorization import Given, Wrong, given_in
 from ._blinding import Blind
 from ._jwt import JwtVerifier
-from ._origins import Hosts, check_host, host_of, origin_of, own_origin
+from ._origins import Hosts, check_host, host_of, origin_of, own_origin, own_origin_at
 from ._rates import Buckets
 from ._references import LOOK_EVERY
 from ._schemes import Basic, Bearer, ClientCertificates, Jwt
@@ -50,7 +50,8 @@ def _in_no_pool(name: str) -> str | None:
 
 
 class Guard:
-    """Decides for one node. `wall` gives Unix time, `hosts` are names of the node beside those of `security`.
+    """Decides for one node. `wall` gives Unix time, `hosts` are names of the node beside those of `security`;
+    pages that come by its `public_url` are from here, whatever a proxy before it has made of it.
 
     `keepers` are public names of agents whose actions read and write what they keep: whoever invokes one has
     to be let in for that, too. `pool_of` gives the public name of the pool that an agent is a member of, else
@@ -67,6 +68,7 @@ class Guard:
         *,
         wall: Callable[[], float],
         hosts: Sequence[str] = (),
+        public_url: str | None = None,
         keepers: Collection[str] = (),
         pool_of: Callable[[str], str | None] = _in_no_pool,
         report: Callable[[str], None] = _silent,
@@ -80,6 +82,7 @@ class Guard:
         self._report = report
         self._hosts = Hosts((*security.hosts, *map(check_host, hosts)))
         self._origins = frozenset(security.origins)
+        self._public = None if public_url is None else own_origin_at(public_url)
         self._gates = security.gates
         self._keepers = frozenset(keepers)
         self._pool_of = pool_of
@@ -184,7 +187,7 @@ class Guard:
         if origin is None:
             return False
         own = None if presented.host is None else own_origin(presented.host, secure=presented.secure)
-        return origin == own or origin in self._origins
+        return origin in (own, self._public) or origin in self._origins
 
     def cors(self, presented: Presented) -> Headers:
         """Give the headers that an answer needs so that a page of an origin that is named may read it."""

@@ -51,6 +51,13 @@ def own_origin(authority: str, *, secure: bool) -> str | None:
     return None if host is None else _origin("https" if secure else "http", *host)
 
 
+def own_origin_at(url: str) -> str | None:
+    """Give the origin of pages that come by this address of the node, `wss` being `https`."""
+    scheme, _, rest = url.partition("://")
+    authority = rest.partition("/")[0]
+    return own_origin(authority, secure=scheme.lower() in ("https", "wss"))
+
+
 def _origin(scheme: str, host: str, port: str) -> str:
     shown = f"[{host}]" if ":" in host else host
     port = port.lstrip("0")

@@ -65,7 +65,8 @@ class Security:
     from here, which also turns CORS on for them. `hosts`: names of this node besides addresses and
     `localhost`. `rate`: how often each principal may ask. `failures`: how often one address may present
     credentials that are not good. `public_descriptions`: descriptions can be read by anyone.
-    Raises ConfigError.
+    `tell_crashes`: whoever asks an agent that dies by it is told the text of the exception; not given, only
+    where nobody is asked who they are. Raises ConfigError.
     """
 
     schemes: tuple[Scheme, ...] = attrs.field(default=(), converter=_schemes)
@@ -75,6 +76,7 @@ class Security:
     rate: Rate | None = None
     failures: Rate = FAILURES
     public_descriptions: bool = False
+    tell_crashes: bool | None = None
     gates: Gates = attrs.field(
         init=False,
         repr=False,
@@ -105,6 +107,11 @@ class Security:
     def is_open(self) -> bool:
         """Whether nobody is asked who they are."""
         return all(isinstance(each, NoSec) for each in self.schemes)
+
+    @property
+    def tells_crashes(self) -> bool:
+        """Whether those who come over the network are told by which exceptions agents die."""
+        return self.is_open if self.tell_crashes is None else self.tell_crashes
 
     @property
     def sends_secrets(self) -> bool:

@@ -32,7 +32,7 @@ from lmos_actors.discovery._shelf import PURGED_AT_ONCE, Shelf
 from lmos_actors.protocol.td import Description
 from lmos_actors.security import Bearer, Security
 from tests.discovery.fake import FakeDirectory, directory_at
-from tests.discovery.web import directory, listening, put, td
+from tests.discovery.web import ask, directory, listening, put, td
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -371,6 +371,28 @@ def test_of_a_node_with_very_many_agents_some_are_left_out() -> None:
             assert found.with_more(found).things == found.things
             fake.raw = json.dumps([td(f"urn:x:{number}") for number in range(1_010)]).encode()
             assert len((await node.discover("rome")).things) == 1_000
+
+    run(main)
+
+
+def test_a_directory_does_not_register_itself() -> None:
+    async def main() -> None:
+        async with directory(True, register=True) as node:
+            await node.start(Weather)
+            await trio.sleep(1)
+            assert [each["title"] for each in (await ask("GET", "/things")).data] == ["Weather"]
+
+    run(main)
+
+
+def test_a_search_that_is_over_makes_room_and_an_answer_has_an_end() -> None:
+    async def main() -> None:
+        async with directory(DirectoryOptions(max_searches=1, max_answer_bytes=450)):
+            await put("urn:x:1")
+            for _ in range(10):
+                assert (await ask("GET", "/search/jsonpath?query=$[*]")).status == 200
+            await put("urn:x:2")
+            assert (await ask("GET", "/search/jsonpath?query=$[*]")).status == 400
 
     run(main)
 

@@ -244,6 +244,7 @@ class ShelfAgainstDict(RuleBasedStateMachine):
                 assert entry.due is not None
                 assert entry.due <= self.tick + each["ttl"]
                 each["tick"] = entry.due
+        self.settled = {id: dict(each) for id, each in self.decided.items()}
         self.let_time_go_by(0.0, 0.0)
 
     # ---- what always holds

@@ -39,6 +39,10 @@ class Desk(Agent):
         self.told.emit(text)
 
     @action
+    def fall(self) -> None:
+        raise KeyError("what nobody should be told")
+
+    @action
     async def wait(self) -> None:
         await trio.sleep(100)
 

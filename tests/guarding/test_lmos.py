@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from lmos_actors import Forbidden, OutcomeUnknown, Unauthorized, open_node
+from lmos_actors import AgentDied, Forbidden, OutcomeUnknown, Unauthorized, open_node
 from lmos_actors.security import ANYONE, Access, Rate
 from lmos_actors.transport import ConnectFailed, connect
 from tests.guarding.rooms import (
@@ -15,6 +15,7 @@ from tests.guarding.rooms import (
     Desk,
     Secrets,
     Vault,
+    ask,
     basic,
     bearer,
     guarded_node,
@@ -49,6 +50,28 @@ async def test_nobody_is_asked_who_asks_from_near(autojump_clock: Any, secrets: 
     async with guarded_node(rules(secrets)) as node:
         vault = node.find(Vault)
         assert await vault.invoke(Vault.who) is None
+
+
+TOLD = [({}, "error"), ({"tell_crashes": True}, "KeyError: 'what nobody should be told'")]
+
+
+@pytest.mark.parametrize(("more", "told"), TOLD)
+async def test_what_an_agent_dies_by_is_told_to_those_only_who_may_know(
+    autojump_clock: Any, secrets: Secrets, more: Any, told: str
+) -> None:
+    async with guarded_node(rules(secrets, **more)) as node:
+        near = node.find(Desk)
+        async with open_node(credentials=bearer(secrets.put("mine", "token-a"))) as client:
+            desk = await client.consume(Desk, f"{PLACE}/agents/desk")
+            async with desk.monitor() as downs:
+                with pytest.raises(AgentDied) as caught:
+                    await desk.invoke(Desk.fall)
+                assert (caught.value.reason, caught.value.started) == (told, True)
+                assert str((await downs.receive()).reason) == told
+        answer = await ask(node, "/agents/desk/actions/fall", "POST", authorization="Bearer token-a")
+        assert (answer.status, answer.json["detail"]) == (500, told)
+        with pytest.raises(AgentDied, match="what nobody should be told"):
+            await near.invoke(Desk.fall)
 
 
 @pytest.mark.parametrize(

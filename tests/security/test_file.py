@@ -56,11 +56,13 @@ hosts: [weather.example]
 rate: {per_second: 50, burst: 100}
 failures: {per_second: 0.1, burst: 3}
 public_descriptions: true
+tell_crashes: true
 """
 TOML = """
 origins = ["https://app.example"]
 hosts = ["weather.example"]
 public_descriptions = true
+tell_crashes = true
 rate = {per_second = 50, burst = 100}
 
 [[schemes]]
@@ -138,6 +140,7 @@ def test_all_that_a_file_can_say(tmp_path: Path, text: str, suffix: str) -> None
         rate=Rate(50.0, 100),
         failures=Rate(0.1, 3),
         public_descriptions=True,
+        tell_crashes=True,
     )
     assert list(loaded.access) == ["desk.weather", "*"]  # the first that fits counts
 

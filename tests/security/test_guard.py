@@ -399,6 +399,19 @@ def test_pages_in_browsers(origin: str, host: str | None, secure: bool, allowed:
     assert who(guard.admit(shown, 0.0)) == (None if allowed else 403)
 
 
+@pytest.mark.parametrize(
+    ("origin", "allowed"),
+    [("https://weather.example", True), ("http://weather.example", True), ("https://other.example", False)],
+)
+def test_pages_that_come_by_a_proxy_are_our_own(origin: str, allowed: bool) -> None:
+    guard = guard_of(
+        Security(), hosts=("weather.example",), public_url="wss://weather.example/agents-of-ours"
+    )
+    shown = presented(host="weather.example", secure=False, origin=origin)
+    assert who(guard.admit(shown, 0.0)) == (None if allowed else 403)
+    assert guard.cors(shown) == ()
+
+
 def test_without_names_no_page_but_our_own_is_let_in_and_cors_is_off() -> None:
     guard = guard_of(Security())
     shown = presented(origin="https://app.example", access_control_request_method="PUT")

@@ -6,6 +6,7 @@ crash report or a log would show of that is searched.
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import logging
@@ -207,6 +208,7 @@ def everywhere(call: Callable[[], object], before: Callable[[], object] = lambda
         before()
         error = broken_at(nth, call)
         if error is None:
+            gc.collect()  # here, and not in another test, where what is open still would be told of
             return nth
         assert leaks(shown(error)) == [], traceback.format_exception(error)
     raise AssertionError("it never came to its end")
