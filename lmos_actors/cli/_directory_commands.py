@@ -13,7 +13,10 @@ from ._serve_commands import WATCHED, WHERE, app as app
 
 directory = App(
     name="directory",
-    help="Keep the descriptions of agents and things, so that they are found.",
+    help="""Keep the descriptions of agents and things, so that they are found.
+
+    lmos-actors directory serve --database directory.db
+    """,
     group=ELSEWHERE,
     sort_key=9,
     help_format="plaintext",

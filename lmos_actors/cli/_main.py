@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
 VERBS: Final = (
     "init", "validate", "run", "sim", "replay", "diff", "fmt", "schema",
-    "serve", "call", "read", "write", "observe", "listen", "monitor", "discover", "describe",
-    "directory",
+    "serve", "call", "read", "write", "observe", "listen", "monitor", "discover", "directory", "describe",
     "doctor", "completion",
 )  # fmt: skip
 LATER: Final = (

@@ -373,7 +373,11 @@ def test_the_examples_of_its_help_are_for_the_project_that_init_writes(
 ) -> None:
     """Who copies one can copy the next: the agent is called as it is asked for, and has that action."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delitem(sys.modules, "agents.weather", raising=False)
+    with forgotten("agents", monkeypatch):
+        _try_the_examples(tmp_path, capsys)
+
+
+def _try_the_examples(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words in (["init", "."], ["serve", "--help"]):
         with pytest.raises(SystemExit):
             main(words)
@@ -387,4 +391,21 @@ def test_the_examples_of_its_help_are_for_the_project_that_init_writes(
         assert example is not examples[0] or [each.name for each in planned] == ["weather"]
     assert len(examples) >= 5
     assert "/agents/weather forecast city=Bonn" in said
-    assert "def forecast(self, city" in (tmp_path / "agents/weather.py").read_text()
+    assert "def forecast(self, city" in (project / "agents/weather.py").read_text()
+
+
+@contextmanager
+def forgotten(package: str, monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+    """Let a package be imported anew, from elsewhere; give back the one that was there."""
+
+    def imported() -> list[str]:
+        return [name for name in sys.modules if name == package or name.startswith(f"{package}.")]
+
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    kept = {name: sys.modules.pop(name) for name in imported()}
+    try:
+        yield
+    finally:
+        for name in imported():
+            del sys.modules[name]
+        sys.modules.update(kept)
