@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlsplit
 
 import msgspec
-import trio
 
 from lmos_actors._entropy import Entropy
 from lmos_actors._errors import AgentError, NotFound
@@ -204,14 +203,12 @@ class Api:
         diff = asked.query().get("diff", "false")
         if diff not in ("true", "false"):
             raise bad(f"diff is true or false, not {diff[:100]!r}")
-        admission = asked.scope["state"].get("admission")
         await self._streams.serve(
             asked.send,
             kind,
             diff=diff == "true",
             last=asked.header(b"last-event-id") or "",
             bare=asked.scope["method"] == "HEAD",
-            is_valid=None if admission is None else lambda: admission.valid(trio.current_time()),
         )
 
     # ---- changing

@@ -66,12 +66,12 @@ class EventStreams:
         diff: bool,
         last: str,
         bare: bool,
-        is_valid: Callable[[], bool] | None = None,
     ) -> None:
         """Send events from the one after `last` on, until the client leaves or the directory is gone.
 
-        `bare`: the headers alone. `is_valid` says whether the client may still be told. Raises what the agent
-        answers to the first question, and HttpError for one stream too many.
+        `bare`: the headers alone. Whether the client may still be told is looked at before all routes, where
+        answers go out. Raises what the agent answers to the first question, and HttpError for one stream too
+        many.
         """
         if len(self._open) >= self._options.max_listeners:
             retry = ((b"retry-after", b"5"),)
@@ -84,7 +84,7 @@ class EventStreams:
             if not bare:
                 stream = _Stream(self._ref, send, kind, diff=diff, quiet=self._options.heartbeat_seconds)
                 with scope:
-                    await stream.run(page, is_valid)
+                    await stream.run(page)
             await send({"type": "http.response.body", "body": b""})
         finally:
             del self._open[scope]
@@ -100,11 +100,11 @@ class _Stream:
         self._diff = diff
         self._quiet = quiet
 
-    async def run(self, page: EventPage, is_valid: Callable[[], bool] | None) -> None:
+    async def run(self, page: EventPage) -> None:
         await self._say(f": the events of a directory\nid: {page.last}\n\n" if not page.frames else "")
         try:
             async with self._ref.observe(ThingDirectory.revision) as changes:
-                while is_valid is None or is_valid():
+                while True:
                     if page.frames:
                         await self._say("".join(page.frames))
                     if not page.more and not await self._wait(changes, page.last):
