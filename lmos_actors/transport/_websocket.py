@@ -40,9 +40,9 @@ class Connection:
     __slots__ = (
         "_asked_close", "_beat", "_bucket", "_bytes_out", "_codec", "_ended", "_failure", "_flush_by",
         "_handler", "_is_last", "_is_more", "_is_open", "_is_over", "_messages_in", "_messages_out", "_mute",
-        "_news", "_options", "_patience", "_ping_due", "_pinged", "_pongs", "_rest", "_scope", "_send_now",
-        "_sending", "_stream", "_take_binary", "_take_text", "_wire", "headers", "offered", "peer",
-        "subprotocol", "target",
+        "_news", "_options", "_owes", "_patience", "_ping_due", "_pinged", "_pongs", "_rest", "_scope",
+        "_send_now", "_sending", "_stream", "_take_binary", "_take_text", "_wire", "headers", "offered",
+        "peer", "subprotocol", "target",
     )  # fmt: skip
 
     def __init__(self, wire: Wire, peer: str, options: ConnectionOptions) -> None:
@@ -70,6 +70,7 @@ class Connection:
         self._is_last = False  # nothing may be sent after this batch
         self._is_over = False  # nothing more is to be read
         self._is_open = True  # the stream
+        self._owes = False  # the handler may have answers yet to what came before the peer's mistake
         self._mute = False  # the handler is told no more
         self._pongs: list[bytes] | None = None
         self._ping_due = False
@@ -201,6 +202,8 @@ class Connection:
         self._codec.deaf = self._mute = True
         if self._ended is None:
             self._ended = Ended(code, reason, "us", clean=False)
+            # a writer that had nothing left could not know what the same read has brought before the mistake
+            self._owes = not self._rest and not self._is_more and self._failure is None
         else:
             self._is_over = True  # the Close has been said, and the peer's cannot be told from the rest
         self._hurry()
@@ -320,8 +323,9 @@ class Connection:
         return found
 
     def _messages(self) -> bytes:
-        if self._ended is not None or self._handler is None or self._is_flushed():
+        if (self._ended is not None and not self._owes) or self._handler is None or self._is_flushed():
             return b""
+        self._owes = False
         try:
             frames = self._handler.frames(_ROOM)
             data = self._codec.encode(frames) if frames else b""

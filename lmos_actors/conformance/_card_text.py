@@ -1,0 +1,190 @@
+"""A report card as plain text, the same on a terminal and in a file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ._verdicts import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from ._verdicts import Card, Result, Traffic
+
+SOME_TRAFFIC: Final = 8
+"""How much of what went by is shown of a case that failed."""
+
+LITTLE_TRAFFIC: Final = 3
+"""And how much of one that was tolerated."""
+
+WIDTH: Final = 160
+"""How many characters of a frame are shown."""
+
+LONGEST: Final = 1_000
+"""How many characters of what was expected, or seen, are told."""
+
+LABELS: Final = {
+    Verdict.PASSED: "ok",
+    Verdict.TOLERATED: "tolerated",
+    Verdict.FAILED: "FAILED",
+    Verdict.NOT_OFFERED: "not offered",
+    Verdict.NOT_RUN: "not run",
+}
+"""How a verdict is written where lines begin with it."""
+
+COUNTED: Final = {
+    verdict: "passed" if verdict is Verdict.PASSED else label for verdict, label in LABELS.items()
+}
+"""How a verdict is written behind a number."""
+
+_BARE: Final = frozenset({"text", "head", "http"})
+_COLUMN: Final = max(map(len, LABELS.values()))
+
+
+def group_of(case: str) -> str:
+    """Give the group of a case, of which its id begins."""
+    return case.partition(".")[0]
+
+
+def grouped(results: Iterable[Result]) -> dict[str, list[Result]]:
+    """Give results by group, both in their order."""
+    groups: dict[str, list[Result]] = {}
+    for result in results:
+        groups.setdefault(group_of(result.id), []).append(result)
+    return groups
+
+
+def spelt(text: str) -> str:
+    """Spell out what would be obeyed, or not be seen: controls, directions, halves of surrogate pairs."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else _escaped(each) for each in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def cut(text: str, size: int) -> str:
+    """Put a text on one printable line, and keep of a long one the beginning."""
+    shown = spelt(text[: size + 1])
+    return shown if len(shown) <= size else f"{shown[: size - 1]}…"
+
+
+def traffic_lines(traffic: Sequence[Traffic], left_out: int = 0, *, width: int = WIDTH) -> list[str]:
+    """Tell what went by: `> ` was sent by the kit, `< ` by the other side.
+
+    Before it stands the number of the connection, if there were several.
+    """
+    several = len({each.connection for each in traffic}) > 1
+    lines = [f"({left_out} more before)"] if left_out else []
+    return lines + [_traffic_line(each, width, several=several) for each in traffic]
+
+
+def _traffic_line(each: Traffic, width: int, *, several: bool) -> str:
+    mark = f"{each.connection or 'http'}" if several else ""
+    kind = "" if each.kind in _BARE else f"{each.kind} "
+    size = f"  ({each.size} bytes)" if each.size > len(each.text.encode("utf-8", "replace")) else ""
+    return f"{mark}{'>' if each.sent else '<'} {kind}{cut(each.text, width)}{size}".rstrip()
+
+
+def last_traffic(result: Result, most: int, *, width: int = WIDTH) -> list[str]:
+    """Tell the newest of what went by in a case."""
+    left = max(0, len(result.traffic) - most)
+    return traffic_lines(result.traffic[left:], result.left_out + left, width=width)
+
+
+def counts_text(results: Sequence[Result]) -> str:
+    """Count verdicts: `98 passed, 1 FAILED, 3 not run`."""
+    numbers = {verdict: sum(result.verdict is verdict for result in results) for verdict in Verdict}
+    return ", ".join(f"{number} {COUNTED[verdict]}" for verdict, number in numbers.items() if number)
+
+
+def group_lines(results: Sequence[Result], *, width: int = 0, verbose: bool = False) -> list[str]:
+    """Tell the cases of one group: each that did not pass, and how many did; `verbose`: each.
+
+    `width` is that of the longest name of a group.
+    """
+    lines = [f" {group_of(results[0].id):{width}}  {counts_text(results)}"]
+    for result in results:
+        if verbose or result.verdict in (Verdict.FAILED, Verdict.TOLERATED):
+            lines += case_lines(result, verbose=verbose)
+    return lines if verbose else [*lines, *_left(results)]
+
+
+def _left(results: Sequence[Result]) -> Iterator[str]:
+    """Tell the cases that were not tried, those with the same reason together."""
+    reasons: dict[tuple[Verdict, str], list[str]] = {}
+    for result in results:
+        if result.verdict in (Verdict.NOT_OFFERED, Verdict.NOT_RUN):
+            reasons.setdefault((result.verdict, result.seen), []).append(result.id)
+    for (verdict, seen), ids in reasons.items():
+        yield f"   {LABELS[verdict]:{_COLUMN}}  {', '.join(ids)}: {cut(seen, LONGEST)}"
+
+
+def case_lines(result: Result, *, verbose: bool = False) -> list[str]:
+    """Tell one case: its verdict, its place in the text, what was expected and seen, and what went by."""
+    told = spelt(f"{result.id}  {result.title} ({result.section})")
+    head = f"   {LABELS[result.verdict]:{_COLUMN}}  {told}"
+    if result.verdict is Verdict.PASSED:
+        return [head]
+    if result.verdict in (Verdict.NOT_OFFERED, Verdict.NOT_RUN):
+        return [head, *_under("     ", result.seen)]
+    most = SOME_TRAFFIC if result.verdict is Verdict.FAILED else LITTLE_TRAFFIC
+    return [
+        head,
+        *said_lines(result, "     "),
+        *(f"     {line}" for line in last_traffic(result, len(result.traffic) if verbose else most)),
+    ]
+
+
+def said_lines(result: Result, indent: str = "") -> list[str]:
+    """Tell what was expected, what was seen, and in what it was not as written."""
+    lines = [
+        *_under(f"{indent}expected ", result.expected),
+        *(_under(f"{indent}saw      ", result.seen) if result.seen else ()),
+    ]
+    for each in result.departures:
+        told = f"{each.title}: {each.seen}"
+        more = "" if told in result.seen else f": {told}"
+        lines += _under(f"{indent}differs  ", f"{each.key}, {each.section}{more}")
+    return lines
+
+
+def _under(head: str, text: str) -> list[str]:
+    """Write a text behind a head; what has several lines, below each other."""
+    first, *rest = text[:LONGEST].splitlines() or [""]
+    more = len(text) - LONGEST
+    lines = [head + spelt(first), *(" " * len(head) + spelt(line) for line in rest)]
+    return [*lines[:-1], f"{lines[-1]}… and {more} characters more"] if more > 0 else lines
+
+
+def sum_line(card: Card) -> str:
+    """Give the line of all cases."""
+    number = len(card.results)
+    counts = counts_text(card.results) or "none"
+    return f"{number} case{'s' * (number != 1)} in {card.seconds:.1f} s: {counts}"
+
+
+def end_lines(card: Card) -> list[str]:
+    """Give what stands below the cases: their sum, how the other side was spoken to, how to do it again."""
+    title = card.title or card.thing
+    facts = {
+        "judged": f"{card.role} {card.subject}{f', {title}' if title else ''}",
+        "spoken to": card.spoken,
+        "level": f"{card.level.value}, seed {card.seed}",
+        "again": card.command,
+    }
+    width = max(map(len, facts)) + 1
+    return [
+        sum_line(card),
+        *(f"{f'{name}:':{width}} {cut(text, LONGEST)}" for name, text in facts.items() if text),
+    ]
+
+
+def card_text(card: Card, *, verbose: bool = False) -> str:
+    """Write a card as plain text: per group what did not pass, and the sum. `verbose`: every case."""
+    groups = grouped(card.results)
+    width = max(map(len, groups), default=0)
+    lines = [line for each in groups.values() for line in group_lines(each, width=width, verbose=verbose)]
+    return "".join(f"{line}\n" for line in (*lines, *end_lines(card)))

@@ -1,0 +1,233 @@
+"""Runs the cases against a server, one after the other, and fills its report card."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from importlib.metadata import version
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import trio
+
+from lmos_actors._errors import ConfigError, nearest
+
+from ._case import Case, Failed, Ground, Visit
+from ._cases import all_cases
+from ._deviations import DEVIATIONS
+from ._hints import Hints
+from ._http import Unreachable
+from ._roles import NotOffered, NotRun
+from ._socket import ConnectionGone, Refused
+from ._talk import AS_IN_EXAMPLES, AS_KOTLIN, AS_WRITTEN, NoAnswer, Speech
+from ._target import Reach, find_target
+from ._verdicts import Card, Level, Result, Verdict
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Sequence
+
+    from lmos_actors.transport import Network
+
+    from ._socket import Headers
+
+_CASE_SECONDS: Final = 60.0
+_VERSIONS: Final = ("lmos-actors", "trio", "h11")
+_WAYS: Final = (
+    AS_WRITTEN,
+    AS_IN_EXAMPLES,
+    Speech("Id", "property", "subscribeevent", offered=True),
+    AS_KOTLIN,
+    Speech(offered=False),
+)
+
+
+def _no_headers(_: str) -> Headers:
+    return ()
+
+
+@attrs.frozen(kw_only=True)
+class ConformOptions:
+    """How a server is judged.
+
+    `patience`: how long an answer may take, in seconds. `idle`: how long a connection is left alone, to see
+    whether it stays. `cases`: patterns of ids as of file names, none: all. `allow_unsafe`: actions that are
+    not safe are invoked, and properties written with other values, too. `thing`: the id of the thing, where a
+    socket has several. `description`: where its description is, if it is not found from the URL. `headers`
+    gives those of requests to a URL. Raises ConfigError for a pattern that no case has, naming the nearest,
+    and for times that are not above 0.
+    """
+
+    level: Level = Level.LENIENT
+    patience: float = 2.0
+    idle: float = 2.0
+    seed: int = 0
+    allow_unsafe: bool = False
+    hints: Hints = attrs.field(factory=Hints)
+    cases: tuple[str, ...] = ()
+    thing: str | None = None
+    description: str | None = None
+    headers: Callable[[str], Headers] = _no_headers
+    tls: ssl.SSLContext | None = None
+
+    def __attrs_post_init__(self) -> None:
+        for name in ("patience", "idle"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{name} must be above 0, not {getattr(self, name)!r}")
+        chosen(self.cases)
+
+
+def chosen(patterns: Sequence[str]) -> tuple[Case, ...]:
+    """Give the cases that patterns name, all without patterns. Raises ConfigError for one that names none."""
+    known = all_cases()
+    for pattern in patterns:
+        if not any(fnmatchcase(case.id, pattern) for case in known):
+            guess = nearest(pattern, [case.id for case in known])
+            raise ConfigError(f"no case is called {pattern!r}" + (f"; {guess!r} is" if guess else ""))
+    return tuple(
+        case for case in known if not patterns or any(fnmatchcase(case.id, each) for each in patterns)
+    )
+
+
+async def conform(
+    network: Network,
+    url: str,
+    options: ConformOptions | None = None,
+    *,
+    on_result: Callable[[Result], None] | None = None,
+) -> Card:
+    """Judge the server of a description, or at a `ws://` or `wss://` URL. Waits for it at every step.
+
+    `on_result` is told each result as it comes. Raises Unreachable: nothing is there, or no description can
+    be found; ConfigError: the URL is none. Whatever the server does after that is in the card.
+    """
+    options = ConformOptions() if options is None else options
+    began = trio.current_time()
+    ground = await prepare(network, url, options)
+    results: list[Result] = []
+    for case in chosen(options.cases):
+        result = await run_case(ground, case)
+        results.append(result)
+        if on_result is not None:
+            on_result(result)
+    return Card(
+        subject=url,
+        role="server",
+        title=str(ground.target.thing.data.get("title", "")),
+        thing=ground.target.thing.id,
+        level=options.level,
+        spoken=str(ground.speech),
+        seed=options.seed,
+        results=tuple(results),
+        seconds=trio.current_time() - began,
+        versions={name: version(name) for name in _VERSIONS},
+    )
+
+
+async def prepare(network: Network, url: str, options: ConformOptions) -> Ground:
+    """Find the server and how it is spoken to. Raises Unreachable and ConfigError."""
+    reach = Reach(
+        network=network, headers=options.headers, tls=options.tls, patience=max(options.patience, 10.0)
+    )
+    target = await find_target(url, reach, thing=options.thing, description=options.description)
+    ground = Ground(
+        network=network,
+        target=target,
+        level=options.level,
+        patience=options.patience,
+        idle=options.idle,
+        seed=options.seed,
+        allow_unsafe=options.allow_unsafe,
+        hints=options.hints,
+        headers=options.headers,
+        tls=options.tls,
+    )
+    ground.speech = await _find_speech(ground)
+    return ground
+
+
+async def _nothing(_: Visit) -> None:
+    await trio.lowlevel.checkpoint()
+
+
+_LISTENING: Final = Case(
+    id="kit.speech",
+    title="how the server is spoken to",
+    section=DEVIATIONS["ids-spelled-Id"].section,
+    expected="an answer",
+    needs="",
+    unsafe=False,
+    run=_nothing,
+)
+
+
+async def _find_speech(ground: Ground) -> Speech:
+    """Find the first way of speaking in which something is answered; by the letter if there is none."""
+    if ground.level is Level.KOTLIN_WOT:
+        return AS_KOTLIN
+    if ground.target.socket is None:
+        return AS_WRITTEN
+    reached = False
+    for speech in _WAYS:
+        visit = Visit(ground, _LISTENING, Random(ground.seed))
+        try:
+            talk = await visit.talk(speech)
+            reached = True
+            name = next(iter(ground.target.readable()), None) or visit.roles.unknown_property()
+            if (await talk.ask("readProperty", name=name)).kind in ("propertyReading", "error"):
+                return speech
+        except Unreachable:
+            if not reached and speech is _WAYS[-1]:
+                raise
+        except (Refused, ConnectionGone, NoAnswer):
+            reached = True
+        finally:
+            await visit.aclose()
+    return AS_WRITTEN
+
+
+async def run_case(ground: Ground, case: Case) -> Result:
+    """Run one case, and say how it came out."""
+    began = trio.current_time()
+    visit = Visit(ground, case, Random(f"{ground.seed}:{case.id}"))
+    verdict, seen = await _outcome(visit, case)
+    return Result(
+        id=case.id,
+        title=case.title,
+        section=case.section,
+        expected=case.expected,
+        verdict=verdict,
+        seen=seen,
+        departures=tuple(visit.departures),
+        traffic=tuple(visit.traffic),
+        left_out=visit.left_out,
+        seconds=trio.current_time() - began,
+    )
+
+
+async def _outcome(visit: Visit, case: Case) -> tuple[Verdict, str]:
+    try:
+        with trio.move_on_after(_CASE_SECONDS):
+            return await _tried(visit, case)
+        return Verdict.FAILED, f"it was not over after {_CASE_SECONDS:g} s"
+    except NotOffered as why:
+        return Verdict.NOT_OFFERED, str(why)
+    except NotRun as why:
+        return Verdict.NOT_RUN, str(why)
+    except (Failed, NoAnswer, ConnectionGone, Refused, Unreachable) as why:
+        return Verdict.FAILED, str(why)
+    finally:
+        with suppress(ConnectionGone):
+            await visit.aclose()
+
+
+async def _tried(visit: Visit, case: Case) -> tuple[Verdict, str]:
+    if case.unsafe and not visit.ground.allow_unsafe:
+        return Verdict.NOT_RUN, "it changes something: --allow-unsafe lets it"
+    await case.run(visit)
+    level = visit.ground.level
+    failing = [each for each in visit.departures if DEVIATIONS[each.key].fails(level)]
+    counting = [each for each in visit.departures if DEVIATIONS[each.key].counts(level)]
+    told = "; ".join(f"{each.title}: {each.seen}" for each in failing or counting)
+    return (Verdict.FAILED if failing else Verdict.TOLERATED if counting else Verdict.PASSED), told

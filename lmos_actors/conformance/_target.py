@@ -1,0 +1,236 @@
+"""Who is judged: the thing that is meant, its description, and the socket it leads to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from uuid import NAMESPACE_URL, uuid5
+
+import attrs
+
+from lmos_actors._errors import ConfigError, nearest
+from lmos_actors.protocol.td import MAX_BYTES
+from lmos_actors.transport import endpoint_of
+
+from ._affordances import Affordances
+from ._http import Unreachable
+from ._lookup import SOCKETS, WELL_KNOWN, Reach as Reach, Web, is_nobody, is_url, on_web, read_file
+from ._things import (
+    Thing as Thing,
+    describes,
+    is_meant_as_json,
+    links_of,
+    readable_part,
+    sockets_of,
+    things_in,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from lmos_actors.protocol.td import Form
+
+    from ._lookup import Document
+
+_MOST: Final = 20  # links followed, and things named in a message
+
+
+@attrs.frozen(kw_only=True)
+class Target(Affordances):
+    """A thing, its affordances, and what leads to it.
+
+    `given`: as it was asked for. `others`: further things whose LMOS form leads to the same socket.
+    `socket`: the `ws` or `wss` URL, None where the description has no form for LMOS. `form`: the form that
+    it comes from, None where it was given itself.
+    """
+
+    given: str
+    thing: Thing
+    others: tuple[Thing, ...] = ()
+    socket: str | None = None
+    form: Form | None = None
+
+    def unknown_thing(self) -> str:
+        """Give an id, a URI, that no thing known here has."""
+        known = "\n".join([self.thing.id, *(other.id for other in self.others)])
+        return uuid5(NAMESPACE_URL, known).urn
+
+    def other(self, thing: Thing) -> Target:
+        """Give another thing on the same socket as a target of its own."""
+        described = readable_part(thing, thing.where if is_url(thing.where) else None)
+        rest = tuple(each for each in (self.thing, *self.others) if each is not thing)
+        return attrs.evolve(self, thing=thing, others=rest, readable_part=described)
+
+
+async def find_target(
+    url: str, reach: Reach, *, thing: str | None = None, description: str | None = None
+) -> Target:
+    """Find the thing that is meant, and what its description says.
+
+    `url`: of a description; an origin, or its `/.well-known/wot`; a `ws` or `wss` address, whose description
+    is looked for by HTTP at the same authority; a file. `thing`: the id, title or last part of the id of the
+    one that is meant, where there are several. `description`: URL or file of it, looked for nowhere else.
+
+    Raises Unreachable: nobody is there, or no description is; ConfigError: it is not clear what is meant, or
+    a file cannot be read. Both name the fix.
+    """
+    socket = endpoint_of(url).url if url.lower().startswith(SOCKETS) else None
+    search = _Search(reach, url, thing, description, socket)
+    found = await search.thing()
+    target = search.target(found)
+    return attrs.evolve(target, others=await search.others(target))
+
+
+class _Search:
+    """One search for a thing: all that was found on the way is kept, for the others on its socket."""
+
+    def __init__(
+        self, reach: Reach, url: str, name: str | None, description: str | None, socket: str | None
+    ) -> None:
+        self._web = Web(reach, (url,) if description is None else (url, description))
+        self._url = url
+        self._name = name
+        self._description = description
+        self._socket = socket
+        self._found: list[Thing] = []
+        self._broken: list[Thing] = []
+        self._why: list[str] = []
+
+    # --- the thing itself
+
+    async def thing(self) -> Thing:
+        """Find the one that is meant; as soon as it is clear, nothing more is looked for."""
+        async for document in self._documents():
+            self._take(document)
+            meant = self._meant()
+            if len(meant) == 1 and not links_of(meant[0]):
+                return meant[0]
+        for link in [each for thing in self._found for each in links_of(thing)][:_MOST]:
+            self._take(await self._tried(link))
+        return self._decided()
+
+    async def _documents(self) -> AsyncIterator[Document | None]:
+        """Give the places where the description may be, one after the other, as far as there is something."""
+        asked = self._description or self._url
+        if not is_url(asked):
+            yield await read_file(asked, MAX_BYTES)
+            return
+        for place in _places(asked, one=self._description is not None):
+            yield await self._tried(place)
+
+    async def _tried(self, url: str) -> Document | None:
+        try:
+            return await self._web.get(url)
+        except Unreachable as error:
+            if is_nobody(error):
+                raise Unreachable(self._description or self._url, error.why) from error
+            self._why.append(f"{error}")
+        return None
+
+    def _take(self, document: Document | None) -> None:
+        if document is None:
+            return
+        exact = document.where in (self._url, self._description)
+        if not exact and not is_meant_as_json(document):
+            self._why.append(f"{document.where}: {document.media_type or 'what is there'} is no description")
+            return
+        for thing in things_in(document):
+            if not thing.data:
+                self._broken.append(thing)
+            elif (exact or describes(thing)) and thing.id not in [each.id for each in self._found]:
+                self._found.append(thing)
+
+    def _meant(self) -> list[Thing]:
+        """Narrow down what was found: by its name, by the socket that is meant, by having one at all."""
+        meant = [each for each in self._found if self._name is None or each.is_called(self._name)]
+        leading = [each for each in meant if self._socket is not None and self._socket in _urls(each)]
+        return leading or [each for each in meant if _urls(each)] or meant
+
+    def _decided(self) -> Thing:
+        meant = self._meant()
+        listed = [each for each in meant if not links_of(each)] or meant
+        if len(listed) == 1:
+            return listed[0]
+        if self._found:
+            raise ConfigError(self._unclear(), self._description or self._url)
+        if self._broken and self._socket is not None:
+            return self._named(self._broken[0])
+        raise Unreachable(self._description or self._url, self._nothing())
+
+    def _named(self, thing: Thing) -> Thing:
+        return thing if self._name is None else attrs.evolve(thing, id=self._name)
+
+    def _unclear(self) -> str:
+        names = [each.id for each in self._found if not links_of(each)]
+        known = ", ".join(names[:_MOST]) + (", ..." if names[_MOST:] else "") or "none"
+        if self._name is None:
+            return f"it describes several things: say which one by --thing; there are: {known}"
+        near = nearest(self._name, [*names, *(each.title for each in self._found)])
+        hint = f", did you mean {near!r}?" if near else ""
+        return f"--thing {self._name!r} is not there{hint} There are: {known}"
+
+    def _nothing(self) -> str:
+        """Say why there is no description, and what helps."""
+        why = [f"{each.where}: {each.problem}" for each in self._broken] or self._why
+        told = "; ".join(dict.fromkeys(why))
+        if self._socket is None:
+            return f"no description is there ({told}): give the URL of one"
+        return f"no description was found by HTTP ({told}): --description says which URL or file has it"
+
+    # --- what it leads to
+
+    def target(self, thing: Thing) -> Target:
+        """Say where a thing leads. Raises ConfigError, or Unreachable if neither it nor a socket is known."""
+        described = readable_part(thing, self._base(thing))
+        found = sockets_of(described)
+        socket, form = (self._socket, None) if self._socket is not None else _nearest(found, thing.where)
+        if socket is None and thing.description is None:
+            raise Unreachable(thing.where, f"its description cannot be read: {thing.problem}")
+        return Target(given=self._url, thing=thing, socket=socket, form=form, readable_part=described)
+
+    def _base(self, thing: Thing) -> str | None:
+        if is_url(thing.where):
+            return thing.where
+        return on_web(self._url) if is_url(self._url) else None
+
+    # --- the others
+
+    async def others(self, target: Target) -> tuple[Thing, ...]:
+        """Find further things on the same socket: among what was seen, and in the lists of its authority."""
+        if target.socket is None:
+            return ()
+        if self._description is None and is_url(self._url):
+            for path in ("/", "/things"):
+                await self._look(on_web(target.socket, path))
+        own = target.thing
+        same = {target.socket: None, **dict.fromkeys(_urls(own))}
+        return tuple(
+            each for each in self._found if each.id != own.id and any(url in same for url in _urls(each))
+        )
+
+    async def _look(self, url: str) -> None:
+        try:
+            self._take(await self._web.get(url))
+        except Unreachable:
+            return  # there need not be one
+
+
+def _places(asked: str, *, one: bool) -> tuple[str, ...]:
+    """Say where a description may be, the likeliest first."""
+    here = on_web(asked)
+    lists = tuple(on_web(asked, path) for path in (WELL_KNOWN, "/", "/things"))
+    if asked.lower().startswith(SOCKETS):
+        return tuple(dict.fromkeys((here, *lists)))
+    return lists if not one and here in lists[:2] else (here,)
+
+
+def _urls(thing: Thing) -> tuple[str, ...]:
+    described = readable_part(thing, thing.where if is_url(thing.where) else None)
+    return tuple(url for url, _ in sockets_of(described))
+
+
+def _nearest(found: Sequence[tuple[str, Form]], where: str) -> tuple[str, Form] | tuple[None, None]:
+    """Prefer a socket at the authority that the description is at."""
+    if not found:
+        return None, None
+    here = endpoint_of(where).authority if is_url(where) else None
+    return next((each for each in found if endpoint_of(each[0]).authority == here), found[0])

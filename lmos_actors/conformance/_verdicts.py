@@ -1,0 +1,132 @@
+"""The words of a report card: levels, verdicts, what went by, and how a case came out."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Level(Enum):
+    """How strictly a server is judged.
+
+    `SPEC`: whatever is not as the texts have it fails. `LENIENT`: what works all the same is tolerated.
+    `KOTLIN_WOT`: spoken to as kotlin-wot's client speaks, and judged by what kotlin-wot's server does.
+    """
+
+    SPEC = "spec"
+    LENIENT = "lenient"
+    KOTLIN_WOT = "kotlin-wot"
+
+
+class Verdict(Enum):
+    """How a case came out.
+
+    `TOLERATED`: it works, but not as written. `NOT_OFFERED`: the description has nothing to try it with.
+    `NOT_RUN`: it needs a permission or a hint that was not given.
+    """
+
+    PASSED = "passed"
+    TOLERATED = "tolerated"
+    FAILED = "failed"
+    NOT_OFFERED = "not offered"
+    NOT_RUN = "not run"
+
+
+Kind: TypeAlias = Literal[
+    "head", "text", "binary", "continuation", "ping", "pong", "close", "end", "bytes", "http"
+]
+
+
+@attrs.frozen
+class Section:
+    """A place in a text that a case goes by: the title of the document, and a heading or a number in it."""
+
+    document: str
+    place: str
+
+    def __str__(self) -> str:
+        return f"{self.document}, {self.place}"
+
+
+@attrs.frozen(kw_only=True)
+class Traffic:
+    """Something that went by in a case.
+
+    `at`: seconds since the case began. `sent`: by the kit, rather than by the other side. `connection`: which
+    one of the case it was, from 1; 0 for an HTTP exchange. `text`: what it was, as text, at most 2,000
+    characters; of binary data hexadecimal. `size`: its payload in bytes.
+    """
+
+    at: float
+    sent: bool
+    connection: int
+    kind: Kind
+    text: str
+    size: int
+
+
+@attrs.frozen
+class Departure:
+    """A way in which something was not as written: the key of its deviation, and what was seen."""
+
+    key: str
+    title: str
+    seen: str
+    section: Section
+
+
+@attrs.frozen(kw_only=True)
+class Result:
+    """How a case came out.
+
+    `expected`: what the text demands; `seen`: what came instead, or why it was not tried; empty if it passed.
+    `departures`: in what was seen what was not as written, whether it was tolerated or failed for it.
+    `traffic`: what went by, the newest 200 of it, `left_out` before those. `seconds`: how long it took.
+    """
+
+    id: str
+    title: str
+    section: Section
+    expected: str
+    verdict: Verdict
+    seen: str
+    departures: tuple[Departure, ...] = ()
+    traffic: tuple[Traffic, ...] = ()
+    left_out: int = 0
+    seconds: float = 0.0
+
+
+@attrs.frozen(kw_only=True)
+class Card:
+    """A report card: how a server, or a client, fared in each case, in the order of the cases.
+
+    `subject`: who was judged, as given. `role`: what it is. `title`, `thing`: of its description. `spoken`:
+    how it was spoken to, in words. `command`: the command that does this again. `versions`: of the kit and
+    what it stands on.
+    """
+
+    subject: str
+    role: Literal["server", "client"]
+    title: str
+    thing: str
+    level: Level
+    spoken: str
+    seed: int
+    results: tuple[Result, ...]
+    seconds: float
+    command: str = ""
+    versions: Mapping[str, str] = attrs.field(factory=dict[str, str])
+
+    def count(self, verdict: Verdict) -> int:
+        """Give how many cases came out so."""
+        return sum(result.verdict is verdict for result in self.results)
+
+    @property
+    def passed(self) -> bool:
+        """Whether no case failed."""
+        return not self.count(Verdict.FAILED)

@@ -1,0 +1,150 @@
+"""Conversations: which message is taken as the answer to which request."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from random import Random
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+import trio
+
+from lmos_actors.conformance._socket import ConnectionGone, Gone
+from lmos_actors.conformance._talk import AS_IN_EXAMPLES, AS_KOTLIN, AS_WRITTEN, NoAnswer, Speech, Talk
+
+if TYPE_CHECKING:
+    from lmos_actors.conformance._socket import Socket
+
+THING = "urn:thing"
+
+
+class Line:
+    """A socket whose other side has said everything already."""
+
+    def __init__(self) -> None:
+        self.sent: list[dict[str, Any]] = []
+        self.coming: deque[str | bytes | Gone] = deque()
+
+    async def send_text(self, text: str) -> None:
+        self.sent.append(json.loads(text))
+
+    async def next_message(self, within: float) -> str | bytes | None:
+        if not self.coming:
+            await trio.sleep(within)
+            return None
+        message = self.coming.popleft()
+        if isinstance(message, Gone):
+            raise ConnectionGone(message)
+        return message
+
+    def says(self, kind: str, correlation: str | None = None, **members: Any) -> None:
+        head = {"messageType": kind, "thingID": THING, "messageID": "m", "correlationID": correlation}
+        self.coming.append(json.dumps(head | members))
+
+
+@pytest.fixture
+def line() -> Line:
+    return Line()
+
+
+def talk_on(line: Line, speech: Speech = AS_WRITTEN) -> Talk:
+    return Talk(cast("Socket", line), speech, THING, Random(1), 2.0)
+
+
+async def test_an_answer_is_the_one_that_correlates(line: Line, autojump_clock: object) -> None:
+    talk = talk_on(line)
+    one, two = await talk.send("readProperty", name="a"), await talk.send("readProperty", name="b")
+    line.says("propertyReading", two.message_id, name="b", value=2)
+    line.says("propertyReading", one.correlation, name="a", value=1)
+    assert (await talk.answer(one)).value == 1
+    assert (await talk.answer(two)).value == 2
+    assert await talk.drain() == []
+
+
+async def test_with_one_open_request_any_answer_is_its_own(line: Line, autojump_clock: object) -> None:
+    talk = talk_on(line)
+    sent = await talk.send("readProperty", name="a")
+    line.says("event", "sub", event="rang", data=1)
+    line.says("propertyReading", "something else", name="a", value=1)
+    assert (await talk.answer(sent)).value == 1
+    event = await talk.event("rang")
+    assert event is not None
+    assert event.data["data"] == 1
+
+
+async def test_with_two_open_requests_none_is_guessed(line: Line, autojump_clock: object) -> None:
+    talk = talk_on(line)
+    one = await talk.send("readProperty", name="a")
+    await talk.send("readProperty", name="b")
+    line.says("propertyReading", None, name="a", value=1)
+    with pytest.raises(NoAnswer, match="no answer to readProperty within 2 s"):
+        await talk.answer(one)
+    assert trio.current_time() >= 2
+
+
+async def test_what_came_before_is_no_answer(line: Line, autojump_clock: object) -> None:
+    talk = talk_on(line)
+    line.says("propertyReading", None, name="a", value=1)
+    assert await talk.drain() != []
+    line.says("propertyReading", None, name="a", value=2)
+    assert (await talk.ask("readProperty", name="a")).value == 2
+
+
+async def test_readings_of_an_observation_answer_no_read(line: Line, autojump_clock: object) -> None:
+    talk = talk_on(line)
+    observing = await talk.send("observeProperty", name="a")
+    line.says("propertyReading", observing.correlation, name="a", value=1)
+    assert (await talk.answer(observing)).value == 1
+    sent = await talk.send("readProperty", name="a")
+    line.says("propertyReading", observing.correlation, name="a", value=2)
+    line.says("propertyReading", sent.message_id, name="a", value=3)
+    assert (await talk.answer(sent)).value == 3
+    told = await talk.reading("a")
+    assert told is not None
+    assert told.value == 2
+
+
+async def test_all_statuses_of_a_run_are_given(line: Line, autojump_clock: object) -> None:
+    talk = talk_on(line)
+    sent = await talk.send("invokeAction", name="wait", input=1)
+    for status in ("pending", "running", "completed", "completed"):
+        line.says("actionStatus", sent.message_id, action="wait", status=status)
+    assert [each.status for each in await talk.answers(sent)] == ["pending", "in progress", "completed"]
+    assert [each.status for each in await talk.drain()] == ["completed"]
+    assert line.sent[0]["action"] == "wait"
+    assert line.sent[0]["input"] == 1
+
+
+async def test_the_end_of_the_connection_is_told(line: Line, autojump_clock: object) -> None:
+    talk = talk_on(line)
+    sent = await talk.send("readProperty", name="a")
+    line.coming.append(Gone(1003, "no"))
+    with pytest.raises(ConnectionGone, match="closed with 1003 'no'"):
+        await talk.answer(sent)
+    line.coming.append(Gone(None))
+    assert await talk.drain() == []
+
+
+ROWS = (
+    (AS_WRITTEN, {"thingID", "messageID", "correlationID", "messageType", "name"}, "subscribeEvent"),
+    (AS_IN_EXAMPLES, {"thingId", "messageId", "correlationId", "messageType", "name"}, "subscribeEvent"),
+    (AS_KOTLIN, {"thingId", "messageId", "correlationId", "messageType", "property"}, "subscribeevent"),
+)
+
+
+@pytest.mark.parametrize(("speech", "members", "subscribing"), ROWS, ids=lambda each: str(each)[:20])
+async def test_requests_are_spelt_as_asked_for(
+    line: Line, speech: Speech, members: set[str], subscribing: str
+) -> None:
+    talk = talk_on(line, speech)
+    sent = await talk.send("readProperty", name="level")
+    assert line.sent[-1].keys() == members
+    assert sent.correlation == sent.message_id
+    await talk.send("subscribeEvent", name="rang", correlation=None)
+    assert line.sent[-1]["messageType"] == subscribing
+    assert line.sent[-1]["event"] == "rang"
+    assert not any(name.startswith("correlation") for name in line.sent[-1])
+    await talk.send("writeMultipleProperties", data={"a": 1}, thing="urn:other")
+    assert line.sent[-1]["data"] == {"a": 1}
+    assert "urn:other" in line.sent[-1].values()
