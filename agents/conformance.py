@@ -1,23 +1,26 @@
-"""One of everything that LMOS has: what `lmos-actors conform` tries our own server with.
+"""One of everything that LMOS has, to try clients and kits with through our own server.
 
-`lmos-actors serve agents/conformance.py:Conformance agents/conformance.py:ConformanceB` serves the same two things,
-by the same names, as `lmos-actors conform --serve` does with the scripted server.
+`lmos-actors serve agents/conformance.py:Conformance agents/conformance.py:ConformanceB` serves two things
+like those of `lmos-actors conform --serve`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import AsyncIterator
+from typing import Annotated, Literal
 
 import trio
 from msgspec import Meta, Struct
 
 from lmos_actors import ActionFailed, Agent, Event, Property, Unit, action, event, every, prop
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+MANY = 64  # runs of one action at a time
 
-MANY = 64
-"""How many runs of an action that takes time one agent may have at once."""
+Level = Annotated[int, Meta(ge=0, le=100)]
+Label = Annotated[str, Meta(min_length=1, max_length=40)]
+Seconds = Annotated[float, Meta(ge=0), Unit("s")]
+Addend = Annotated[int, Meta(ge=-1000, le=1000)]
+Times = Annotated[int, Meta(ge=1, le=3)]
 
 
 class Settings(Struct, frozen=True):
@@ -40,7 +43,95 @@ class Waited(Struct, frozen=True):
 
 
 class Rang(Struct, frozen=True):
-    """What `ring` was invoked with, and how many times it was by now."""
+    """What `ring` was invoked with, and how many times it has been."""
 
     note: str
     number: Annotated[int, Meta(ge=1)]
+
+
+class Conformance(Agent):
+    """Offers one of everything, to try LMOS clients and kits with."""
+
+    level: Property[Level] = prop(default=20, doc="A whole number to be set.")
+    label: Property[Label] = prop(default="new", doc="A short text to be set.")
+    settings: Property[Settings] = prop(
+        default=Settings("a", 0.5), observable=False, doc="An object to be set as a whole."
+    )
+    version: Property[str] = prop(
+        default="1.0", read_only=True, observable=False, doc="A text that never changes."
+    )
+    secret: Property[str] = prop(default="none", write_only=True, doc="A text that is never given away.")
+    uptime: Property[Seconds] = prop(
+        default=0.0, read_only=True, doc="How long it has been there; it is told every second."
+    )
+    rang: Event[Rang] = event(doc="`ring` was invoked: its note, and how many times that was so.")
+    alarm: Event[str] = event(doc="`raise_alarm` was invoked.")
+    rung: int = 0
+
+    @every(1.0)
+    def tick(self) -> None:
+        """Tell the time."""
+        self.uptime += 1.0
+
+    @action(safe=True, idempotent=True)
+    def echo(self, text: str, times: Times = 1) -> Text:
+        """Gives the text back, as many times as wanted."""
+        return Text(text * times)
+
+    @action(safe=True, idempotent=True)
+    def add(self, a: Addend, b: Addend) -> int:
+        """Gives the sum of two numbers."""
+        return a + b
+
+    @action(safe=True, synchronous=False, concurrency=MANY)
+    async def wait(self, seconds: Annotated[float, Meta(ge=0, le=60)]) -> Waited:
+        """Is pending at once, and completed after so many seconds, unless it is cancelled."""
+        await trio.sleep(seconds)
+        return Waited(seconds)
+
+    @action(safe=True)
+    def fail(self) -> None:
+        """Fails, always."""
+        raise ActionFailed({"why": "it always fails"})
+
+    @action(safe=True)
+    def ring(self, note: str) -> None:
+        """Makes the event `rang` happen, with the note, before it answers."""
+        self.rung += 1
+        self.rang.emit(Rang(note, self.rung))
+
+    @action(safe=True)
+    def raise_alarm(self) -> None:
+        """Makes the event `alarm` happen, before it answers."""
+        self.alarm.emit("the alarm was raised")
+
+    @action
+    def reset(self) -> None:
+        """Puts all properties back as they were at first."""
+        self.level, self.label = 20, "new"
+        self.settings, self.secret = Settings("a", 0.5), "none"
+
+    @action(safe=True, concurrency=MANY)
+    async def count(self, to: Annotated[int, Meta(ge=0, le=1000)]) -> AsyncIterator[int]:
+        """Gives the whole numbers from 0 to the one before `to`, one by one."""
+        for number in range(to):
+            yield number
+
+
+class ConformanceB(Agent):
+    """Stands on the same socket as the conformance thing, with a state of its own."""
+
+    level: Property[Level] = prop(default=20, doc="A whole number to be set.")
+    rang: Event[Rang] = event(doc="`ring` was invoked: its note, and how many times that was so.")
+    rung: int = 0
+
+    @action(safe=True, idempotent=True)
+    def echo(self, text: str, times: Times = 1) -> Text:
+        """Gives the text back, as many times as wanted."""
+        return Text(text * times)
+
+    @action(safe=True)
+    def ring(self, note: str) -> None:
+        """Makes the event `rang` happen, with the note, before it answers."""
+        self.rung += 1
+        self.rang.emit(Rang(note, self.rung))

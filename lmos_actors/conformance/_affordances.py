@@ -1,28 +1,18 @@
-"""What a description offers, sorted by what it is good for, and which of it serves to try something out."""
+"""What a description offers, sorted by what can be done with it."""
 
 from __future__ import annotations
 
-from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from lmos_actors._errors import nearest
-from lmos_actors.protocol.td import Description, choose, effective_forms, method_of
-
-from ._hints import Call, Hints, NewValue
-from ._inputs import another, largest, samples, valid
+from lmos_actors._errors import ConfigError
+from lmos_actors.protocol.td import Description, choose, effective_forms, expand, method_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from lmos_actors.protocol.td import ActionAffordance, AnyAffordance, EventAffordance, PropertyAffordance
 
-    from ._inputs import Sample
-
 _WEB: Final = ("https", "http")
-_FAILING: Final = ("fail", "fails", "failing", "error", "crash", "raise")
-_MISFITS: Final = ("conformance-unknown", "no-such-thing", "nothing-of-this-name")
 
 
 @attrs.frozen(kw_only=True)
@@ -36,15 +26,10 @@ class HttpForm:
 
 @attrs.frozen(kw_only=True)
 class Affordances:
-    """The affordances of a thing, as far as its description can be read.
-
-    All that it gives is in the order of the description, or of preference where one is said; it is the same
-    for the same description, hints and random numbers. An action may be invoked if it is safe, or with
-    `unsafe`. A hint stands over what the description seems to say, but for that.
-    """
+    """The affordances of a thing, as far as its description can be read, in its order."""
 
     readable_part: Description = attrs.field(factory=Description)
-    """What of the description can be read; its hrefs are resolved as far as they can be."""
+    """What of the description can be read; its base is absolute as far as that is known."""
 
     @property
     def properties(self) -> dict[str, PropertyAffordance]:
@@ -92,12 +77,6 @@ class Affordances:
         """Name the properties that can be observed."""
         return tuple(name for name in self.readable() if self.properties[name].observable)
 
-    def changes(
-        self, name: str, value: Any, hints: Hints, random: Random, *, unsafe: bool = False
-    ) -> Call | NewValue | None:
-        """Say what changes a property from `value`: the hint, or another value if it can be written."""
-        raise NotImplementedError
-
     # --- actions
 
     def safe_actions(self) -> tuple[str, ...]:
@@ -105,63 +84,51 @@ class Affordances:
         return tuple(name for name, each in self.actions.items() if each.safe)
 
     def unsafe_actions(self) -> tuple[str, ...]:
-        """Name the actions that are not."""
+        """Name the actions that are not said to be safe."""
         return tuple(name for name, each in self.actions.items() if not each.safe)
-
-    def call(self, action: str, hints: Hints, random: Random) -> Call | None:
-        """Give the call of an action with a valid input, the hint's or an invented one; None if none can be made."""
-        raise NotImplementedError
-
-    def calls(self, hints: Hints, random: Random, *, unsafe: bool = False) -> tuple[Call, ...]:
-        """Give calls of actions that may be invoked: quick ones that should complete with one answer first.
-
-        Left out are those whose answer or whose input is a stream.
-        """
-        raise NotImplementedError
-
-    def slow_call(self, hints: Hints, random: Random, *, unsafe: bool = False) -> Call | None:
-        """Give the call of a run that takes a while: the hint's, else of an action that is not synchronous."""
-        raise NotImplementedError
-
-    def failing_call(self, hints: Hints, random: Random, *, unsafe: bool = False) -> Call | None:
-        """Give the call of a run that fails: the hint's, else of an action that is called so."""
-        raise NotImplementedError
-
-    def streamed_call(self, hints: Hints, random: Random, *, unsafe: bool = False) -> Call | None:
-        """Give the call of an action whose answer is a stream (`lmosx:streams`), and whose input is none."""
-        raise NotImplementedError
-
-    def wrong_inputs(
-        self, hints: Hints, random: Random, *, unsafe: bool = False
-    ) -> tuple[tuple[str, Sample], ...]:
-        """Give inputs that do not fit, each with the action that may be invoked with it."""
-        raise NotImplementedError
-
-    # --- events
-
-    def triggers(self, event: str, hints: Hints, random: Random, *, unsafe: bool = False) -> tuple[Call, ...]:
-        """Give the calls that may make an event happen, the likeliest first."""
-        raise NotImplementedError
 
     # --- over HTTP
 
     def http_form(self, kind: str, name: str, op: str) -> HttpForm | None:
-        """Say how an operation (`readproperty`) on an affordance (`properties`, `level`) is done over HTTP."""
-        raise NotImplementedError
+        """Say how an operation (`readproperty`) on an affordance (`properties`, `level`) is done over HTTP.
+
+        None where no form is for that: one with a subprotocol, such as `sse`, is for listening.
+        """
+        affordance = self._named(kind, name)
+        if affordance is None:
+            return None
+        form = choose(effective_forms(self.readable_part, affordance), op, _WEB)
+        try:
+            url = None if form is None else expand(form.href, {})
+        except ConfigError:
+            return None
+        if form is None or url is None:
+            return None
+        return HttpForm(url=url, method=method_of(form, op), content_type=form.content_type or "")
+
+    def _named(self, kind: str, name: str) -> AnyAffordance | None:
+        if kind == "properties":
+            return self.properties.get(name)
+        return self.actions.get(name) if kind == "actions" else self.events.get(name)
 
     # --- what is not there
 
     def unknown_property(self) -> str:
         """Give a name that no property has, nor anything else of the thing."""
-        return self._unknown("Property")
+        return self._unknown("noSuchProperty")
 
     def unknown_action(self) -> str:
         """Give a name that no action has, nor anything else of the thing."""
-        return self._unknown("Action")
+        return self._unknown("noSuchAction")
 
     def unknown_event(self) -> str:
         """Give a name that no event has, nor anything else of the thing."""
-        return self._unknown("Event")
+        return self._unknown("noSuchEvent")
 
-    def _unknown(self, kind: str) -> str:
-        raise NotImplementedError
+    def _unknown(self, word: str) -> str:
+        known = [name.lower() for name in (*self.properties, *self.actions, *self.events)]
+        number, name = 1, word
+        while name.lower() in known:
+            number += 1
+            name = f"{word}{number}"
+        return name

@@ -33,6 +33,7 @@ def card_html(card: Card) -> str:
         policy=policy(style, script),
         style=style,
         script=script,
+        role=card.role,
         title=spelt(f"Conformance of {card.title or card.thing or card.subject}"),
         counts=[(_style(each), card.count(each), _WORDS[each]) for each in Verdict],
         facts=[(name, spelt(text)) for name, text in _facts(card).items() if text],
@@ -87,9 +88,8 @@ def _case(result: Result) -> dict[str, Any]:
     }
 
 
-def _traffic(each: Traffic) -> tuple[str, ...]:
-    who = "kit" if each.sent else "other"
-    return f"{each.at:.3f}", str(each.connection or ""), who, each.kind, _lines(each.text), str(each.size)
+def _traffic(each: Traffic) -> tuple[Any, ...]:
+    return f"{each.at:.3f}", each.connection or "", each.sent, each.kind, _lines(each.text), each.size
 
 
 def _lines(text: str) -> str:

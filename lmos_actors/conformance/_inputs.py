@@ -40,6 +40,11 @@ def largest(schema: Mapping[str, Any], random: Random) -> Any:
     raise NotImplementedError
 
 
+def smallest(schema: Mapping[str, Any], random: Random) -> Any:
+    """Give a value that fits with every number in it as small as may be. Raises ValueError."""
+    raise NotImplementedError
+
+
 def another(schema: Mapping[str, Any], value: Any, random: Random) -> Any:
     """Give a value that fits and is not equal to `value`. Raises ValueError if none can be made."""
     raise NotImplementedError

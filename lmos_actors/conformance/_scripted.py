@@ -219,6 +219,7 @@ class ScriptedServer(RunsWorld):
 
     connection_class: type[ScriptedConnection] = ScriptedConnection
     thing_class: type[ScriptedThing] = ScriptedThing
+    offers: tuple[str, ...] = described.OFFERS
 
     def __init__(self, clock: Callable[[], float], random: Random | None = None) -> None:
         self.clock = clock

@@ -9,7 +9,6 @@ from urllib.parse import unquote
 
 import attrs
 
-from ._scripted_runs import completed
 from ._scripted_thing import (
     ABSENT,
     Done,
@@ -22,7 +21,7 @@ from ._scripted_thing import (
     not_allowed,
     not_found,
 )
-from ._scripted_voice import LMOS_ERRORS, is_object
+from ._scripted_voice import LMOS_ERRORS, is_object, no_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,13 +58,12 @@ class ScriptedPages:
         self.server = server
 
     def answer(self, request: HttpRequest, base: str) -> Reply:
-        """Answer a request."""
+        """Answer a request; HEAD as GET, the body is for the caller to leave out."""
         method = "GET" if request.method == "HEAD" else request.method
         try:
-            reply = self.route(method, request, base)
+            return self.route(method, request, base)
         except Problem as problem:
-            reply = self.problem(problem)
-        return attrs.evolve(reply, body=b"") if request.method == "HEAD" else reply
+            return self.problem(problem)
 
     def route(self, method: str, request: HttpRequest, base: str) -> Reply:
         """Find what a request is for. Raises Problem."""
@@ -163,8 +161,7 @@ class ScriptedPages:
             raise failed(outcome.output)
         if not isinstance(outcome, Done):
             raise not_allowed("this action is invoked over LMOS only")
-        members = completed(outcome.output)[1]
-        return given(members["output"]) if "output" in members else Reply(204)
+        return Reply(204) if outcome.output is ABSENT else given(outcome.output)
 
     def problem(self, problem: Problem) -> Reply:
         """Give the problem details of RFC 9457."""
@@ -202,6 +199,6 @@ def brought(request: HttpRequest) -> Any:
     if kind != _JSON:
         raise Problem("about:blank", "Unsupported Media Type", 415, f"{_JSON} is needed")
     try:
-        return json.loads(request.body)
+        return json.loads(request.body, parse_constant=no_number)
     except (ValueError, RecursionError) as error:
         raise invalid(f"not JSON: {error}"[:500]) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeGuard, cast
 
 import attrs
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 LMOS_ERRORS: Final = "https://eclipse.dev/lmos/protocol/v1/errors/"
 MAX_BYTES: Final = 4 << 20
 MAX_DEPTH: Final = 64
+MOST_WAITING: Final = 20_000
 IDS: Final = (("thingID", "thingId"), ("messageID", "messageId"), ("correlationID", "correlationId"))
 ABOUT_PROPERTY: Final = ("readProperty", "writeProperty", "observeProperty", "unobserveProperty")
 REQUESTS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -133,9 +134,13 @@ class Voice:
 
     def put(self, out: Out) -> None:
         """Let something go out."""
-        if not self.over:
-            self.out.append(out)
-            self.wake()
+        if self.over:
+            return
+        if len(self.out) >= MOST_WAITING:  # it takes nothing
+            self.out.clear()
+            out = Cut()
+        self.out.append(out)
+        self.wake()
 
     def say(self, kind: str, thing_id: str, correlation: str | None, members: Json) -> str:
         """Say a message; give its text. Everything that is said goes this way."""
@@ -314,7 +319,7 @@ def unified(message: Json, kind: str) -> Json:
 def parsed(text: str) -> Json:
     """Read a JSON object. Raises Problem."""
     try:
-        found = json.loads(text, parse_constant=_no_number)
+        found = json.loads(text, parse_constant=no_number)
     except (ValueError, RecursionError) as error:
         raise invalid(f"not JSON: {error}"[:500]) from None
     if not is_object(found):
@@ -339,24 +344,25 @@ def is_object(value: object) -> TypeGuard[Json]:
     return isinstance(value, dict)
 
 
-def is_texts(value: Any) -> TypeGuard[list[str]]:
+def is_texts(value: object) -> TypeGuard[list[str]]:
     """Whether a JSON value is an array of texts."""
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+    return isinstance(value, list) and all(isinstance(each, str) for each in cast("list[object]", value))
 
 
-def _no_number(word: str) -> Any:
+def no_number(word: str) -> Any:
+    """Refuse what JSON has no word for."""
     raise ValueError(f"{word} is no JSON number")
 
 
-def _is_deep(value: Any) -> bool:
+def _is_deep(value: Json) -> bool:
     level: list[Any] = [value]
     for _ in range(MAX_DEPTH + 1):
-        level = [
-            inner
-            for each in level
-            for inner in (each.values() if isinstance(each, dict) else each)
-            if isinstance(inner, dict | list)
-        ]
+        level = [inner for each in level for inner in _inner(each)]
         if not level:
             return False
     return True
+
+
+def _inner(value: Json | list[Any]) -> list[Any]:
+    values = list(value.values()) if isinstance(value, dict) else value
+    return [each for each in values if isinstance(each, dict | list)]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import NAMESPACE_URL, uuid5
 
 import attrs
+import trio
 
 from lmos_actors._errors import ConfigError, nearest
 from lmos_actors.protocol.td import MAX_BYTES
@@ -25,7 +26,7 @@ from ._things import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Sequence
 
     from lmos_actors.protocol.td import Form
 
@@ -94,42 +95,33 @@ class _Search:
         self._found: list[Thing] = []
         self._broken: list[Thing] = []
         self._why: list[str] = []
+        asked = description or url
+        self._places = _places(asked, one=description is not None) if is_url(asked) else ()
 
     # --- the thing itself
 
     async def thing(self) -> Thing:
         """Find the one that is meant; as soon as it is clear, nothing more is looked for."""
-        async for document in self._documents():
-            self._take(document)
+        if not self._places:
+            self._take(await read_file(self._description or self._url, MAX_BYTES), exact=True)
+        for place in self._places:
+            await self._see(place)
             meant = self._meant()
             if len(meant) == 1 and not links_of(meant[0]):
                 return meant[0]
-        for link in [each for thing in self._found for each in links_of(thing)][:_MOST]:
-            self._take(await self._tried(link))
+        await self._look([each for thing in self._found for each in links_of(thing)][:_MOST])
         return self._decided()
 
-    async def _documents(self) -> AsyncIterator[Document | None]:
-        """Give the places where the description may be, one after the other, as far as there is something."""
-        asked = self._description or self._url
-        if not is_url(asked):
-            yield await read_file(asked, MAX_BYTES)
-            return
-        for place in _places(asked, one=self._description is not None):
-            yield await self._tried(place)
-
-    async def _tried(self, url: str) -> Document | None:
+    async def _see(self, place: str) -> None:
         try:
-            return await self._web.get(url)
+            self._take(await self._web.get(place), exact=len(self._places) == 1)
         except Unreachable as error:
             if is_nobody(error):
                 raise Unreachable(self._description or self._url, error.why) from error
             self._why.append(f"{error}")
-        return None
 
-    def _take(self, document: Document | None) -> None:
-        if document is None:
-            return
-        exact = document.where in (self._url, self._description)
+    def _take(self, document: Document, *, exact: bool = False) -> None:
+        """Keep the things of a document; one that was asked for by itself need not look like a description."""
         if not exact and not is_meant_as_json(document):
             self._why.append(f"{document.where}: {document.media_type or 'what is there'} is no description")
             return
@@ -199,19 +191,28 @@ class _Search:
         if target.socket is None:
             return ()
         if self._description is None and is_url(self._url):
-            for path in ("/", "/things"):
-                await self._look(on_web(target.socket, path))
+            await self._look([on_web(target.socket, path) for path in ("/", "/things")])
         own = target.thing
         same = {target.socket: None, **dict.fromkeys(_urls(own))}
         return tuple(
             each for each in self._found if each.id != own.id and any(url in same for url in _urls(each))
         )
 
-    async def _look(self, url: str) -> None:
+    async def _look(self, urls: list[str]) -> None:
+        """Take what is at these places, where there is anything."""
+        async with trio.open_nursery() as nursery:
+            for url in urls:
+                nursery.start_soon(self._quietly, url)
+        for url in urls:
+            document = await self._quietly(url)
+            if document is not None:
+                self._take(document)
+
+    async def _quietly(self, url: str) -> Document | None:
         try:
-            self._take(await self._web.get(url))
-        except Unreachable:
-            return  # there need not be one
+            return await self._web.get(url)
+        except (Unreachable, ConfigError):
+            return None
 
 
 def _places(asked: str, *, one: bool) -> tuple[str, ...]:

@@ -8,12 +8,13 @@ import os
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator  # noqa: TC003 -- agents' types are read at run time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import trio
 
-from lmos_actors import ActionFailed, Agent, ChildSpec, Event, Progress, Property, action, event, prop
+from lmos_actors import ActionFailed, Agent, ChildSpec, Event, NotFound, Progress, Property, action, event, prop
 from lmos_actors.supervision import agents_of
 
 if TYPE_CHECKING:
@@ -59,6 +60,13 @@ class Worker(Agent):
         raise RuntimeError("crashed as told")
 
 
+class Guest(Worker):
+    """Leaves by itself, should nobody let it go."""
+
+    def started(self) -> None:
+        self.after(30, self.stop)
+
+
 class Ledger(Agent):
     """Never crashes: what was booked is what was carried out."""
 
@@ -87,13 +95,13 @@ class Boss(Agent):
     async def hire(self) -> str:
         self.hired += 1
         name = f"guest-{self.hired}"
-        await self.start_child(ChildSpec(name, Worker, restart="transient"))
+        await self.start_child(ChildSpec(name, Guest, restart="temporary"))
         return name
 
     @action
     async def fire(self, name: str) -> None:
-        await self.children.terminate_child(name)
-        await self.children.delete_child(name)
+        with suppress(NotFound):  # it has left
+            await self.children.terminate_child(name)
 
 
 def imbalances(node: Node) -> list[str]:
@@ -104,6 +112,17 @@ def imbalances(node: Node) -> list[str]:
         if s.accepted != s.handled + s.cancelled + s.dropped + s.dead_lettered + s.waiting + s.running:
             wrong.append(f"{ref.path}: {s}")
     return wrong
+
+
+def names_of_tasks() -> list[str]:
+    """Name the tasks of this run."""
+    found, open_ = [], [trio.lowlevel.current_root_task()]
+    while open_:
+        task = open_.pop()
+        if task is not None:
+            found.append(task.name)
+            open_ += [child for nursery in task.child_nurseries for child in nursery.child_tasks]
+    return found
 
 
 def look(node: Node) -> dict[str, Any]:
@@ -142,6 +161,7 @@ def look(node: Node) -> dict[str, Any]:
         "imbalances": imbalances(node),
         "failures": [repr(error) for error in node.connection_failures],
         "processor": sum(os.times()[:2]),
+        "at_work": sorted(names_of_tasks()),
         "most": dict(ours.most_common(25)),
     }
 

@@ -44,6 +44,8 @@ async def serve(public_url: str) -> None:
     """Serve until told to end."""
     async with open_node(TREE, listen="ws://127.0.0.1:0", public_url=public_url) as node:
         await fill(node)
+        boss = node.root.child("boss")
+        await boss.invoke(Boss.fire, await boss.invoke(Boss.hire))  # there is a supervisor under it from now on
         tell(node.urls[0])
 
         async def sample() -> Any:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import cycle, islice
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 
@@ -51,7 +53,8 @@ class Heard:
 
 
 Move: TypeAlias = "Frame | Begun | More | Still | Heard"
-Event: TypeAlias = "tuple[Literal['text', 'binary', 'ping', 'pong', 'still'], bytes]"
+Kind: TypeAlias = Literal["text", "binary", "ping", "pong", "still"]
+Event: TypeAlias = tuple[Kind, bytes]
 Chop: TypeAlias = 'int | Literal["frames"] | None'
 
 STILL: Final[Event] = ("still", b"")
@@ -83,43 +86,36 @@ class Case:
     """
 
     id: str
-    moves: tuple[Move, ...]
+    moves: Iterable[Move]
     strict: tuple[Event, ...] = ()
     lenient: tuple[Event, ...] | None = None
     ending: Ending = NORMAL
     chop: Chop = None
     free: bool = False
 
-    @property
-    def group(self) -> str:
-        return self.id.partition(".")[0]
-
-    @property
-    def closes_itself(self) -> bool:
-        """Whether the tester's Close is among the moves."""
-        return any(isinstance(move, Frame) and move.opcode == CLOSE and not move.rsv for move in self.moves)
-
-    @property
-    def is_large(self) -> bool:
-        """Whether it sends more than 1 MiB."""
-        return sum(len(move.payload) for move in self.moves if isinstance(move, Frame)) > 1 << 20
-
 
 def filled(pattern: bytes, size: int) -> bytes:
-    return bytes(islice(cycle(pattern), size))
+    return (pattern * (size // len(pattern) + 1))[:size]
 
 
 def fragments(opcode: int, payloads: list[bytes]) -> tuple[Frame, ...]:
     """A message in frames with these payloads."""
     last = len(payloads) - 1
-    return tuple(
-        Frame(CONTINUATION if n else opcode, each, fin=n == last) for n, each in enumerate(payloads)
-    )
+    return tuple(Frame(CONTINUATION if n else opcode, each, fin=n == last) for n, each in enumerate(payloads))
 
 
-def cut(opcode: int, payload: bytes, size: int) -> tuple[Frame, ...]:
+@attrs.frozen
+class Cut:
     """A message in frames of so many bytes, the last of what is left."""
-    return fragments(opcode, [payload[at : at + size] for at in range(0, len(payload), size)])
+
+    opcode: int
+    payload: bytes
+    size: int
+
+    def __iter__(self) -> Iterator[Frame]:
+        for at in range(0, len(self.payload), self.size):
+            part = self.payload[at : at + self.size]
+            yield Frame(CONTINUATION if at else self.opcode, part, fin=at + self.size >= len(self.payload))
 
 
 def echo(opcode: int, payload: bytes) -> Event:

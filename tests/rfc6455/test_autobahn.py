@@ -1,0 +1,69 @@
+"""The Autobahn cases against our server and our client, with the short cut for whole text frames and without.
+
+Those over 1 MiB are marked `long`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lmos_actors.transport import ConnectionOptions
+from tests.rfc6455.cases import GROUPS, larger
+from tests.rfc6455.testees import our_client, our_server
+from tests.rfc6455.verdicts import INFORMED, STRICT, judged, own_account
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tests.rfc6455.plan import Case
+    from tests.rfc6455.testees import Meeting
+
+ENDS = {"server": our_server, "client": our_client}
+ENOUGH = 3  # failures of a group, after which the rest is not tried
+
+both_paths = pytest.mark.parametrize("fast", [True, False], ids=["fast", "wsproto"])
+both_ends = pytest.mark.parametrize("end", ENDS)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+@both_paths
+@both_ends
+async def test_group(end: str, fast: bool, group: str) -> None:
+    await check(end, fast, (case for each in GROUPS[group] for case in each()))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@both_paths
+@both_ends
+async def test_what_is_larger_than_1_mib(end: str, fast: bool) -> None:
+    await check(end, fast, larger())
+
+
+async def check(end: str, fast: bool, cases: Iterable[Case]) -> None:
+    """Play the cases one after another; say all that is wrong."""
+    wrong: list[str] = []
+    async with ENDS[end](ConnectionOptions(fast_frames=fast, max_message_bytes=16 << 20)) as meet:
+        for case in cases:
+            wrong += [
+                f"{case.id} at our {end}, fast_frames={fast}: {why}" for why in await complaints(case, meet)
+            ]
+            if len(wrong) >= ENOUGH:
+                break
+    assert not wrong, "\n".join(wrong)
+
+
+async def complaints(case: Case, meet: Meeting) -> list[str]:
+    seen, ended = await meet(case)
+    verdict = judged(case, seen)
+    if verdict != (INFORMED if case.free else STRICT):
+        return [f"{verdict}, {seen.never or shortened(str(seen))}"]
+    if ended is None:
+        return ["the connection never ended"]
+    return [why for why in (own_account(case, seen, ended),) if why]
+
+
+def shortened(text: str) -> str:
+    return text if len(text) < 2000 else f"{text[:1000]} … {text[-1000:]}"
