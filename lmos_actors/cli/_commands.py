@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from lmos_actors._errors import ConfigError
 
 from ._app import ELSEWHERE, MACHINE, STORIES, Files, Settings, Switch, json_text, settings_of
-from ._discover_commands import app as app
+from ._conform_commands import app as app
 from ._knocking import Knocking
 
 SCHEMA_FILE = Path(".lmos/schema.json")

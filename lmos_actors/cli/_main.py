@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 VERBS: Final = (
     "init", "validate", "run", "sim", "replay", "diff", "fmt", "schema",
     "serve", "call", "read", "write", "observe", "listen", "monitor", "discover", "directory", "describe",
-    "doctor", "completion",
+    "conform", "doctor", "completion",
 )  # fmt: skip
 LATER: Final = (
     "explore", "record", "up", "down", "ps", "logs", "restart",
     "scale", "drain", "status", "top", "tree", "inspect", "trace", "deadletters", "attach",
-    "chat", "relay", "conform", "export",
+    "chat", "relay", "export",
 )  # fmt: skip
 
 _RESULTS: Final = ("run", "sim", "validate")

@@ -57,7 +57,7 @@ class _Report:
             self.file.write(text)
             self.file.flush()
         except OSError as error:
-            raise _unwritten(self.path, error) from None
+            raise unwritten(self.path, error) from None
 
     def add(self, result: FileResult, run: RunResult) -> None:
         """Note a run; of the file's results only those that have this report are told there."""
@@ -155,7 +155,7 @@ class Written:
     def _keep_out(self, path: str, what: str) -> None:
         self._inputs.setdefault(path, what)
         for report in self._all:
-            if _same_file(path, report.path):
+            if same_file(path, report.path):
                 raise ConfigError(
                     f"is {what}, the {_NAMES[report.kind]} would be written over it", report.path
                 )
@@ -166,10 +166,10 @@ class Written:
         if path.endswith(".py"):
             raise ConfigError(f"is Python source, the {_NAMES[kind]} would be written over it", path)
         for file, what in self._inputs.items():
-            if _same_file(path, file):
+            if same_file(path, file):
                 raise ConfigError(f"is {what}, the {_NAMES[kind]} would be written over it", path)
         for place, other in enumerate(self._all):
-            if _same_file(path, other.path):
+            if same_file(path, other.path):
                 if other.kind != kind:
                     raise ConfigError(
                         f"cannot hold both the {_NAMES[other.kind]} and the {_NAMES[kind]}", path
@@ -177,7 +177,7 @@ class Written:
                 self._places[kind, path] = place
                 return
         self._places[kind, path] = len(self._all)
-        self._all.append(_Report(kind, path, _opened(path)))
+        self._all.append(_Report(kind, path, opened_file(path)))
 
 
 def _own(scenario: Any) -> Iterator[tuple[Kind, str]]:
@@ -211,12 +211,13 @@ def _replay(report: _Report) -> str:
     return shlex.join(["lmos-actors", "replay", report.path, *number])
 
 
-def _opened(path: str) -> Any:
+def opened_file(path: str) -> Any:
+    """Open a file to write, in folders that are made; what it holds stays for now. Raises ConfigError."""
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         return open(path, "w", encoding="utf-8", errors="surrogatepass", opener=_unchanged)
     except (OSError, ValueError) as error:
-        raise _unwritten(path, error) from None
+        raise unwritten(path, error) from None
 
 
 def _unchanged(path: str, flags: int) -> int:
@@ -227,12 +228,14 @@ def _unchanged(path: str, flags: int) -> int:
     return descriptor
 
 
-def _unwritten(path: str, error: OSError | ValueError) -> ConfigError:
+def unwritten(path: str, error: OSError | ValueError) -> ConfigError:
+    """Say that a file cannot be written, and why."""
     reason = error.strerror if isinstance(error, OSError) else error
     return ConfigError(f"cannot be written: {reason}", ascii(path)[1:-1])
 
 
-def _same_file(one: str, other: str) -> bool:
+def same_file(one: str, other: str) -> bool:
+    """Whether two paths lead to one file that is there."""
     try:
         return os.path.samefile(one, other)
     except (OSError, ValueError):

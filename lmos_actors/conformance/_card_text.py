@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from ._verdicts import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ._verdicts import Card, Result, Traffic
 
@@ -96,7 +96,11 @@ def last_traffic(result: Result, most: int, *, width: int = WIDTH) -> list[str]:
 
 def counts_text(results: Sequence[Result]) -> str:
     """Count verdicts: `98 passed, 1 FAILED, 3 not run`."""
-    numbers = {verdict: sum(result.verdict is verdict for result in results) for verdict in Verdict}
+    return counted({verdict: sum(result.verdict is verdict for result in results) for verdict in Verdict})
+
+
+def counted(numbers: Mapping[Verdict, int]) -> str:
+    """Write numbers of verdicts: those that are none are left out."""
     return ", ".join(f"{number} {COUNTED[verdict]}" for verdict, number in numbers.items() if number)
 
 

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+import json
+from copy import deepcopy
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import attrs
+from jsonschema_rs import Draft7Validator
+
+from ._bounds import Proposal, place_text, proposals
+from ._shapes import Maker, Unmakeable, same
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from random import Random
 
 Kind: TypeAlias = Literal["valid", "boundary", "invalid"]
+
+_TRIES: Final = 40
+_TOLD: Final = 300  # characters
 
 
 @attrs.frozen
@@ -27,29 +37,144 @@ def fits(schema: Mapping[str, Any], value: Any) -> str | None:
 
     A schema that is none itself has every value fit: that is for the description's own cases to judge.
     """
-    raise NotImplementedError
+    try:
+        found = next(iter(_validator(_text(schema)).iter_errors(value)), None)
+    except ValueError:
+        return None
+    if found is None:
+        return None
+    told = found.message if len(found.message) <= _TOLD else f"{found.message[:_TOLD]}…"
+    return f"{told} at {place_text(tuple(found.instance_path))}"
+
+
+def _text(schema: Mapping[str, Any]) -> str:
+    return json.dumps(schema)
+
+
+@lru_cache(maxsize=256)
+def _validator(schema: str) -> Draft7Validator:
+    """Compile a schema; what it refers to elsewhere is not fetched. Raises ValueError."""
+    try:
+        return Draft7Validator(json.loads(schema), offline=True)
+    except Exception as error:
+        raise ValueError(f"the data schema is none: {error}") from None
 
 
 def valid(schema: Mapping[str, Any], random: Random) -> Any:
     """Give one plain value that fits. Raises ValueError if none can be made."""
-    raise NotImplementedError
+    return _first(schema, (Maker(dict(schema), random) for _ in range(_TRIES)), lambda _: True)
 
 
 def largest(schema: Mapping[str, Any], random: Random) -> Any:
     """Give a value that fits with every number in it as large as may be. Raises ValueError."""
-    raise NotImplementedError
+    return _extreme(schema, random, "most")
 
 
 def smallest(schema: Mapping[str, Any], random: Random) -> Any:
     """Give a value that fits with every number in it as small as may be. Raises ValueError."""
-    raise NotImplementedError
+    return _extreme(schema, random, "least")
+
+
+def _extreme(schema: Mapping[str, Any], random: Random, end: Literal["most", "least"]) -> Any:
+    makers = [Maker(dict(schema), random, end, "all")] * _TRIES
+    try:
+        return _first(schema, makers, lambda _: True)
+    except ValueError:
+        return valid(schema, random)
 
 
 def another(schema: Mapping[str, Any], value: Any, random: Random) -> Any:
     """Give a value that fits and is not equal to `value`. Raises ValueError if none can be made."""
-    raise NotImplementedError
+    try:
+        makers = (Maker(dict(schema), random) for _ in range(_TRIES))
+        return _first(schema, makers, lambda made: not same(made, value))
+    except ValueError:
+        for sample in samples(schema, random):
+            if sample.kind != "invalid" and not same(sample.value, value):
+                return sample.value
+        raise
+
+
+def _first(schema: Mapping[str, Any], makers: Iterable[Maker], wanted: Callable[[Any], bool]) -> Any:
+    """Give the first value made that fits and is wanted."""
+    why = "no value that fits can be made"
+    checked = _validator(_text(schema))
+    for maker in makers:
+        try:
+            made = maker.make(dict(schema))
+        except Unmakeable as error:
+            why = f"no value that fits can be made: {error}"
+            continue
+        if checked.is_valid(made) and wanted(made):
+            return deepcopy(made)
+    for given in (*([schema["default"]] if "default" in schema else ()), *_examples(schema)):
+        if checked.is_valid(given) and wanted(given):
+            return deepcopy(given)
+    raise ValueError(why)
+
+
+def _examples(schema: Mapping[str, Any]) -> list[Any]:
+    found = schema.get("examples")
+    return found if isinstance(found, list) else []
+
+
+# --- of all kinds
 
 
 def samples(schema: Mapping[str, Any], random: Random, *, most: int = 12) -> tuple[Sample, ...]:
-    """Give values of all three kinds, each held against the schema; what cannot be made is left out."""
-    raise NotImplementedError
+    """Give values of all three kinds, each held against the schema; what cannot be made is left out.
+
+    At most `most`, valid ones first, then those at the bounds, then wrong ones; which of them are left out
+    is up to `random`.
+    """
+    try:
+        checked = _validator(_text(schema))
+    except ValueError:
+        return ()
+    kinds: dict[Kind, list[Sample]] = {"valid": [], "boundary": [], "invalid": []}
+    seen: list[Any] = []
+    for each in (*_plain_ones(schema, random), *_proposed(schema, random)):
+        proved = checked.is_valid(each.value) is (each.kind != "invalid")
+        if proved and not any(same(each.value, known) for known in seen):
+            seen.append(each.value)
+            kinds[each.kind].append(Sample(deepcopy(each.value), each.kind, each.why))
+    return _chosen(kinds, random, most)
+
+
+def _plain_ones(schema: Mapping[str, Any], random: Random) -> Iterable[Proposal]:
+    """Propose valid values: with all members, with those that are required alone, and others."""
+    ways: tuple[tuple[Literal["some", "all", "none"], str], ...] = (
+        ("some", "a value that fits"),
+        ("all", "all that there may be"),
+        ("none", "no more than there must be"),
+        ("some", "another value that fits"),
+    )
+    for members, why in ways:
+        try:
+            made = Maker(dict(schema), random, members=members).make(dict(schema))
+        except Unmakeable:
+            continue
+        yield Proposal(made, "valid", why)
+
+
+def _proposed(schema: Mapping[str, Any], random: Random) -> Iterable[Proposal]:
+    try:
+        base = _first(schema, [Maker(dict(schema), random, members="all")] * _TRIES, lambda _: True)
+    except ValueError:
+        return ()
+    return proposals(dict(schema), base, random)
+
+
+def _chosen(kinds: dict[Kind, list[Sample]], random: Random, most: int) -> tuple[Sample, ...]:
+    """Share the room out: to each kind in turn, as long as it has some."""
+    shares: dict[Kind, int] = dict.fromkeys(kinds, 0)
+    for _ in range(most):
+        open_ones = [kind for kind in kinds if shares[kind] < len(kinds[kind])]
+        if not open_ones:
+            break
+        shares[min(open_ones, key=lambda kind: shares[kind])] += 1
+    found: list[Sample] = []
+    for kind, each in kinds.items():
+        kept = sorted(random.sample(range(len(each)), shares[kind]))
+        found += [each[number] for number in kept]
+    return tuple(found)

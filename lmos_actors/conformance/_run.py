@@ -99,15 +99,22 @@ async def conform(
 ) -> Card:
     """Judge the server of a description, or at a `ws://` or `wss://` URL. Waits for it at every step.
 
-    `on_result` is told each result as it comes. Raises Unreachable: nothing is there, or no description can
-    be found; ConfigError: the URL is none. Whatever the server does after that is in the card.
+    `on_result` is told each result as it comes. Once the server is gone for good, nothing more is run.
+    Raises Unreachable: nothing is there, or no description can be found; ConfigError: the URL is none.
+    Whatever the server does after that is in the card.
     """
     options = ConformOptions() if options is None else options
     began = trio.current_time()
     ground = await prepare(network, url, options)
     results: list[Result] = []
+    gone = ""
     for case in chosen(options.cases):
-        result = await run_case(ground, case)
+        if gone:
+            result = _told(case, Verdict.NOT_RUN, f"the server is gone since {gone}")
+        else:
+            result = await run_case(ground, case)
+            if result.verdict is Verdict.FAILED and not await _is_there(ground):
+                gone = case.id
         results.append(result)
         if on_result is not None:
             on_result(result)
@@ -123,6 +130,24 @@ async def conform(
         seconds=trio.current_time() - began,
         versions={name: version(name) for name in _VERSIONS},
     )
+
+
+async def _is_there(ground: Ground) -> bool:
+    """Whether the server takes connections; it has some time to come back."""
+    if ground.target.socket is None:
+        return True
+    visit = Visit(ground, _LISTENING, Random(ground.seed))
+    for seconds in (0.0, 0.5, 1.0, 2.0):
+        await trio.sleep(seconds)
+        try:
+            await visit.socket()
+        except Unreachable:
+            continue
+        except Refused:
+            pass
+        await visit.aclose()
+        return True
+    return False
 
 
 async def prepare(network: Network, url: str, options: ConformOptions) -> Ground:
@@ -192,6 +217,16 @@ async def run_case(ground: Ground, case: Case) -> Result:
     began = trio.current_time()
     visit = Visit(ground, case, Random(f"{ground.seed}:{case.id}"))
     verdict, seen = await _outcome(visit, case)
+    return attrs.evolve(
+        _told(case, verdict, seen),
+        departures=tuple(visit.departures),
+        traffic=tuple(visit.traffic),
+        left_out=visit.left_out,
+        seconds=trio.current_time() - began,
+    )
+
+
+def _told(case: Case, verdict: Verdict, seen: str) -> Result:
     return Result(
         id=case.id,
         title=case.title,
@@ -199,10 +234,6 @@ async def run_case(ground: Ground, case: Case) -> Result:
         expected=case.expected,
         verdict=verdict,
         seen=seen,
-        departures=tuple(visit.departures),
-        traffic=tuple(visit.traffic),
-        left_out=visit.left_out,
-        seconds=trio.current_time() - began,
     )
 
 

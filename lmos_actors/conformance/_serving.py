@@ -186,7 +186,7 @@ class Serving:
         )
         parts = [
             parser.send(response),
-            parser.send(h11.Data(data=reply.body)),
+            parser.send(h11.Data(data=b"" if bare else reply.body)),
             parser.send(h11.EndOfMessage()),
         ]
         with trio.move_on_after(_WRITE_SECONDS):

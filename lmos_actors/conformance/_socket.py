@@ -253,20 +253,21 @@ class Socket:
         return False
 
     async def _read(self) -> None:
+        if self.gone is not None and self.gone.code is None:
+            raise ConnectionGone(self.gone)
         try:
             data = await self._stream.receive_some(_READ)
         except _LOST as error:
             raise ConnectionGone(self._went(None, _why(error))) from None
         if not data:
             raise ConnectionGone(self._went(None, ""))
+        self._take(bytes(data))
+
+    def _take(self, data: bytes) -> None:
         try:
-            found = self._reader.feed(bytes(data))
+            found = self._reader.feed(data)
         except FrameTooLong as error:
             raise ConnectionGone(self._went(None, str(error))) from None
-        self.take(found)
-
-    def take(self, found: list[RawFrame]) -> None:
-        """Take frames that have come."""
         for frame in found:
             self._recorder.keep(_KINDS.get(frame.opcode, "bytes"), frame.payload, sent=False)
         self.frames += found
@@ -274,7 +275,8 @@ class Socket:
 
     def read_on(self, data: bytes) -> None:
         """Take bytes that came behind the handshake."""
-        self.take(self._reader.feed(data))
+        with suppress(ConnectionGone):  # whoever waits for something is told
+            self._take(data)
 
     async def _react(self, frame: RawFrame) -> None:
         with suppress(ConnectionGone):  # whoever reads on is told

@@ -1,17 +1,20 @@
 """The Autobahn cases against our server and our client, with the short cut for whole text frames and without.
 
-Those over 1 MiB are marked `long`.
+What is over 1 MiB is marked `long`. So is 1 MiB in pieces of 64 bytes and more with a turn for the other end
+after each of them; otherwise it has one after each of the first 2000, then after every eighth.
 """
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lmos_actors.transport import ConnectionOptions
-from tests.rfc6455.cases import GROUPS, larger
+from tests.rfc6455.cases import GROUPS, chops, larger
 from tests.rfc6455.testees import our_client, our_server
+from tests.rfc6455.tester import SPARSELY
 from tests.rfc6455.verdicts import INFORMED, STRICT, judged, own_account
 
 if TYPE_CHECKING:
@@ -38,14 +41,14 @@ async def test_group(end: str, fast: bool, group: str) -> None:
 @pytest.mark.timeout(600)
 @both_paths
 @both_ends
-async def test_what_is_larger_than_1_mib(end: str, fast: bool) -> None:
-    await check(end, fast, larger())
+async def test_what_is_larger_than_1_mib_or_in_the_smallest_pieces(end: str, fast: bool) -> None:
+    await check(end, fast, chain(larger(), chops()), every=1)
 
 
-async def check(end: str, fast: bool, cases: Iterable[Case]) -> None:
+async def check(end: str, fast: bool, cases: Iterable[Case], every: int = SPARSELY) -> None:
     """Play the cases one after another; say all that is wrong."""
     wrong: list[str] = []
-    async with ENDS[end](ConnectionOptions(fast_frames=fast, max_message_bytes=16 << 20)) as meet:
+    async with ENDS[end](ConnectionOptions(fast_frames=fast, max_message_bytes=16 << 20), every) as meet:
         for case in cases:
             wrong += [
                 f"{case.id} at our {end}, fast_frames={fast}: {why}" for why in await complaints(case, meet)

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import trio
 
-from lmos_actors.transport import Accept, Endpoint, FrontDoor, TcpNetwork, connect
-from tests.rfc6455.tester import PATIENCE, admit, knock
+from lmos_actors.transport import Accept, Ended, Endpoint, FrontDoor, TcpNetwork, connect
+from tests.rfc6455.tester import PATIENCE, SPARSELY, admit, knock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from lmos_actors.transport import Connection, ConnectionOptions, Ended
+    from lmos_actors.transport import Connection, ConnectionOptions
     from tests.rfc6455.plan import Case
     from tests.rfc6455.tester import Seen, Tester
 
+Address: TypeAlias = "tuple[str, int]"
+Ending: TypeAlias = "Callable[[], Awaitable[Ended]]"
 Meeting: TypeAlias = "Callable[[Case], Awaitable[tuple[Seen, Ended | None]]]"
 
 
@@ -48,8 +50,8 @@ class Echo:
 
 
 @asynccontextmanager
-async def our_server(options: ConnectionOptions) -> AsyncIterator[Meeting]:
-    """A front door on 127.0.0.1; the tester is its client."""
+async def front_door(options: ConnectionOptions) -> AsyncIterator[tuple[Address, Ending]]:
+    """A front door on 127.0.0.1; give where, and what waits for the next connection to have ended."""
     send, endings = trio.open_memory_channel[Ended](1)
     failures: list[BaseException] = []
 
@@ -60,20 +62,27 @@ async def our_server(options: ConnectionOptions) -> AsyncIterator[Meeting]:
     door = FrontDoor(
         listener, route=lambda _: Accept(None, serve), connection=options, on_failure=failures.append
     )
-
-    async def meet(case: Case) -> tuple[Seen, Ended | None]:
-        tester, _ = await knock(listener.addresses[0], case.id)
-        return await played(tester, case, endings.receive)
-
     async with trio.open_nursery() as nursery:
         await nursery.start(door.serve)
-        yield meet
+        yield listener.addresses[0], endings.receive
         nursery.cancel_scope.cancel()
     assert failures == []
 
 
 @asynccontextmanager
-async def our_client(options: ConnectionOptions) -> AsyncIterator[Meeting]:
+async def our_server(options: ConnectionOptions, every: int = SPARSELY) -> AsyncIterator[Meeting]:
+    """The tester is its client."""
+    async with front_door(options) as (address, ending):
+
+        async def meet(case: Case) -> tuple[Seen, Ended | None]:
+            tester, _ = await knock(address, case.id, every=every)
+            return await played(tester, case, ending)
+
+        yield meet
+
+
+@asynccontextmanager
+async def our_client(options: ConnectionOptions, every: int = SPARSELY) -> AsyncIterator[Meeting]:
     """Connects to a socket of the tester's, once per case."""
     send, endings = trio.open_memory_channel[Ended](1)
     listener = socket.create_server(("127.0.0.1", 0))
@@ -87,7 +96,7 @@ async def our_client(options: ConnectionOptions) -> AsyncIterator[Meeting]:
     async def meet(case: Case) -> tuple[Seen, Ended | None]:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(call)
-            tester, _ = await admit(listener, case.id)
+            tester, _ = await admit(listener, case.id, every=every)
             found = await played(tester, case, endings.receive)
             nursery.cancel_scope.cancel()
         return found
@@ -96,9 +105,7 @@ async def our_client(options: ConnectionOptions) -> AsyncIterator[Meeting]:
         yield meet
 
 
-async def played(
-    tester: Tester, case: Case, ending: Callable[[], Awaitable[Ended]]
-) -> tuple[Seen, Ended | None]:
+async def played(tester: Tester, case: Case, ending: Ending) -> tuple[Seen, Ended | None]:
     """Play the case; None if the end under test does not end."""
     try:
         seen = await tester.play(case)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 PATIENCE: Final = 10.0  # seconds for whatever has to come; nobody who is right is waited for
 A_MOMENT: Final = 0.005  # nothing has happened for so long: nothing will
-_FEW: Final = 2000  # writes of a case after each of which the other end is seen to have read
+_FEW: Final = 2000  # writes of a message after each of which the other end has its turn
+SPARSELY: Final = 8
 _KEY: Final = base64.b64encode(b"sixteen bytes it")
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _EVENTS: Final[dict[int, Kind]] = {TEXT: "text", BINARY: "binary", PING: "ping", PONG: "pong"}
@@ -39,13 +40,17 @@ class Seen:
 
 
 class Tester:
-    """A connection on which the opening handshake is over; `is_client` says which end the tester is."""
+    """A connection on which the opening handshake is over; `is_client` says which end the tester is.
 
-    def __init__(self, sock: socket.socket, rest: bytes, *, is_client: bool, seed: str) -> None:
+    Of a message that is written in thousands of pieces the other end may read the later ones `every` so many.
+    """
+
+    def __init__(self, sock: socket.socket, rest: bytes, *, is_client: bool, seed: str, every: int) -> None:
         self._socket = sock
         self._rest = bytearray(rest)
         self._is_client = is_client
         self._random = Random(seed)
+        self._every = every
         self._waiting = bytearray()
         self._key, self._at = b"\0\0\0\0", 0  # of a frame that is written in parts
         self._is_broken = False  # nothing can be written any more
@@ -147,13 +152,13 @@ class Tester:
         data, self._waiting = bytes(self._waiting), bytearray()
         size = chop if isinstance(chop, int) else len(data) or 1
         pieces = range(0, len(data), size)
-        for at in pieces:
+        for number, at in enumerate(pieces):
             if self._is_broken:
                 return
             await self._send(data[at : at + size])
-            if chop is not None and len(pieces) < _FEW:
+            if chop is not None and len(pieces) <= _FEW:
                 await wait_all_tasks_blocked()  # so that each piece is a read of its own
-            elif chop is not None:
+            elif chop is not None and (number < _FEW or not number % self._every):
                 await trio.lowlevel.checkpoint()
 
     async def _send(self, data: bytes) -> None:
@@ -253,7 +258,9 @@ def exclusive_or(data: bytes, key: bytes) -> bytes:
 # ---- the opening handshake, from both sides
 
 
-async def knock(address: tuple[str, int], seed: str, headers: bytes = b"") -> tuple[Tester, bytes]:
+async def knock(
+    address: tuple[str, int], seed: str, headers: bytes = b"", every: int = SPARSELY
+) -> tuple[Tester, bytes]:
     """Connect to a server and have the connection upgraded; give the tester, and the head of the answer."""
     sock = socket.socket()
     sock.setblocking(False)
@@ -266,10 +273,12 @@ async def knock(address: tuple[str, int], seed: str, headers: bytes = b"") -> tu
     head, rest = await head_of(sock)
     assert head.startswith(b"HTTP/1.1 101 "), head
     assert b"sec-websocket-accept: " + accepted(_KEY) in lowered(head), head
-    return Tester(sock, rest, is_client=True, seed=seed), head
+    return Tester(sock, rest, is_client=True, seed=seed, every=every), head
 
 
-async def admit(listener: socket.socket, seed: str, headers: bytes = b"") -> tuple[Tester, bytes]:
+async def admit(
+    listener: socket.socket, seed: str, headers: bytes = b"", every: int = SPARSELY
+) -> tuple[Tester, bytes]:
     """Wait for a client and upgrade its connection; give the tester, and the head of the request."""
     await trio.lowlevel.wait_readable(listener)
     sock, _ = listener.accept()
@@ -280,7 +289,7 @@ async def admit(listener: socket.socket, seed: str, headers: bytes = b"") -> tup
     answer = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     answer += b"Sec-WebSocket-Accept: " + accepted(key.partition(b":")[2].strip()) + b"\r\n" + headers
     sock.send(answer + b"\r\n")
-    return Tester(sock, rest, is_client=False, seed=seed), head
+    return Tester(sock, rest, is_client=False, seed=seed, every=every), head
 
 
 async def head_of(sock: socket.socket) -> tuple[bytes, bytes]:

@@ -51,7 +51,10 @@ ROWS: Final[dict[int, tuple[Row, ...]]] = {
     10: bad("f7bfbfbf", "fbbfbfbfbf", "fdbfbfbfbfbf"),
     11: good("ed9fbf", "ee8080", "efbfbd", "f48fbfbf") + bad("f4908080"),
     # continuations of nothing
-    12: bad("80", "bf", "80bf", "80bf80", "80bf80bf", "80bf80bf80", "80bf80bf80bf", bytes(range(0x80, 0xBF)).hex()),
+    12: bad(
+        "80", "bf", "80bf", "80bf80", "80bf80bf", "80bf80bf80", "80bf80bf80bf",
+        bytes(range(0x80, 0xBF)).hex(),
+    ),
     13: lonely(),
     14: bad(*UNFINISHED),
     15: bad("".join(UNFINISHED)),

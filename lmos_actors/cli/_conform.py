@@ -1,0 +1,232 @@
+"""`conform`: a server is judged case by case; what comes of it is shown, written, and made an exit code."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import signal
+import sys
+import threading
+import traceback
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import trio
+
+from lmos_actors._errors import ConfigError
+from lmos_actors._wanted import coded_headers
+from lmos_actors.conformance import Card, Hints, Unreachable, Verdict, chosen, conform
+from lmos_actors.reports import printable
+from lmos_actors.transport import TcpNetwork
+
+from ._conform_said import Papers, Telling, print_card, print_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lmos_actors._hidden import Headers
+    from lmos_actors.conformance import Case, ConformOptions
+    from lmos_actors.security import Credentials
+    from lmos_actors.transport import Network
+
+OK: Final = 0
+FAILED: Final = 1
+NOT_REACHED: Final = 3
+TIME_LIMIT: Final = 124
+INTERRUPTED: Final = 130
+
+FEW: Final = 5
+"""How many cases that failed are named in a command that tries those alone."""
+
+
+@attrs.frozen(kw_only=True)
+class Order:
+    """What `conform` was told. `json`: to print JSON alone; `papers`: the files to write, by option."""
+
+    url: str
+    options: ConformOptions
+    cases: Sequence[Case]
+    within: float | None = None
+    json: bool = False
+    verbose: bool = False
+    papers: Mapping[str, str | None] = attrs.field(factory=dict[str, "str | None"])
+    inputs: Sequence[str] = ()
+    command: Sequence[str] = ()
+
+
+@attrs.frozen
+class Presented:
+    """What is sent along to a URL: the headers of the command line to each, credentials to their place."""
+
+    headers: Headers = ()
+    credentials: Credentials | None = None
+
+    def __call__(self, url: str) -> Headers:
+        """Give the headers of a request to a URL."""
+        if self.credentials is None or "://" not in url:
+            return self.headers
+        return (*self.headers, *self.credentials.headers_for(url, trio.current_time()))
+
+    @classmethod
+    def of(cls, headers: Mapping[str, str], credentials: Credentials | None) -> Presented:
+        """Give what `--header` and `--bearer` come to. Raises ConfigError."""
+        return cls(coded_headers(headers), credentials)
+
+
+def hints_of(path: str | None) -> Hints:
+    """Read the file of `--hints`. Blocks on the disk. Raises ConfigError."""
+    return Hints() if path is None else Hints.load(path)
+
+
+def cases_of(patterns: Sequence[str]) -> tuple[Case, ...]:
+    """Give the cases that `--case` names. Raises ConfigError."""
+    try:
+        return chosen(patterns)
+    except ConfigError as error:
+        raise ConfigError(error.message, "--case") from None
+
+
+def list_cases(cases: Sequence[Case], *, json: bool) -> int:
+    """Print cases."""
+    if json:
+        print_json({"cases": [_case_data(case) for case in cases]})
+        return OK
+    width = max(len(case.id) for case in cases)
+    for case in cases:
+        notes = [str(case.section), *([f"needs {case.needs}"] if case.needs else [])]
+        notes += ["--allow-unsafe"] if case.unsafe else []
+        print(f"{case.id:{width}}  {case.title} ({'; '.join(notes)})")
+    return OK
+
+
+def _case_data(case: Case) -> dict[str, Any]:
+    section = {"document": case.section.document, "place": case.section.place}
+    plain = {name: getattr(case, name) for name in ("id", "group", "title", "expected", "needs", "unsafe")}
+    return {**plain, "section": section}
+
+
+def judge(order: Order, network: Network | None = None) -> int:
+    """Judge a server, and give the exit code. Raises ConfigError, OSError, KeyboardInterrupt."""
+    papers = Papers.opened(order.papers, order.inputs)
+    telling = Telling(order.cases, json=order.json, verbose=order.verbose)
+    try:
+        judging = Judging(order, telling)
+        trio.run(judging.run, TcpNetwork() if network is None else network)
+        return judging.told(papers)
+    finally:
+        telling.close()
+        papers.close()
+
+
+class Judging:
+    """One run of `conform`: what has come of it so far, and how it ended."""
+
+    def __init__(self, order: Order, telling: Telling) -> None:
+        self._order, self._telling = order, telling
+        self._card: Card | None = None
+        self._failure: BaseException | None = None
+        self._interrupted = False
+        self._seconds = 0.0
+
+    async def run(self, network: Network) -> None:
+        """Judge until all is done, the time is over, or somebody interrupts. What goes wrong is kept."""
+        began = trio.current_time()
+        within = math.inf if self._order.within is None else self._order.within
+        async with trio.open_nursery() as nursery:
+            working = trio.CancelScope()
+            if threading.current_thread() is threading.main_thread():
+                await nursery.start(self._end_at_interrupt, working)
+            with working, trio.move_on_after(within):
+                await self._judge(network)
+            nursery.cancel_scope.cancel("it is over")
+        self._seconds = trio.current_time() - began
+
+    async def _judge(self, network: Network) -> None:
+        self._telling.begin(self._order.url)
+        try:
+            self._card = await conform(
+                network, self._order.url, self._order.options, on_result=self._telling.result
+            )
+        except Exception as error:  # a nursery on the way out would make a group of it
+            self._failure = error
+
+    async def _end_at_interrupt(
+        self, working: trio.CancelScope, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """At the first Ctrl-C end in order; the second is Python's own."""
+        with trio.open_signal_receiver(signal.SIGINT) as signals:
+            task_status.started()
+            async for _ in signals:
+                break
+        self._interrupted = True
+        working.cancel("interrupted")
+
+    # --- afterwards
+
+    def told(self, papers: Papers) -> int:
+        """Show and write what has come of it; gives the exit code. Raises ConfigError, OSError."""
+        failure = self._failure
+        if isinstance(failure, ConfigError | OSError):
+            raise failure
+        if isinstance(failure, Unreachable):
+            return self._not_reached(failure)
+        if failure is not None:
+            traceback.print_exception(failure)
+            return NOT_REACHED
+        card, code = self._ended()
+        papers.write(card, code)
+        self._telling.end(card, self._more(card))
+        if self._order.json:
+            print_card(card, code)
+        if code in (TIME_LIMIT, INTERRUPTED):
+            left = len(self._order.cases) - len(card.results)
+            why = "interrupted" if code == INTERRUPTED else f"time limit: {self._order.within:g}s have passed"
+            _complain(f"{why}; {left} of {len(self._order.cases)} cases were not tried")
+        return code
+
+    def _ended(self) -> tuple[Card, int]:
+        order, card = self._order, self._card
+        command = shlex.join(order.command)
+        if card is not None:
+            return attrs.evolve(card, command=command), OK if card.passed else FAILED
+        made = Card(
+            subject=order.url,
+            role="server",
+            title="",
+            thing=order.options.thing or "",
+            level=order.options.level,
+            spoken="",
+            seed=order.options.seed,
+            results=tuple(self._telling.results),
+            seconds=self._seconds,
+            command=command,
+        )
+        return made, INTERRUPTED if self._interrupted else TIME_LIMIT
+
+    def _not_reached(self, error: Unreachable) -> int:
+        if self._order.json:
+            print_json({"error": {"url": error.url, "message": error.why}, "exit_code": NOT_REACHED})
+        _complain(str(error))
+        return NOT_REACHED
+
+    def _more(self, card: Card) -> list[str]:
+        failed = [result.id for result in card.results if result.verdict is Verdict.FAILED]
+        if not 0 < len(failed) <= FEW or len(failed) == len(card.results):
+            return []
+        words = without_cases(self._order.command)
+        return [
+            f"those that failed, alone: {shlex.join([*words, *(w for id in failed for w in ('--case', id))])}"
+        ]
+
+
+def without_cases(words: Sequence[str]) -> list[str]:
+    """Give the words of a command without `--case` and what follows it."""
+    return [
+        word
+        for before, word in zip(("", *words), words, strict=False)
+        if word != "--case" and before != "--case"
+    ]
+
+
+def _complain(text: str) -> None:
+    print(f"lmos-actors: {printable(text)}", file=sys.stderr, flush=True)

@@ -1,0 +1,181 @@
+"""What `conform` prints, as it goes and at the end, and the files that it writes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from contextlib import suppress
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from lmos_actors._errors import ConfigError
+from lmos_actors.conformance import (
+    Verdict,
+    card_data,
+    card_html,
+    card_json,
+    card_junit,
+    end_lines,
+    group_lines,
+)
+
+from ._show import takes_all
+from ._written import opened_file, same_file, unwritten
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from lmos_actors.conformance import Card, Case, Result
+
+    from ._live import Moving, Screen
+
+_LABEL: Final = re.compile(r"(?:^   |\d )(FAILED|tolerated|not offered|not run|ok)(?= |,|$)")
+_STYLES: Final = {"FAILED": "bold red", "tolerated": "yellow", "ok": "green"}
+
+
+def group_of(case: Case | Result) -> str:
+    """Give the group of a case: the part of its id before the point."""
+    return case.id.partition(".")[0]
+
+
+class Telling:
+    """Prints how cases come out: each group when it is over. With `json` only what moves on a terminal."""
+
+    def __init__(self, cases: Sequence[Case], *, json: bool, verbose: bool) -> None:
+        self.results: list[Result] = []
+        self._cases, self._json, self._verbose = cases, json, verbose
+        self._width = max(map(len, map(group_of, cases)), default=0)
+        self._told = 0
+        self._out = sys.stderr if json else sys.stdout
+        self._moving: Moving | None = None
+        self._screen: Screen | None = None
+        if self._out.isatty() and os.environ.get("TERM") not in ("dumb", "unknown"):
+            from ._live import Screen
+
+            self._screen = Screen(self._out)
+
+    def begin(self, subject: str) -> None:
+        """Show from now on how far it is."""
+        if self._screen is not None:
+            from ._live import Moving
+
+            self._moving = Moving("cases")
+            self._screen.begin(lambda _: self._head(subject), len("cases"))
+            self._screen.add(self._moving)
+            self._move()
+
+    def _head(self, subject: str) -> str:
+        failed = sum(result.verdict is Verdict.FAILED for result in self.results)
+        return f" {subject}" + (f"  {failed} FAILED" if failed else "")
+
+    def _move(self) -> None:
+        done = len(self.results)
+        if self._moving is not None and done < len(self._cases):
+            self._moving(done, len(self._cases), self._cases[done].id)
+
+    def result(self, result: Result) -> None:
+        """Take a result; a group of which it was the last is told. Raises OSError."""
+        self.results.append(result)
+        self._move()
+        done = len(self.results)
+        if done == len(self._cases) or group_of(self._cases[done]) != group_of(result):
+            self._tell()
+
+    def _tell(self) -> None:
+        new, self._told = self.results[self._told :], len(self.results)
+        for _, results in groupby(new, group_of):
+            self.print(group_lines(list(results), width=self._width, verbose=self._verbose))
+
+    def end(self, card: Card, more: Iterable[str] = ()) -> None:
+        """Tell the rest of the cases, their sum, and more. Raises OSError."""
+        self._tell()
+        if self._screen is not None:
+            self._screen.end()
+        self.print([*end_lines(card), *more])
+
+    def print(self, lines: Iterable[str]) -> None:
+        """Print lines, of which verdicts have a colour on a terminal. Raises OSError."""
+        if self._json:
+            return
+        for line in lines:
+            if self._screen is None:
+                print(line, file=self._out, flush=True)
+            else:
+                self._screen.print(_painted(line))
+
+    def close(self) -> None:
+        """Take away what moves."""
+        if self._screen is not None:
+            self._screen.close()
+
+
+def _painted(line: str) -> Any:
+    from rich.text import Text
+
+    shown = Text(line)
+    for found in _LABEL.finditer(line):
+        shown.stylize(_STYLES.get(found[1], "dim"), *found.span(1))
+    return shown
+
+
+def print_json(data: Mapping[str, Any]) -> None:
+    """Print one JSON object, and nothing else. Raises OSError."""
+    print(json.dumps(data, indent=2, ensure_ascii=not takes_all(sys.stdout)), flush=True)
+
+
+def print_card(card: Card, code: int) -> None:
+    """Print a card as JSON. Raises OSError."""
+    print_json(card_data(card, exit_code=code))
+
+
+@attrs.define
+class Papers:
+    """The files that a card is written to: all opened before anything is judged, and written at the end."""
+
+    _open: dict[str, tuple[str, Any]] = attrs.field(factory=dict[str, "tuple[str, Any]"])
+
+    @classmethod
+    def opened(cls, asked: Mapping[str, str | None], inputs: Iterable[str]) -> Papers:
+        """Open the files that options name. Raises ConfigError for what cannot, or must not, be written."""
+        papers = cls()
+        try:
+            for option, path in asked.items():
+                if path is not None:
+                    papers._add(option, path, list(inputs))
+        except ConfigError:
+            papers.close()
+            raise
+        return papers
+
+    def _add(self, option: str, path: str, inputs: Sequence[str]) -> None:
+        if any(same_file(path, each) for each in inputs):
+            raise ConfigError(f"is read: {option} would write over it", path)
+        file = opened_file(path)
+        for other, (there, _) in self._open.items():
+            if same_file(path, there):
+                file.close()
+                raise ConfigError(f"cannot be written by both {other} and {option}", path)
+        self._open[option] = (path, file)
+
+    def write(self, card: Card, code: int) -> None:
+        """Write the card to all of them. Raises ConfigError."""
+        made = {"--json": lambda: card_json(card, exit_code=code), "--junit": lambda: card_junit(card)}
+        for option, (path, file) in self._open.items():
+            text = made[option]() if option in made else card_html(card)
+            try:
+                with suppress(OSError):  # a pipe has no length
+                    file.truncate(0)
+                file.write(text)
+                file.flush()
+            except OSError as error:
+                raise unwritten(path, error) from None
+
+    def close(self) -> None:
+        """Close them. What could not be written has been told."""
+        for _, file in self._open.values():
+            with suppress(OSError):
+                file.close()

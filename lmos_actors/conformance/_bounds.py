@@ -1,0 +1,204 @@
+"""Values at the bounds of a data schema and beyond them, put one by one into a value that fits."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+
+import attrs
+
+from ._shapes import LONGEST, as_list, as_number, as_object, bounds_of, branches, kinds_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from random import Random
+
+    from ._shapes import Schema
+
+Path: TypeAlias = tuple[str | int, ...]
+
+_DEEPEST: Final = 4
+_WIDEST: Final = 60  # places of a schema that are looked at
+_ITEMS: Final = 100
+_BEYOND_ASCII: Final = "Grüße, 你好 🙂"
+_OTHERS: Final[tuple[tuple[tuple[str, ...], str, Any], ...]] = (
+    (("string",), "a text", "nonsense"),
+    (("number", "integer"), "a number", 7),
+    (("array",), "an array", ["nonsense"]),
+    (("boolean",), "a boolean", True),
+    (("object",), "an object", {"nonsense": 1}),
+    (("null",), "null", None),
+)
+
+
+@attrs.frozen
+class Proposal:
+    """A value that is meant to be of a kind; whether it is, the schema says."""
+
+    value: Any
+    kind: Literal["valid", "boundary", "invalid"]
+    why: str
+
+
+def proposals(schema: Schema, base: Any, random: Random) -> Iterator[Proposal]:
+    """Propose values at the bounds and wrong ones, each the same as `base` but in one place."""
+    for path, part in _places(schema, (), schema)[:_WIDEST]:
+        here = found_at(base, path)
+        if here is _NOTHING:
+            continue
+        for each in _of_place(part, here, place_text(path)):
+            yield attrs.evolve(each, value=_with(base, path, each.value))
+
+
+class _Nothing:
+    pass
+
+
+_NOTHING: Final = _Nothing()
+
+
+def place_text(path: Path) -> str:
+    """Write a place in plain data, as in `$.city[0]`."""
+    parts = (f".{each}" if isinstance(each, str) and each.isidentifier() else f"[{each!r}]" for each in path)
+    return "$" + "".join(parts)
+
+
+def found_at(value: Any, path: Path) -> Any:
+    """Give what is at a place of plain data, `_NOTHING` if there is no such place."""
+    for part in path:
+        if isinstance(part, str):
+            if not isinstance(value, dict) or part not in value:
+                return _NOTHING
+            value = cast("dict[str, Any]", value)[part]
+        elif not isinstance(value, list) or len(cast("list[Any]", value)) <= part:
+            return _NOTHING
+        else:
+            value = cast("list[Any]", value)[part]
+    return value
+
+
+def _with(base: Any, path: Path, value: Any) -> Any:
+    if not path:
+        return value
+    whole = deepcopy(base)
+    found_at(whole, path[:-1])[path[-1]] = value
+    return whole
+
+
+def _places(schema: object, path: Path, root: Schema) -> list[tuple[Path, Schema]]:
+    """Give the places in a value that a schema says something about, the whole first."""
+    if len(path) > _DEEPEST:
+        return []
+    found: list[tuple[Path, Schema]] = []
+    for plain in branches(schema, root):
+        found.append((path, plain))
+        for name, each in as_object(plain.get("properties")).items():
+            found += _places(each, (*path, name), root)
+        if isinstance(plain.get("items"), dict):
+            found += _places(plain["items"], (*path, 0), root)
+    return found
+
+
+def _of_place(schema: Schema, here: Any, place: str) -> Iterator[Proposal]:
+    yield from _wrong_kinds(schema, place)
+    if "const" in schema or "enum" in schema:
+        yield from _of_enum(schema, place)
+    elif isinstance(here, bool):
+        yield Proposal(True, "boundary", f"{place} is true")
+        yield Proposal(False, "boundary", f"{place} is false")
+    elif isinstance(here, int | float):
+        yield from _of_number(schema, here, place)
+    elif isinstance(here, str):
+        yield from _of_text(schema, here, place)
+    elif isinstance(here, list):
+        yield from _of_array(schema, cast("list[Any]", here), place)
+    elif isinstance(here, dict):
+        yield from _of_object(schema, cast("dict[str, Any]", here), place)
+
+
+def _wrong_kinds(schema: Schema, place: str) -> Iterator[Proposal]:
+    """Propose a value of another type, and null."""
+    kinds = kinds_of(schema)
+    others = [(name, value) for words, name, value in _OTHERS if not any(word in kinds for word in words)]
+    for name, value in (*others[:1], *(each for each in others[1:] if each[0] == "null")):
+        yield Proposal(deepcopy(value), "invalid", f"{place} is {name}")
+
+
+def _of_enum(schema: Schema, place: str) -> Iterator[Proposal]:
+    listed = [schema["const"]] if "const" in schema else as_list(schema["enum"])
+    for name, value in (("first", listed[:1]), ("last", listed[-1:])):
+        yield from (Proposal(each, "boundary", f"{name} of the values of {place}") for each in value)
+    numbers = [each for each in listed if as_number(each) is not None]
+    other = max(numbers) + 1 if numbers and len(numbers) == len(listed) else "no such value"
+    yield Proposal(other, "invalid", f"{place} is none of its values")
+
+
+def _of_number(schema: Schema, here: float, place: str) -> Iterator[Proposal]:
+    whole = kinds_of(schema) == ("integer",)
+    low, high = bounds_of(schema, whole=whole)
+    step = as_number(schema.get("multipleOf")) or 1
+    if low is not None:
+        yield Proposal(low, "boundary", f"minimum of {place}")
+        yield Proposal(low - step, "invalid", f"{place} is below its minimum")
+    if high is not None:
+        yield Proposal(high, "boundary", f"maximum of {place}")
+        yield Proposal(high + step, "invalid", f"{place} is above its maximum")
+    if low is not None and not whole and "exclusiveMinimum" in schema:
+        yield Proposal(low, "invalid", f"{place} is at its exclusive minimum")
+    if high is not None and not whole and "exclusiveMaximum" in schema:
+        yield Proposal(high, "invalid", f"{place} is at its exclusive maximum")
+    yield Proposal(0, "boundary", f"{place} is zero")
+    if whole:
+        yield Proposal(here + 0.5, "invalid", f"{place} is a fraction")
+    elif "multipleOf" in schema:
+        yield Proposal(here + step / 2, "invalid", f"{place} is no multiple")
+
+
+def _of_text(schema: Schema, here: str, place: str) -> Iterator[Proposal]:
+    least, most = as_number(schema.get("minLength")), as_number(schema.get("maxLength"))
+    if least is not None and least <= LONGEST:
+        yield Proposal(_long(here, int(least)), "boundary", f"{place} is as short as may be")
+        yield Proposal(here[: max(0, int(least) - 1)], "invalid", f"{place} is too short")
+    else:
+        yield Proposal("", "boundary", f"{place} is empty")
+    if most is not None and most <= LONGEST:
+        yield Proposal(_long(here, int(most)), "boundary", f"{place} is as long as may be")
+        yield Proposal(_long(here, int(most) + 1), "invalid", f"{place} is too long")
+    beyond = _BEYOND_ASCII if most is None else _BEYOND_ASCII[: int(most)]
+    yield Proposal(_long(beyond, max(len(beyond), int(least or 0))), "boundary", f"{place} is beyond ASCII")
+    if "pattern" in schema:
+        yield Proposal("\u2400", "invalid", f"{place} does not match its pattern")
+        yield Proposal("", "invalid", f"{place} does not match its pattern")
+
+
+def _long(text: str, length: int) -> str:
+    return (text + "x" * (length - len(text)))[:length]
+
+
+def _of_array(schema: Schema, here: list[Any], place: str) -> Iterator[Proposal]:
+    least, most = as_number(schema.get("minItems")), as_number(schema.get("maxItems"))
+    if least is None:
+        yield Proposal([], "boundary", f"{place} is empty")
+    elif len(here) >= least > 0:
+        yield Proposal(here[: int(least)], "boundary", f"{place} has as few items as may be")
+        yield Proposal(here[: int(least) - 1], "invalid", f"{place} has too few items")
+    if most is not None and most <= _ITEMS and here:
+        yield Proposal(_many(here, int(most)), "boundary", f"{place} has as many items as may be")
+        yield Proposal(_many(here, int(most) + 1), "invalid", f"{place} has too many items")
+    if schema.get("uniqueItems") is True and here:
+        yield Proposal([here[0], here[0]], "invalid", f"{place} has an item twice")
+
+
+def _many(items: list[Any], count: int) -> list[Any]:
+    return [deepcopy(items[number % len(items)]) for number in range(count)]
+
+
+def _of_object(schema: Schema, here: dict[str, Any], place: str) -> Iterator[Proposal]:
+    required = [each for each in as_list(schema.get("required")) if each in here]
+    bare = {name: value for name, value in here.items() if name in required}
+    yield Proposal(bare, "boundary", f"{place} has only what is required")
+    for missing in required:
+        rest = {name: value for name, value in here.items() if name != missing}
+        yield Proposal(rest, "invalid", f"{place} lacks {missing}")
+    if schema.get("additionalProperties") is False:
+        yield Proposal({**here, "nonsense": 1}, "invalid", f"{place} has a member that is not known")

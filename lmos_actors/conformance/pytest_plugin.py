@@ -1,0 +1,271 @@
+"""The conformance kit in pytest: each case is a test.
+
+`pytest -p lmos_actors.conformance.pytest_plugin --lmos-url URL` judges the server at a URL, without a test file.
+Who starts the server in a fixture overrides the fixture `lmos_url` and writes
+
+    def test_conforms(lmos_case):
+        lmos_case()
+
+which is run for each case. pytest need not rewrite the assertions in here: PYTEST_DONT_REWRITE.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import pytest
+import trio
+
+from lmos_actors._errors import ConfigError
+from lmos_actors.files import Duration
+from lmos_actors.transport import TcpNetwork
+
+from ._card_text import case_lines, counted, cut
+from ._hints import Hints
+from ._http import Unreachable
+from ._run import ConformOptions, chosen, prepare, run_case
+from ._verdicts import Level, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from _pytest._code import ExceptionInfo
+    from _pytest.terminal import TerminalReporter
+
+    from ._case import Case, Ground
+    from ._socket import Headers
+    from ._verdicts import Result
+
+WHERE: Final = "lmos"
+"""What the ids of tests that come without a test file begin with: `lmos::read.value`."""
+
+_FIXTURE: Final = "lmos_case"
+_ID, _VERDICT, _SEEN = "lmos_case", "lmos_verdict", "lmos_seen"
+_WIDTH: Final = 160
+_ALONE: Final = "give --lmos-url URL, or override the fixture lmos_url to give the URL of a server that you start"
+
+
+# --- options
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--lmos-url` and how the server is judged."""
+    group = parser.getgroup("lmos_conformance", "conformance of LMOS servers")
+    levels = [level.value for level in Level]
+    group.addoption("--lmos-url", metavar="URL", help="judge this server: a test for each case")
+    group.addoption("--lmos-level", choices=levels, default="lenient", help="how strictly (lenient)")
+    text = "only cases with this id, such as 'read.*'; may be given several times"
+    group.addoption("--lmos-case", metavar="PATTERN", action="append", default=[], help=text)
+    text = "invoke actions that are not safe, too, and write other values to properties"
+    group.addoption("--lmos-allow-unsafe", action="store_true", help=text)
+    group.addoption("--lmos-hints", metavar="FILE", help="what the description does not say")
+    group.addoption("--lmos-seed", metavar="N", type=int, default=0, help="what inputs are drawn with (0)")
+    group.addoption("--lmos-patience", metavar="2s", default="2s", help="how long an answer may take (2s)")
+    group.addoption("--lmos-thing", metavar="ID", help="the id of the thing, where there are several")
+    group.addoption("--lmos-description", metavar="FILE|URL", help="where the description is")
+    text = "send this header along; may be given several times"
+    group.addoption("--lmos-header", metavar="NAME:VALUE", action="append", default=[], help=text)
+
+
+def options_of(config: pytest.Config) -> ConformOptions:
+    """Give how servers are judged, as the command line has it. Blocks on the disk. Raises pytest.UsageError."""
+    given: Any = config.getoption
+    try:
+        hints = given("--lmos-hints")
+        headers = tuple(map(_header, given("--lmos-header")))
+        return ConformOptions(
+            level=Level(given("--lmos-level")),
+            patience=float(Duration.parse(given("--lmos-patience"))),
+            seed=given("--lmos-seed"),
+            allow_unsafe=given("--lmos-allow-unsafe"),
+            hints=Hints() if hints is None else Hints.load(hints),
+            thing=given("--lmos-thing"),
+            description=given("--lmos-description"),
+            headers=lambda _: headers,
+        )
+    except (ConfigError, ValueError) as error:
+        raise pytest.UsageError(f"--lmos: {error}") from None
+
+
+def _header(text: str) -> tuple[bytes, bytes]:
+    name, colon, value = text.partition(":")
+    if not (colon and name.isascii() and value.isascii() and value.isprintable() and name.isprintable()):
+        raise ValueError("--lmos-header is to be NAME:VALUE, in printable ASCII")
+    return name.strip().encode(), value.strip().encode()
+
+
+def _cases(config: pytest.Config) -> tuple[Case, ...]:
+    given: Any = config.getoption("--lmos-case")
+    try:
+        return chosen(given)
+    except ConfigError as error:
+        raise pytest.UsageError(f"--lmos-case: {error}") from None
+
+
+# --- judging
+
+
+@attrs.define(eq=False)
+class _Known:
+    """A server that has been found, and how it is judged; or why it was not found."""
+
+    options: ConformOptions
+    ground: Ground | None = None
+    why: str = ""
+
+
+_known: Final = pytest.StashKey[dict[str, _Known]]()
+_options: Final = pytest.StashKey[ConformOptions]()
+
+
+def _judged(config: pytest.Config, url: str, options: ConformOptions, case: Case) -> Result:
+    """Run a case against a server, of which the description is looked for once. Raises pytest.fail.Exception."""
+    servers = config.stash.setdefault(_known, {})
+    known = servers.get(url)
+    if known is None or known.options is not options:
+        known = servers[url] = _Known(options)
+
+    async def judge() -> Result:
+        if known.ground is None:
+            known.ground = await prepare(TcpNetwork(), url, options)
+        return await run_case(known.ground, case)
+
+    if not known.why:
+        try:
+            return trio.run(judge)
+        except (Unreachable, ConfigError) as error:
+            known.why = str(error)
+    pytest.fail(known.why, pytrace=False)
+
+
+def _tell(item: pytest.Item, result: Result) -> None:
+    """Have the verdict be that of a test. Raises pytest.fail.Exception and pytest.skip.Exception."""
+    item.user_properties += [(_ID, result.id), (_VERDICT, result.verdict.value), (_SEEN, result.seen)]
+    text = "\n".join(line.removeprefix("   ") for line in case_lines(result))
+    if result.verdict is Verdict.FAILED:
+        pytest.fail(text, pytrace=False)
+    if result.verdict is Verdict.TOLERATED:
+        item.add_report_section("call", "tolerated", text)
+    if result.verdict in (Verdict.NOT_OFFERED, Verdict.NOT_RUN):
+        pytest.skip(f"{result.verdict.value}: {result.seen}")
+
+
+# --- tests without a test file
+
+
+class CaseItem(pytest.Item):
+    """A case as a test."""
+
+    def __init__(self, *, case: Case, **more: Any) -> None:
+        super().__init__(**more)
+        self.case = case
+
+    def runtest(self) -> None:
+        """Run the case. Raises pytest.fail.Exception and pytest.skip.Exception."""
+        url: Any = self.config.getoption("--lmos-url")
+        _tell(self, _judged(self.config, url, self.config.stash[_options], self.case))
+
+    def repr_failure(self, excinfo: ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Say what is wrong: of a case that failed without a traceback."""
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Any, int | None, str]:
+        """Give where a report says that it is."""
+        return self.config.rootpath / WHERE, None, f"{self.case.id}: {self.case.title}"
+
+
+class Cases(pytest.Collector):
+    """All the cases that are chosen."""
+
+    def collect(self) -> Iterator[CaseItem]:
+        """Give a test for each. Raises pytest.UsageError."""
+        for case in _cases(self.config):
+            yield CaseItem.from_parent(self, name=case.id, case=case)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(
+    session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Add a test for each case if there is a URL, unless tests take the fixture `lmos_case`."""
+    if config.getoption("--lmos-url") is None or any(_FIXTURE in _fixtures(item) for item in items):
+        return
+    config.stash[_options] = options_of(config)
+    items += session.genitems(Cases.from_parent(session, name=WHERE, nodeid=WHERE))
+
+
+def _fixtures(item: pytest.Item) -> Sequence[str]:
+    return getattr(item, "fixturenames", ())
+
+
+# --- tests in a test file
+
+
+@attrs.frozen
+class Trial:
+    """A case to be tried on the server at `url`: what the fixture `lmos_case` gives."""
+
+    case: Case
+    url: str
+    options: ConformOptions
+    item: pytest.Item
+
+    def __call__(self) -> Result:
+        """Run the case, and give how it came out.
+
+        Blocks until it is over: where the server runs in an event loop of the test itself, call it in a thread.
+        Raises pytest.fail.Exception if it failed, pytest.skip.Exception if it was not offered or not run.
+        """
+        result = _judged(self.item.config, self.url, self.options, self.case)
+        _tell(self.item, result)
+        return result
+
+
+@pytest.fixture(scope="session")
+def lmos_url(request: pytest.FixtureRequest) -> str:
+    """Give the URL of the server to judge: that of `--lmos-url`. To be overridden by who starts a server."""
+    url: Any = request.config.getoption("--lmos-url")
+    if url is None:
+        pytest.fail(_ALONE, pytrace=False)
+    return str(url)
+
+
+@pytest.fixture(scope="session")
+def lmos_options(request: pytest.FixtureRequest) -> ConformOptions:
+    """Give how servers are judged: as the command line has it. To be overridden, for instance by attrs.evolve."""
+    return options_of(request.config)
+
+
+@pytest.fixture
+def lmos_case(request: pytest.FixtureRequest, lmos_url: str, lmos_options: ConformOptions) -> Trial:
+    """Give a case to call, each case in a test of its own."""
+    return Trial(request.param, lmos_url, lmos_options, request.node)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that takes `lmos_case` for each case that is chosen."""
+    if _FIXTURE in metafunc.fixturenames:
+        cases = _cases(metafunc.config)
+        metafunc.parametrize(_FIXTURE, cases, ids=[case.id for case in cases], indirect=True)
+
+
+# --- the sum
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
+    """Say how many cases came out how, and what was tolerated."""
+    stats: Any = terminalreporter.stats
+    told = [dict(report.user_properties) for reports in stats.values() for report in reports if _is_told(report)]
+    if not told:
+        return
+    numbers = {verdict: sum(one[_VERDICT] == verdict.value for one in told) for verdict in Verdict}
+    terminalreporter.section("conformance of LMOS servers")
+    for one in told:
+        if one[_VERDICT] == Verdict.TOLERATED.value:
+            terminalreporter.line(f"tolerated  {one[_ID]}: {cut(one[_SEEN], _WIDTH)}")
+    terminalreporter.line(f"{len(told)} cases: {counted(numbers)}")
+
+
+def _is_told(report: Any) -> bool:
+    return getattr(report, "when", "") == "call" and _VERDICT in dict(getattr(report, "user_properties", ()))
