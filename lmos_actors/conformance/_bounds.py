@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import attrs
 
-from ._shapes import LONGEST, as_list, as_number, as_object, bounds_of, branches, kinds_of
+from ._shapes import (
+    LONGEST,
+    as_list,
+    as_number,
+    as_object,
+    bounds_of,
+    branches,
+    is_array,
+    is_object,
+    kinds_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from random import Random
 
     from ._shapes import Schema
 
@@ -27,7 +36,6 @@ _OTHERS: Final[tuple[tuple[tuple[str, ...], str, Any], ...]] = (
     (("array",), "an array", ["nonsense"]),
     (("boolean",), "a boolean", True),
     (("object",), "an object", {"nonsense": 1}),
-    (("null",), "null", None),
 )
 
 
@@ -40,13 +48,13 @@ class Proposal:
     why: str
 
 
-def proposals(schema: Schema, base: Any, random: Random) -> Iterator[Proposal]:
+def proposals(schema: Schema, base: Any) -> Iterator[Proposal]:
     """Propose values at the bounds and wrong ones, each the same as `base` but in one place."""
-    for path, part in _places(schema, (), schema)[:_WIDEST]:
+    for path, part, is_needed in _places(schema, (), schema)[:_WIDEST]:
         here = found_at(base, path)
         if here is _NOTHING:
             continue
-        for each in _of_place(part, here, place_text(path)):
+        for each in _of_place(part, here, place_text(path), is_needed):
             yield attrs.evolve(each, value=_with(base, path, each.value))
 
 
@@ -67,13 +75,13 @@ def found_at(value: Any, path: Path) -> Any:
     """Give what is at a place of plain data, `_NOTHING` if there is no such place."""
     for part in path:
         if isinstance(part, str):
-            if not isinstance(value, dict) or part not in value:
+            if not is_object(value) or part not in value:
                 return _NOTHING
-            value = cast("dict[str, Any]", value)[part]
-        elif not isinstance(value, list) or len(cast("list[Any]", value)) <= part:
+            value = value[part]
+        elif not is_array(value) or len(value) <= part:
             return _NOTHING
         else:
-            value = cast("list[Any]", value)[part]
+            value = value[part]
     return value
 
 
@@ -85,22 +93,30 @@ def _with(base: Any, path: Path, value: Any) -> Any:
     return whole
 
 
-def _places(schema: object, path: Path, root: Schema) -> list[tuple[Path, Schema]]:
-    """Give the places in a value that a schema says something about, the whole first."""
+def _places(
+    schema: object, path: Path, root: Schema, is_needed: bool = False
+) -> list[tuple[Path, Schema, bool]]:
+    """Give the places in a value that a schema says something about, the whole first.
+
+    With each goes whether there must be something: where there need not be, null may well count as nothing.
+    """
     if len(path) > _DEEPEST:
         return []
-    found: list[tuple[Path, Schema]] = []
+    found: list[tuple[Path, Schema, bool]] = []
     for plain in branches(schema, root):
-        found.append((path, plain))
+        found.append((path, plain, is_needed))
+        required = as_list(plain.get("required"))
         for name, each in as_object(plain.get("properties")).items():
-            found += _places(each, (*path, name), root)
+            found += _places(each, (*path, name), root, name in required)
         if isinstance(plain.get("items"), dict):
-            found += _places(plain["items"], (*path, 0), root)
+            found += _places(plain["items"], (*path, 0), root, True)
     return found
 
 
-def _of_place(schema: Schema, here: Any, place: str) -> Iterator[Proposal]:
+def _of_place(schema: Schema, here: Any, place: str, is_needed: bool) -> Iterator[Proposal]:
     yield from _wrong_kinds(schema, place)
+    if is_needed:
+        yield Proposal(None, "invalid", f"{place} is null")
     if "const" in schema or "enum" in schema:
         yield from _of_enum(schema, place)
     elif isinstance(here, bool):
@@ -110,18 +126,19 @@ def _of_place(schema: Schema, here: Any, place: str) -> Iterator[Proposal]:
         yield from _of_number(schema, here, place)
     elif isinstance(here, str):
         yield from _of_text(schema, here, place)
-    elif isinstance(here, list):
-        yield from _of_array(schema, cast("list[Any]", here), place)
-    elif isinstance(here, dict):
-        yield from _of_object(schema, cast("dict[str, Any]", here), place)
+    elif is_array(here):
+        yield from _of_array(schema, here, place)
+    elif is_object(here):
+        yield from _of_object(schema, here, place)
 
 
 def _wrong_kinds(schema: Schema, place: str) -> Iterator[Proposal]:
-    """Propose a value of another type, and null."""
+    """Propose a value of another type."""
     kinds = kinds_of(schema)
-    others = [(name, value) for words, name, value in _OTHERS if not any(word in kinds for word in words)]
-    for name, value in (*others[:1], *(each for each in others[1:] if each[0] == "null")):
-        yield Proposal(deepcopy(value), "invalid", f"{place} is {name}")
+    for words, name, value in _OTHERS:
+        if not any(word in kinds for word in words):
+            yield Proposal(deepcopy(value), "invalid", f"{place} is {name}")
+            return
 
 
 def _of_enum(schema: Schema, place: str) -> Iterator[Proposal]:

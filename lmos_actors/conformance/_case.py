@@ -12,9 +12,10 @@ from lmos_actors.transport import endpoint_of
 
 from ._deviations import DEVIATIONS
 from ._http import exchange
+from ._knock import Knock, Refused, open_socket
 from ._letter import faults
 from ._roles import NotOffered, NotRun, Roles
-from ._socket import ConnectionGone, Knock, Recorder, Refused, open_socket
+from ._socket import ConnectionGone, Recorder
 from ._talk import AS_WRITTEN, NoAnswer, Talk
 from ._verdicts import Departure, Level
 

@@ -68,7 +68,7 @@ class Hints:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Hints:
-        """Read a YAML, TOML or JSON file of hints. Blocks on the disk. Raises FileError with every mistake."""
+        """Read a YAML, TOML or JSON file of hints. Blocks on the disk. Raises FileError: every mistake."""
         loaded = load(path, _File)
         return cls(**msgspec.structs.asdict(loaded.value), document=loaded.document)
 

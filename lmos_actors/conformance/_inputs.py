@@ -11,7 +11,7 @@ import attrs
 from jsonschema_rs import Draft7Validator
 
 from ._bounds import Proposal, place_text, proposals
-from ._shapes import Maker, Unmakeable, same
+from ._shapes import Maker, Unmakeable, given_values, same
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -107,15 +107,10 @@ def _first(schema: Mapping[str, Any], makers: Iterable[Maker], wanted: Callable[
             continue
         if checked.is_valid(made) and wanted(made):
             return deepcopy(made)
-    for given in (*([schema["default"]] if "default" in schema else ()), *_examples(schema)):
+    for given in given_values(schema):
         if checked.is_valid(given) and wanted(given):
             return deepcopy(given)
     raise ValueError(why)
-
-
-def _examples(schema: Mapping[str, Any]) -> list[Any]:
-    found = schema.get("examples")
-    return found if isinstance(found, list) else []
 
 
 # --- of all kinds
@@ -154,7 +149,8 @@ def _plain_ones(schema: Mapping[str, Any], random: Random) -> Iterable[Proposal]
             made = Maker(dict(schema), random, members=members).make(dict(schema))
         except Unmakeable:
             continue
-        yield Proposal(made, "valid", why)
+        if members == "some" or isinstance(made, dict | list):
+            yield Proposal(made, "valid", why)
 
 
 def _proposed(schema: Mapping[str, Any], random: Random) -> Iterable[Proposal]:
@@ -162,19 +158,17 @@ def _proposed(schema: Mapping[str, Any], random: Random) -> Iterable[Proposal]:
         base = _first(schema, [Maker(dict(schema), random, members="all")] * _TRIES, lambda _: True)
     except ValueError:
         return ()
-    return proposals(dict(schema), base, random)
+    return proposals(dict(schema), base)
 
 
 def _chosen(kinds: dict[Kind, list[Sample]], random: Random, most: int) -> tuple[Sample, ...]:
     """Share the room out: to each kind in turn, as long as it has some."""
-    shares: dict[Kind, int] = dict.fromkeys(kinds, 0)
-    for _ in range(most):
-        open_ones = [kind for kind in kinds if shares[kind] < len(kinds[kind])]
-        if not open_ones:
-            break
-        shares[min(open_ones, key=lambda kind: shares[kind])] += 1
+    lists = list(kinds.values())
+    shares = [0] * len(lists)
+    for _ in range(min(most, sum(map(len, lists)))):
+        left = [number for number, each in enumerate(lists) if shares[number] < len(each)]
+        shares[min(left, key=lambda number: shares[number])] += 1
     found: list[Sample] = []
-    for kind, each in kinds.items():
-        kept = sorted(random.sample(range(len(each)), shares[kind]))
-        found += [each[number] for number in kept]
+    for each, share in zip(lists, shares, strict=True):
+        found += [each[number] for number in sorted(random.sample(range(len(each)), share))]
     return tuple(found)

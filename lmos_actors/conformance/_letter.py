@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
@@ -173,12 +173,12 @@ def hear(text: str | bytes, at: float, number: int) -> Heard:
     if isinstance(text, bytes):
         return Heard(text[:1000].hex(), {}, "a binary message", (), at, number)
     try:
-        data = json.loads(text, object_pairs_hook=keep, parse_constant=_refuse)
+        data: Any = json.loads(text, object_pairs_hook=keep, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         return Heard(text, {}, f"a message that is no JSON ({error})", (), at, number)
     if not isinstance(data, dict):
         return Heard(text, {}, "a message that is no JSON object", (), at, number)
-    return Heard(text, data, "", tuple(twice), at, number)
+    return Heard(text, cast("dict[str, Any]", data), "", tuple(twice), at, number)
 
 
 def _refuse(word: str) -> Any:

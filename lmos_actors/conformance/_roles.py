@@ -186,9 +186,11 @@ class Roles:
         """Give an action that may be invoked, and an input that does not fit it."""
         names = [name for name in self._plain() if self.target.actions[name].input is not None]
         for name in self._ordered(names):
-            for sample in samples(self.target.actions[name].input or {}, self._random(name)):
-                if sample.kind == "invalid":
-                    return name, sample
+            found = samples(self.target.actions[name].input or {}, self._random(name))
+            wrong = [sample for sample in found if sample.kind == "invalid"]
+            inside = [sample for sample in wrong if not sample.why.startswith("$ ")]
+            for sample in (*inside, *wrong):  # that the whole is of another type is the coarsest
+                return name, sample
         if self._ordered(names) or not names:
             raise NotOffered("it describes no action with an input that could be wrong")
         raise NotRun(f"{names[0]} is not safe: {_UNSAFE}")
@@ -201,7 +203,7 @@ class Roles:
         return _first(found, "it describes no event")
 
     def triggers(self, event: str) -> tuple[Call, ...]:
-        """Give the calls that may make an event happen, the likeliest first; none if nothing may be invoked."""
+        """Give the calls that may make an event happen, the likeliest first; none if none may be invoked."""
         hinted = self.hints.triggers.get(event)
         if hinted is not None:
             return (hinted,) if self._may(hinted.action) else ()
@@ -249,7 +251,8 @@ class Roles:
 
     def _plain(self) -> list[str]:
         """Name the actions that take one input and should give one answer."""
-        return [each for each in self.target.actions if not self._is_streamed(each) and not self._is_failing(each)]
+        names = self.target.actions
+        return [each for each in names if not self._is_streamed(each) and not self._is_failing(each)]
 
     def _ordered(self, names: Iterable[str]) -> list[str]:
         """Name those that may be invoked: hinted ones first, those that take a while last."""
@@ -257,8 +260,8 @@ class Roles:
         return sorted(allowed, key=lambda name: (name not in self.hints.inputs, self._takes_long(name)))
 
     def _takes_long(self, action: str) -> bool:
-        slow = self.hints.slow
-        return self.target.actions[action].synchronous is False or (slow is not None and slow.action == action)
+        hinted = self.hints.slow is not None and self.hints.slow.action == action
+        return hinted or self.target.actions[action].synchronous is False
 
     def _quick(self, action: str) -> Call:
         return self._call(action, smallest if self._takes_long(action) else valid)

@@ -18,8 +18,9 @@ from ._cases import all_cases
 from ._deviations import DEVIATIONS
 from ._hints import Hints
 from ._http import Unreachable
+from ._knock import Refused
 from ._roles import NotOffered, NotRun
-from ._socket import ConnectionGone, Refused
+from ._socket import ConnectionGone
 from ._talk import AS_IN_EXAMPLES, AS_KOTLIN, AS_WRITTEN, NoAnswer, Speech
 from ._target import Reach, find_target
 from ._verdicts import Card, Level, Result, Verdict

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeGuard
 
 import attrs
 
 from ._patterns import matching
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Mapping
     from random import Random
 
 Schema: TypeAlias = "dict[str, Any]"
@@ -61,14 +61,24 @@ class Unmakeable(ValueError):
 # --- schemas made plain
 
 
+def is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    """Say whether plain data is an object."""
+    return isinstance(value, dict)
+
+
+def is_array(value: object) -> TypeGuard[list[Any]]:
+    """Say whether plain data is an array."""
+    return isinstance(value, list)
+
+
 def as_object(value: object) -> Schema:
     """Give plain data that is an object, or an empty one."""
-    return cast("Schema", value) if isinstance(value, dict) else {}
+    return value if is_object(value) else {}
 
 
 def as_list(value: object) -> list[Any]:
     """Give plain data that is an array, or an empty one."""
-    return cast("list[Any]", value) if isinstance(value, list) else []
+    return value if is_array(value) else []
 
 
 def as_number(value: object) -> int | float | None:
@@ -257,7 +267,7 @@ class Maker:
     # --- texts
 
     def _text(self, schema: Schema) -> str:
-        given = [each for each in _given(schema) if isinstance(each, str)]
+        given = [each for each in given_values(schema) if isinstance(each, str)]
         if isinstance(pattern := schema.get("pattern"), str):
             found = matching(pattern, self.random)
             if found is not None:
@@ -278,9 +288,9 @@ class Maker:
         if least > LONGEST:
             raise Unmakeable(f"an array of {least} items is too long to be made")
         wanted = self._count(least, least + 2 if most is None else int(most))
-        items = schema.get("items", True)
-        listed = as_list(items) if isinstance(items, list) else None
-        schemas = [*(listed or ()), *[schema.get("additionalItems", True) if listed else items] * wanted]
+        items: object = schema.get("items", True)
+        schemas: list[object] = [*as_list(items)]
+        schemas += [schema.get("additionalItems", True) if is_array(items) else items] * wanted
         found = [self.make(each, depth + 1) for each in schemas[:wanted]]
         if "contains" in schema and len(found) > 0:
             found[0] = self.make(schema["contains"], depth + 1)
@@ -295,7 +305,7 @@ class Maker:
             return min(max(least, 1), max(most, least))
         return self.random.randint(least, max(least, min(most, least + 2)))
 
-    def _distinct(self, found: list[Any], schemas: list[Any], depth: int) -> list[Any]:
+    def _distinct(self, found: list[Any], schemas: list[object], depth: int) -> list[Any]:
         kept: list[Any] = []
         for number, value in enumerate(found):
             tries = 0
@@ -342,7 +352,8 @@ class Maker:
             found[name] = self.make(self._schema_of(name, schema), depth + 1)
 
 
-def _given(schema: Schema) -> list[Any]:
+def given_values(schema: Mapping[str, Any]) -> list[Any]:
+    """Give the values that a schema itself names as such."""
     return [*([schema["default"]] if "default" in schema else []), *as_list(schema.get("examples"))]
 
 
@@ -361,14 +372,8 @@ def same(one: object, other: object) -> bool:
     """Say whether two plain values are the same as JSON has it: true is not 1, but 1.0 is."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
-    if isinstance(one, dict) and isinstance(other, dict):
-        left, right = as_object(cast("object", one)), as_object(cast("object", other))
-        return left.keys() == right.keys() and all(same(left[name], right[name]) for name in left)
-    if isinstance(one, list) and isinstance(other, list):
-        first, second = as_list(cast("object", one)), as_list(cast("object", other))
-        return len(first) == len(second) and _all_same(zip(first, second, strict=True))
-    return type(one) is type(other) and one == other if isinstance(one, str) else one == other
-
-
-def _all_same(pairs: Iterable[tuple[object, object]]) -> bool:
-    return all(same(one, other) for one, other in pairs)
+    if is_object(one) and is_object(other):
+        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
+    if is_array(one) and is_array(other):
+        return len(one) == len(other) and all(map(same, one, other))
+    return one == other

@@ -121,7 +121,7 @@ class _Search:
             self._why.append(f"{error}")
 
     def _take(self, document: Document, *, exact: bool = False) -> None:
-        """Keep the things of a document; one that was asked for by itself need not look like a description."""
+        """Keep the things of a document; one that was asked for by itself need not look like one."""
         if not exact and not is_meant_as_json(document):
             self._why.append(f"{document.where}: {document.media_type or 'what is there'} is no description")
             return

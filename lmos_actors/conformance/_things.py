@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from lmos_actors._errors import ConfigError
 from lmos_actors.protocol.td import SUBPROTOCOL, Description, effective_forms, load, resolve
 from lmos_actors.transport import endpoint_of
+
+from ._shapes import is_array, is_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,11 +54,6 @@ class Thing:
         return name in (self.id, self.title, re.split(r"[/:]", self.id)[-1])
 
 
-def is_object(value: object) -> TypeGuard[dict[str, Any]]:
-    """Say whether plain data is an object."""
-    return isinstance(value, dict)
-
-
 def things_in(document: Document) -> tuple[Thing, ...]:
     """Give the things that a document describes: one, several in an array, or one that cannot be read."""
     try:
@@ -65,8 +62,8 @@ def things_in(document: Document) -> tuple[Thing, ...]:
     except (ValueError, RecursionError) as error:
         told = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         return (_unreadable(document, document.problem or f"not JSON: {told}"),)
-    if isinstance(data, list):
-        listed = [each for each in cast("list[object]", data) if is_object(each)]
+    if is_array(data):
+        listed = [each for each in data if is_object(each)]
         return tuple(_thing(document, each, json.dumps(each, ensure_ascii=False), problem) for each in listed)
     if is_object(data):
         return (_thing(document, data, document.text, problem),)
@@ -142,9 +139,8 @@ def _part(kind: str, name: str, data: object) -> dict[str, Any] | None:
     for word, value in data.items():
         if _loads({kind: {name: {word: value}}}):
             kept[word] = value
-        elif word == "forms" and isinstance(value, list):
-            forms = cast("list[object]", value)
-            kept[word] = [each for each in forms if _loads({kind: {name: {word: [each]}}})]
+        elif word == "forms" and is_array(value):
+            kept[word] = [each for each in value if _loads({kind: {name: {word: [each]}}})]
     return kept
 
 

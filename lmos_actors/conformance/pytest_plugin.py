@@ -30,9 +30,6 @@ from ._verdicts import Level, Verdict
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from _pytest._code import ExceptionInfo
-    from _pytest.terminal import TerminalReporter
-
     from ._case import Case, Ground
     from ._socket import Headers
     from ._verdicts import Result
@@ -43,7 +40,9 @@ WHERE: Final = "lmos"
 _FIXTURE: Final = "lmos_case"
 _ID, _VERDICT, _SEEN = "lmos_case", "lmos_verdict", "lmos_seen"
 _WIDTH: Final = 160
-_ALONE: Final = "give --lmos-url URL, or override the fixture lmos_url to give the URL of a server that you start"
+_ALONE: Final = (
+    "give --lmos-url URL, or override the fixture lmos_url to give the URL of a server that you start"
+)
 
 
 # --- options
@@ -166,21 +165,21 @@ class CaseItem(pytest.Item):
         url: Any = self.config.getoption("--lmos-url")
         _tell(self, _judged(self.config, url, self.config.stash[_options], self.case))
 
-    def repr_failure(self, excinfo: ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Say what is wrong: of a case that failed without a traceback."""
-        return super().repr_failure(excinfo, style)
-
     def reportinfo(self) -> tuple[Any, int | None, str]:
         """Give where a report says that it is."""
         return self.config.rootpath / WHERE, None, f"{self.case.id}: {self.case.title}"
 
 
 class Cases(pytest.Collector):
-    """All the cases that are chosen."""
+    """Cases, as tests."""
+
+    def __init__(self, *, cases: Sequence[Case], **more: Any) -> None:
+        super().__init__(**more)
+        self.cases = cases
 
     def collect(self) -> Iterator[CaseItem]:
-        """Give a test for each. Raises pytest.UsageError."""
-        for case in _cases(self.config):
+        """Give a test for each."""
+        for case in self.cases:
             yield CaseItem.from_parent(self, name=case.id, case=case)
 
 
@@ -188,11 +187,15 @@ class Cases(pytest.Collector):
 def pytest_collection_modifyitems(
     session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Add a test for each case if there is a URL, unless tests take the fixture `lmos_case`."""
+    """Add a test for each case if there is a URL, unless tests take the fixture `lmos_case`.
+
+    Raises pytest.UsageError.
+    """
     if config.getoption("--lmos-url") is None or any(_FIXTURE in _fixtures(item) for item in items):
         return
     config.stash[_options] = options_of(config)
-    items += session.genitems(Cases.from_parent(session, name=WHERE, nodeid=WHERE))
+    found = Cases.from_parent(session, name=WHERE, nodeid=WHERE, cases=_cases(config))
+    items += session.genitems(found)
 
 
 def _fixtures(item: pytest.Item) -> Sequence[str]:
@@ -253,10 +256,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 # --- the sum
 
 
-def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say how many cases came out how, and what was tolerated."""
     stats: Any = terminalreporter.stats
-    told = [dict(report.user_properties) for reports in stats.values() for report in reports if _is_told(report)]
+    told = [
+        dict(report.user_properties) for reports in stats.values() for report in reports if _is_told(report)
+    ]
     if not told:
         return
     numbers = {verdict: sum(one[_VERDICT] == verdict.value for one in told) for verdict in Verdict}
@@ -264,7 +269,7 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
     for one in told:
         if one[_VERDICT] == Verdict.TOLERATED.value:
             terminalreporter.line(f"tolerated  {one[_ID]}: {cut(one[_SEEN], _WIDTH)}")
-    terminalreporter.line(f"{len(told)} cases: {counted(numbers)}")
+    terminalreporter.line(f"{len(told)} case{'s' * (len(told) != 1)}: {counted(numbers)}")
 
 
 def _is_told(report: Any) -> bool:

@@ -63,6 +63,7 @@ class Seeds:
     def __init__(self, state: State, jobs: int) -> None:
         self.state, self.jobs = state, jobs
         self.going: dict[Future[dict[str, Any]], tuple[str, int, int]] = {}
+        self.logs: dict[tuple[str, int, int], str] = {}
 
     def go(self, blocks: list[tuple[str, int, int]]) -> None:
         """Run what has not been run."""
@@ -79,30 +80,26 @@ class Seeds:
                     self._take(wait(self.going, return_when=FIRST_COMPLETED).done)
                 self.going[pool.submit(block, *one)] = one
                 if number % AGAIN == 0:
-                    self._take({future for future in self.going if future.done()} | self._all())
+                    self._take(wait(self.going).done)
                     self._compare(one, other.submit(block, *one).result())
-            self._take(self._all())
-
-    def _all(self) -> set[Future[dict[str, Any]]]:
-        return set(wait(self.going).done)
+            self._take(wait(self.going).done)
 
     def _take(self, futures: set[Future[dict[str, Any]]]) -> None:
         for future in futures:
-            if future in self.going:
-                one = self.going.pop(future)
-                result = future.result()
-                self.state["runs"] += result["runs"]
-                self.state["failed"] += result["failed"]
-                self.state["done"].append(name_of(one))
-                self.state["digest"] = result["digest"]
-                self.state["seeds"][one[0]] = self.state["seeds"].get(one[0], 0) + one[2]
-                self.state.save()
-                if len(self.state["done"]) % 20 == 0:
-                    say(f"{name_of(one)}: {self.state['runs']:,} runs, {len(self.state['failed'])} failed")
+            one, result = self.going.pop(future), future.result()
+            self.logs[one] = result["digest"]
+            self.state["runs"] += result["runs"]
+            self.state["failed"] += result["failed"]
+            self.state["done"].append(name_of(one))
+            name = Path(one[0]).stem
+            self.state["seeds"][name] = self.state["seeds"].get(name, 0) + one[2]
+            self.state.save()
+            if len(self.state["done"]) % 20 == 0:
+                say(f"{name_of(one)}: {self.state['runs']:,} runs, {len(self.state['failed'])} failed")
 
     def _compare(self, one: tuple[str, int, int], again: dict[str, Any]) -> None:
         self.state["compared"] += again["runs"]
-        if again["digest"] != self.state["digest"]:
+        if again["digest"] != self.logs[one]:
             self.state["failed"].append(f"{name_of(one)}: other logs in a second process")
         self.state.save()
 
@@ -121,13 +118,13 @@ def main(args: Iterable[str] | None = None) -> int:
     parser.add_argument("files", nargs="*", type=Path, metavar="FILES")
     given = parser.parse_args(None if args is None else list(args))
     files = given.files or sorted((ROOT / "scenarios").glob("*.yaml"))
-    fresh = {"done": [], "runs": 0, "compared": 0, "failed": [], "digest": "", "seeds": {}}
+    fresh = {"done": [], "runs": 0, "compared": 0, "failed": [], "seeds": {}}
     settings = {"seeds": given.seeds, "files": [file.name for file in files]}
     state = State(given.resume, settings, fresh)
     Seeds(state, given.jobs).go(list(blocks_of(files, given.seeds)))
     for text in state["failed"][:SHOWN]:
         print(text)
-    seeds = ", ".join(f"{Path(file).stem} {count:,}" for file, count in sorted(state["seeds"].items()))
+    seeds = ", ".join(f"{name} {count:,}" for name, count in sorted(state["seeds"].items()))
     told = f"seeds of {seeds}; {state['runs']:,} runs, {len(state['failed'])} failed"
     told += f"; {state['compared']:,} of them again in another process; {state.seconds:,.0f} s"
     return verdict(not state["failed"], told)

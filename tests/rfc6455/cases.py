@@ -122,18 +122,23 @@ def fragmentation() -> Iterator[Case]:
             stray = Frame(CONTINUATION, b"of nothing", fin=fin)
             yield Case(id=f"5.{case}", moves=(stray, Frame(TEXT, HELLO)), ending=PROTOCOL, chop=chop)
     stray = Frame(CONTINUATION, THREE, fin=False)
-    moves = (first, second, stray, Frame(TEXT, FOUR))
-    yield Case(id="5.15", moves=moves, strict=(both,), lenient=(), ending=PROTOCOL)
+    yield Case(
+        id="5.15",
+        moves=(first, second, stray, Frame(TEXT, FOUR)),
+        strict=(both,),
+        lenient=(),
+        ending=PROTOCOL,
+    )
     for case, fin in ((16, False), (17, True)):
-        moves = (Frame(CONTINUATION, ONE, fin=fin), *fragments(TEXT, [TWO, THREE]))
-        yield Case(id=f"5.{case}", moves=moves * 2, ending=PROTOCOL)
+        once = (Frame(CONTINUATION, ONE, fin=fin), *fragments(TEXT, [TWO, THREE]))
+        yield Case(id=f"5.{case}", moves=once * 2, ending=PROTOCOL)
     yield Case(id="5.18", moves=(first, Frame(TEXT, TWO)), ending=PROTOCOL)
     yield from pings_within_a_message()
 
 
 def pings_within_a_message() -> Iterator[Case]:
     parts = fragments(TEXT, [ONE, TWO, THREE, FOUR, FIVE])
-    for case, chop in ((19, None), (20, "frames")):
+    for case, chop in enumerate(WAYS[:2], 19):
         yield Case(
             id=f"5.{case}",
             # the first pong is to come before the message goes on

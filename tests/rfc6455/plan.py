@@ -53,8 +53,7 @@ class Heard:
 
 
 Move: TypeAlias = "Frame | Begun | More | Still | Heard"
-Kind: TypeAlias = Literal["text", "binary", "ping", "pong", "still"]
-Event: TypeAlias = tuple[Kind, bytes]
+Event: TypeAlias = tuple[str, bytes]  # "text", "binary", "ping", "pong", "still", and the payload
 Chop: TypeAlias = 'int | Literal["frames"] | None'
 
 STILL: Final[Event] = ("still", b"")

@@ -15,7 +15,7 @@ from trio.testing import wait_all_tasks_blocked
 from tests.rfc6455.plan import BINARY, CLOSE, PING, PONG, STILL, TEXT, Begun, Frame, Heard, More, Still
 
 if TYPE_CHECKING:
-    from tests.rfc6455.plan import Case, Chop, Event, Kind
+    from tests.rfc6455.plan import Case, Chop, Event
 
 PATIENCE: Final = 10.0  # seconds for whatever has to come; nobody who is right is waited for
 A_MOMENT: Final = 0.005  # nothing has happened for so long: nothing will
@@ -23,7 +23,7 @@ _FEW: Final = 2000  # writes of a message after each of which the other end has 
 SPARSELY: Final = 8
 _KEY: Final = base64.b64encode(b"sixteen bytes it")
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-_EVENTS: Final[dict[int, Kind]] = {TEXT: "text", BINARY: "binary", PING: "ping", PONG: "pong"}
+_EVENTS: Final = {TEXT: "text", BINARY: "binary", PING: "ping", PONG: "pong"}
 _GONE: Final = (ConnectionError,)
 
 
@@ -266,13 +266,18 @@ async def knock(
     sock.setblocking(False)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.connect_ex(address)
-    await trio.lowlevel.wait_writable(sock)
-    request = b"GET / HTTP/1.1\r\nHost: testee\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-    request += b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " + _KEY + b"\r\n" + headers
-    sock.send(request + b"\r\n")
-    head, rest = await head_of(sock)
-    assert head.startswith(b"HTTP/1.1 101 "), head
-    assert b"sec-websocket-accept: " + accepted(_KEY) in lowered(head), head
+    request = b"GET / HTTP/1.1\r\nHost: %s:%d\r\n" % (address[0].encode(), address[1])
+    request += b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+    request += b"Sec-WebSocket-Key: " + _KEY + b"\r\n" + headers
+    try:
+        await trio.lowlevel.wait_writable(sock)
+        sock.send(request + b"\r\n")
+        head, rest = await head_of(sock)
+        assert head.startswith(b"HTTP/1.1 101 "), head
+        assert b"sec-websocket-accept: " + accepted(_KEY) in lowered(head), head
+    except BaseException:
+        sock.close()
+        raise
     return Tester(sock, rest, is_client=True, seed=seed, every=every), head
 
 

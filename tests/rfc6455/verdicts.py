@@ -66,10 +66,8 @@ def code_of(payload: bytes) -> int | None:
 
 def own_account(case: Case, seen: Seen, ended: Ended) -> str:
     """What is wrong in what the end under test says of how it ended; empty if nothing is."""
-    if case.ending.clean:
-        code = code_of(seen.said or b"")
-        wanted = ("peer", 1005 if code is None else code, True)
-    else:
-        wanted = ("us", code_of(seen.answered or b""), False)
+    is_clean = case.ending.clean
+    code = code_of((seen.said if is_clean else seen.answered) or b"")
+    wanted = ("peer" if is_clean else "us", 1005 if code is None else code, is_clean)
     found = (ended.by, ended.code, ended.clean)
     return "" if found == wanted else f"it says that it ended so: {found}, not {wanted}"
