@@ -174,6 +174,7 @@ description, 124 time limit, 130 interrupted.
 or a file with a description.
     """
     from ._conform import Order, cases_of, judge, list_cases
+    from ._remote import check_place
 
     if url is None and isinstance(told.json, str) and "://" in told.json:
         raise ConfigError(f"was given {told.json}: write the URL before it", "--json")
@@ -182,6 +183,7 @@ or a file with a description.
         return list_cases(cases, json=told.printed)
     if url is None:
         raise ConfigError("give the URL of what is to be judged, or --list")
+    check_place(url)
     inputs = [each for each in (url, conforming.description, conforming.hints) if each and "://" not in each]
     return judge(
         Order(

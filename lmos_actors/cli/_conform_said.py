@@ -92,9 +92,8 @@ class Telling:
 
     def end(self, card: Card, more: Iterable[str] = ()) -> None:
         """Tell the rest of the cases, their sum, and more. Raises OSError."""
+        self.close()
         self._tell()
-        if self._screen is not None:
-            self._screen.end()
         self.print([*end_lines(card), *more])
 
     def print(self, lines: Iterable[str]) -> None:
@@ -108,7 +107,7 @@ class Telling:
                 self._screen.print(_painted(line))
 
     def close(self) -> None:
-        """Take away what moves."""
+        """Take away what moves. What is printed afterwards stays all the same."""
         if self._screen is not None:
             self._screen.close()
 

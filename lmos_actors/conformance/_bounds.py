@@ -217,5 +217,12 @@ def _of_object(schema: Schema, here: dict[str, Any], place: str) -> Iterator[Pro
     for missing in required:
         rest = {name: value for name, value in here.items() if name != missing}
         yield Proposal(rest, "invalid", f"{place} lacks {missing}")
+    least, most = as_number(schema.get("minProperties")), as_number(schema.get("maxProperties"))
+    if least is not None and len(here) >= least > 0:
+        some = dict(list({**bare, **here}.items())[: int(least) - 1])
+        yield Proposal(some, "invalid", f"{place} has too few members")
+    if most is not None and most <= _ITEMS:
+        many = {f"nonsense{number}": 1 for number in range(int(most) + 1)}
+        yield Proposal({**here, **many}, "invalid", f"{place} has too many members")
     if schema.get("additionalProperties") is False:
         yield Proposal({**here, "nonsense": 1}, "invalid", f"{place} has a member that is not known")

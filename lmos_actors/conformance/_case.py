@@ -246,9 +246,13 @@ class Visit:
 
     # --- what cases have in common
 
-    async def settle(self, talk: Talk) -> None:
-        """Be sure that what was sent before on this connection has been taken in: ask something behind it."""
-        name = next(iter(self.target.readable()), None) or self.roles.unknown_property()
+    async def settle(self, talk: Talk, *, but: str | None = None) -> None:
+        """Be sure that what was sent before on this connection has been taken in: ask something behind it.
+
+        `but`: a property that is not to be asked for.
+        """
+        names = (name for name in self.target.readable() if name != but)
+        name = next(names, None) or self.roles.unknown_property()
         with suppress(NoAnswer):
             await talk.ask("readProperty", name=name)
 

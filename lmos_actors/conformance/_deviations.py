@@ -14,7 +14,9 @@ AGENT: Final = "LMOS agent description"
 TD: Final = "WoT Thing Description 1.1"
 DISCOVERY: Final = "WoT Discovery"
 WEBSOCKET: Final = "RFC 6455"
+HTTP: Final = "RFC 9110"
 EXTENSIONS: Final = "LMOS extensions of lmos_actors"
+KOTLIN: Final = "kotlin-wot, as its source has it"
 
 
 def lmos(place: str) -> Section:
@@ -32,9 +34,34 @@ def rfc6455(place: str) -> Section:
     return Section(WEBSOCKET, place)
 
 
+def agent(place: str) -> Section:
+    """Give a place in the text of agent descriptions."""
+    return Section(AGENT, place)
+
+
+def td(place: str) -> Section:
+    """Give a place in the recommendation for descriptions."""
+    return Section(TD, place)
+
+
+def discovery(place: str) -> Section:
+    """Give a place in the recommendation for finding descriptions."""
+    return Section(DISCOVERY, place)
+
+
+def http(place: str) -> Section:
+    """Give a place in the text of HTTP."""
+    return Section(HTTP, place)
+
+
 def extension(place: str) -> Section:
     """Give a place in the extensions, which are no LMOS text."""
     return Section(EXTENSIONS, place)
+
+
+def kotlin(place: str) -> Section:
+    """Give a place in the source of kotlin-wot, which is no text that anybody has to keep to."""
+    return Section(KOTLIN, place)
 
 
 @attrs.frozen(kw_only=True)
@@ -105,6 +132,86 @@ ROWS: Final = (
     Deviation(
         key="error-uri", title="the type or instance of an error is no URI reference", section=lmos("error")
     ),
+    Deviation(
+        key="table-spelling-unread",
+        title="requests with thingID, messageID, correlationID are not understood",
+        section=_COMMON,
+        breaks=True,
+        kotlin=True,
+    ),
+    Deviation(
+        key="example-spelling-unread",
+        title="requests with thingId, messageId, correlationId are not understood",
+        section=lmos("invokeAction, Example Request"),
+    ),
+    # --- correlation
+    Deviation(
+        key="correlation-by-messageID",
+        title="an answer is correlated by the messageID of a request that has a correlationID",
+        section=_REQUIREMENTS,
+        kotlin=True,
+    ),
+    Deviation(
+        key="correlation-missing", title="an answer is not correlated", section=_REQUIREMENTS, breaks=True
+    ),
+    # --- properties and actions
+    Deviation(
+        key="takes-wrong-value",
+        title="a value that does not match the schema is taken",
+        section=td("5.3.2.1 DataSchema"),
+        kotlin=True,
+    ),
+    Deviation(
+        key="takes-wrong-input",
+        title="an input that does not match the schema is taken",
+        section=td("5.3.1.4 ActionAffordance"),
+        kotlin=True,
+    ),
+    Deviation(
+        key="refuses-valid-input",
+        title="an input that matches the schema is refused as wrong",
+        section=td("5.3.1.4 ActionAffordance"),
+    ),
+    Deviation(
+        key="refuses-null-input", title="null is not taken for no input", section=lmos("invokeAction")
+    ),
+    Deviation(
+        key="no-pending",
+        title="nothing is said of a run until it is over",
+        section=lmos("Request-Reply"),
+        kotlin=True,
+    ),
+    Deviation(
+        key="run-forgotten", title="a run that is over cannot be asked about", section=lmos("queryAction")
+    ),
+    Deviation(
+        key="cancel-error",
+        title="a cancel is answered by an error in place of an actionStatus",
+        section=lmos("cancelAction"),
+    ),
+    Deviation(
+        key="cancels-other-run",
+        title="a cancel ends other runs of the action too",
+        section=_REQUIREMENTS,
+    ),
+    Deviation(
+        key="error-blames-server",
+        title="an error about a wrong request has the status of a fault of the server",
+        section=lmos("error"),
+    ),
+    # --- clients
+    Deviation(
+        key="subscribeevent",
+        title="subscribeEvent is written subscribeevent",
+        section=lmos("LMOS Message Types"),
+        kotlin=True,
+    ),
+    Deviation(
+        key="ends-without-close",
+        title="the stream is ended without a Close",
+        section=rfc6455("7.1.2"),
+        kotlin=True,
+    ),
     # --- the handshake
     Deviation(
         key="no-subprotocol",
@@ -112,13 +219,112 @@ ROWS: Final = (
         section=binding("WebSocket Protocol Handshake"),
         kotlin=True,
     ),
+    Deviation(
+        key="version-unsaid",
+        title="a refusal does not say which version of WebSocket is spoken",
+        section=rfc6455("4.2.2"),
+    ),
+    # --- the description
+    Deviation(
+        key="td-media-type",
+        title="the media type of the description is not of JSON",
+        section=discovery("Thing Description Server"),
+    ),
+    Deviation(
+        key="no-head",
+        title="HEAD is not answered as GET is",
+        section=discovery("Thing Description Server"),
+    ),
+    Deviation(key="td-context", title="@context is not as demanded", section=agent("@context")),
+    Deviation(key="td-type", title="@type is not as demanded", section=agent("@type")),
+    Deviation(key="td-id", title="the id is no URI", section=td("5.3.1.1 Thing"), kotlin=True),
+    Deviation(
+        key="td-security",
+        title="no security is described",
+        section=td("5.3.1.1 Thing"),
+        kotlin=True,
+    ),
+    Deviation(
+        key="td-doubtful",
+        title="something in the description cannot have been meant",
+        section=td("5.3 Class Definitions"),
+    ),
+    Deviation(
+        key="form-no-subprotocol",
+        title="a form for a WebSocket has no subprotocol",
+        section=binding("WebSocket Protocol Handshake"),
+    ),
     # --- unreadable messages
+    Deviation(
+        key="bad-unanswered",
+        title="nothing says that a message could not be read",
+        section=lmos("error"),
+    ),
+    Deviation(
+        key="binary-ignored",
+        title="a binary message is passed over without a word",
+        section=rfc6455("7.4.1"),
+        kotlin=True,
+    ),
+    # --- frames and connections
+    Deviation(
+        key="close-code",
+        title="the code of a Close is not the one for the reason",
+        section=rfc6455("7.4.1"),
+    ),
+    Deviation(
+        key="frame-unlimited",
+        title="a frame of any length is waited for",
+        section=rfc6455("10.4"),
+    ),
+    Deviation(
+        key="stream-left-open",
+        title="the stream is left open after the closing handshake",
+        section=rfc6455("7.1.1"),
+    ),
+    # --- HTTP
+    Deviation(
+        key="http-media-type",
+        title="the media type of an answer is not the one of its form",
+        section=td("5.3.4.2 Form"),
+    ),
+    Deviation(key="no-allow", title="405 without an Allow header", section=http("15.5.6")),
     Deviation(
         key="closes-1003",
         title="the connection is closed with 1003 in place of an error",
         section=lmos("error"),
         breaks=True,
         kotlin=True,
+    ),
+    # --- observations and subscriptions
+    Deviation(
+        key="event-by-messageID",
+        title="events carry the messageID of their subscription in place of its correlationID",
+        section=lmos("event"),
+        kotlin=True,
+    ),
+    Deviation(
+        key="event-uncorrelated",
+        title="events have no correlationID where the subscription had none",
+        section=lmos("event"),
+    ),
+    Deviation(
+        key="observation-uncorrelated",
+        title="the readings of an observation do not carry its correlationID",
+        section=lmos("propertyReading"),
+        kotlin=True,
+    ),
+    # --- order
+    Deviation(
+        key="held-up",
+        title="a run holds up what is asked behind it on its connection",
+        section=lmos("One Request-Multiple Responses"),
+        kotlin=True,
+    ),
+    Deviation(
+        key="out-of-order",
+        title="what is asked on one connection is not carried out in its order",
+        section=lmos("readProperty"),
     ),
 )
 

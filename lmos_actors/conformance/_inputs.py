@@ -62,7 +62,7 @@ def _validator(schema: str) -> Draft7Validator:
 
 def valid(schema: Mapping[str, Any], random: Random) -> Any:
     """Give one plain value that fits. Raises ValueError if none can be made."""
-    return _first(schema, (Maker(dict(schema), random) for _ in range(_TRIES)), lambda _: True)
+    return _first(schema, (Maker(dict(schema), random) for _ in range(_TRIES)))
 
 
 def largest(schema: Mapping[str, Any], random: Random) -> Any:
@@ -76,9 +76,8 @@ def smallest(schema: Mapping[str, Any], random: Random) -> Any:
 
 
 def _extreme(schema: Mapping[str, Any], random: Random, end: Literal["most", "least"]) -> Any:
-    makers = [Maker(dict(schema), random, end, "all")] * _TRIES
     try:
-        return _first(schema, makers, lambda _: True)
+        return _first(schema, (Maker(dict(schema), random, end, "all") for _ in range(_TRIES)))
     except ValueError:
         return valid(schema, random)
 
@@ -95,8 +94,14 @@ def another(schema: Mapping[str, Any], value: Any, random: Random) -> Any:
         raise
 
 
-def _first(schema: Mapping[str, Any], makers: Iterable[Maker], wanted: Callable[[Any], bool]) -> Any:
-    """Give the first value made that fits and is wanted."""
+def _anything(_: object) -> bool:
+    return True
+
+
+def _first(
+    schema: Mapping[str, Any], makers: Iterable[Maker], wanted: Callable[[Any], bool] = _anything
+) -> Any:
+    """Give the first value made that fits and is wanted. Raises ValueError."""
     why = "no value that fits can be made"
     checked = _validator(_text(schema))
     for maker in makers:
@@ -146,8 +151,8 @@ def _plain_ones(schema: Mapping[str, Any], random: Random) -> Iterable[Proposal]
     )
     for members, why in ways:
         try:
-            made = Maker(dict(schema), random, members=members).make(dict(schema))
-        except Unmakeable:
+            made = _first(schema, (Maker(dict(schema), random, members=members) for _ in range(_TRIES)))
+        except ValueError:
             continue
         if members == "some" or isinstance(made, dict | list):
             yield Proposal(made, "valid", why)
@@ -155,7 +160,7 @@ def _plain_ones(schema: Mapping[str, Any], random: Random) -> Iterable[Proposal]
 
 def _proposed(schema: Mapping[str, Any], random: Random) -> Iterable[Proposal]:
     try:
-        base = _first(schema, [Maker(dict(schema), random, members="all")] * _TRIES, lambda _: True)
+        base = _first(schema, (Maker(dict(schema), random, members="all") for _ in range(_TRIES)))
     except ValueError:
         return ()
     return proposals(dict(schema), base)

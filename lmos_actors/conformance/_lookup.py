@@ -131,7 +131,7 @@ class Web:
             location = answer.header("location")
             if answer.status not in _MOVED or location is None:
                 return self._document(here, answer)
-            here = _next(url, here, location)
+            here = next_of(url, here, location)
         raise Unreachable(url, f"more than {REDIRECTS} redirects")
 
     async def _asked(self, url: str) -> HttpAnswer:
@@ -161,14 +161,15 @@ def _authority(url: str) -> tuple[bool, str]:
     return endpoint.secure, endpoint.authority
 
 
-def _next(url: str, here: str, location: str) -> str:
+def next_of(url: str, here: str, location: str) -> str:
     """Say where a redirect leads; it is never followed out of TLS."""
     there = urlsplit(resolve(here, location))._replace(fragment="").geturl()
     try:
-        if endpoint_of(here).secure and not endpoint_of(there).secure:
-            raise Unreachable(url, f"it redirects to {there}, which is not secure")
+        after = endpoint_of(there)
     except ConfigError as error:
         raise Unreachable(url, f"it redirects to what is no address: {error}") from None
+    if endpoint_of(here).secure and not after.secure:
+        raise Unreachable(url, f"it redirects to {there}, which is not secure")
     return there
 
 

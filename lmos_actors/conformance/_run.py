@@ -23,7 +23,7 @@ from ._roles import NotOffered, NotRun
 from ._socket import ConnectionGone
 from ._talk import AS_IN_EXAMPLES, AS_KOTLIN, AS_WRITTEN, NoAnswer, Speech
 from ._target import Reach, find_target
-from ._verdicts import Card, Level, Result, Verdict
+from ._verdicts import Card, Departure, Level, Result, Verdict
 
 if TYPE_CHECKING:
     import ssl
@@ -261,5 +261,13 @@ async def _tried(visit: Visit, case: Case) -> tuple[Verdict, str]:
     level = visit.ground.level
     failing = [each for each in visit.departures if DEVIATIONS[each.key].fails(level)]
     counting = [each for each in visit.departures if DEVIATIONS[each.key].counts(level)]
-    told = "; ".join(f"{each.title}: {each.seen}" for each in failing or counting)
+    told = _in_words(failing or counting)
     return (Verdict.FAILED if failing else Verdict.TOLERATED if counting else Verdict.PASSED), told
+
+
+def _in_words(departures: Sequence[Departure]) -> str:
+    """Say what was not by the letter: each deviation once, with all that was seen of it."""
+    seen: dict[str, list[str]] = {}
+    for each in departures:
+        seen.setdefault(each.title, []).append(each.seen)
+    return "; ".join(f"{title}: {', '.join(found)}" for title, found in seen.items())

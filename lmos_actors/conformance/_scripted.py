@@ -112,7 +112,8 @@ class ScriptedConnection(RunsVoice):
         data = request.message["data"]
         request.thing.check_write(request.name, data, "$.data")
         request.thing.write({request.name: data})
-        self.written(request, "propertyReading", self.reading(request.name, data))
+        value = request.thing.value(request.name)
+        self.written(request, "propertyReading", self.reading(request.name, value))
 
     def do_writeMultipleProperties(self, request: Request) -> None:
         """Set several properties, all or none."""
@@ -232,8 +233,16 @@ class ScriptedServer(RunsWorld):
         self._numbers = count()
         self._memories: dict[str, Memory] = {}
         self._ticking = False
-        self.main = self.add(described.NAME, described.described)
-        self.beside = self.add(described.NAME_B, described.described_b)
+        self.main = self.add(described.NAME, self.describe)
+        self.beside = self.add(described.NAME_B, self.describe_b)
+
+    def describe(self, base: str) -> Json:
+        """Describe the thing, as served at a base such as `ws://127.0.0.1:8080`."""
+        return described.described(base)
+
+    def describe_b(self, base: str) -> Json:
+        """Describe the thing beside it."""
+        return described.described_b(base)
 
     def add(self, name: str, describe: Callable[[str], Json]) -> ScriptedThing:
         """Add a thing."""

@@ -203,20 +203,19 @@ class Serving:
     async def _upgrade(self, parser: h11.Connection, stream: trio.abc.Stream, head: Head) -> None:
         while isinstance(parser.next_event(), h11.Data | h11.EndOfMessage):
             pass
-        self.on_upgrade(head)
         refused = self.refused(head)
         if refused is not None:
             await self._send(parser, stream, refused)
             return
         wire = self.open(head)
+        ended = False
         try:
-            await stream.send_all(self.switching(head))
-            await _Talking(stream, wire).run(parser.trailing_data[0])
+            with suppress(*_LOST):
+                await stream.send_all(self.switching(head))
+                await _Talking(stream, wire).run(parser.trailing_data[0])
+            ended = True
         finally:
-            wire.connection.lost()
-
-    def on_upgrade(self, head: Head) -> None:
-        """Take note of a request for a WebSocket."""
+            wire.lost(by_peer=ended)
 
     def refused(self, head: Head) -> Reply | None:
         """Say why there is no WebSocket for a request; None if there is one."""

@@ -23,6 +23,9 @@ LONGEST: Final = 10_000
 """Characters of a text, or items of an array, that are made at most."""
 
 _DEEPEST: Final = 12
+_BARE: Final = 4  # below this depth objects get no optional members, so that what is recursive ends
+_MOST: Final = 2_000  # values in one, and schemas that are looked at for one
+_WIDEST: Final = 16  # alternatives that are combined with others
 _SPAN: Final = 100
 _WORDS: Final = ("hello", "one two", "test", "good day", "a", "text")
 _KINDS: Final = (
@@ -114,30 +117,47 @@ def _narrow(
         found[word] = take(left, right)
 
 
-def branches(schema: object, root: Schema, depth: int = 0) -> list[Schema]:
-    """Give the schemas without references, alternatives or conjunctions that a schema stands for."""
-    if depth > _DEEPEST or schema is False:
-        return []
-    plain = as_object(schema)
-    if "$ref" in plain:
-        return branches(_referred(plain["$ref"], root), root, depth + 1)
-    found = [{word: value for word, value in plain.items() if word not in ("oneOf", "anyOf", "allOf")}]
-    for part in as_list(plain.get("allOf")):
-        found = _both(found, branches(part, root, depth + 1))
-    for word in ("oneOf", "anyOf"):
-        if word in plain:
-            inner = [each for part in as_list(plain[word]) for each in branches(part, root, depth + 1)]
-            found = _both(found, inner)
-    return found[:_SPAN]
+def branches(schema: object, root: Schema) -> list[Schema]:
+    """Give the schemas without references, alternatives or conjunctions that a schema stands for.
+
+    Not all of them, where they are very many.
+    """
+    return _Branches(root).of(schema, ())
+
+
+class _Branches:
+    """One walk through the alternatives of a schema, of bounded length."""
+
+    def __init__(self, root: Schema) -> None:
+        self._root = root
+        self._left = _MOST
+
+    def of(self, schema: object, under: tuple[str, ...]) -> list[Schema]:
+        """Give the branches of a schema; `under` are the references that have led to it."""
+        self._left -= 1
+        if self._left < 0 or schema is False:
+            return []
+        plain = as_object(schema)
+        reference = plain.get("$ref")
+        if reference is not None:
+            name = str(reference)
+            return [] if name in under else self.of(_referred(name, self._root), (*under, name))
+        found = [{word: value for word, value in plain.items() if word not in ("oneOf", "anyOf", "allOf")}]
+        for part in as_list(plain.get("allOf")):
+            found = _both(found, self.of(part, under))
+        for word in ("oneOf", "anyOf"):
+            if word in plain:
+                found = _both(found, [each for part in as_list(plain[word]) for each in self.of(part, under)])
+        return found
 
 
 def _both(left: list[Schema], right: list[Schema]) -> list[Schema]:
-    return [merged(one, other) for one in left[:_DEEPEST] for other in right[:_DEEPEST]]
+    return [merged(one, other) for one in left[:_WIDEST] for other in right[:_WIDEST]]
 
 
-def _referred(reference: object, root: Schema) -> object:
+def _referred(reference: str, root: Schema) -> object:
     """Give what a reference within the schema leads to; there are no others here."""
-    if not isinstance(reference, str) or not reference.startswith("#"):
+    if not reference.startswith("#"):
         return False
     place: Any = root
     for part in reference[1:].split("/")[1:]:
@@ -185,11 +205,13 @@ class Maker:
     random: Random
     numbers: Literal["some", "most", "least"] = "some"
     members: Literal["some", "all", "none"] = "some"
+    _spent: list[None] = attrs.field(factory=list[None], init=False)
 
     def make(self, schema: object, depth: int = 0) -> Any:
         """Make a value. Raises Unmakeable."""
-        if depth > _DEEPEST:
-            raise Unmakeable("nested too deeply")
+        self._spent.append(None)
+        if depth > _DEEPEST or len(self._spent) > _MOST:
+            raise Unmakeable("there is no end to it")
         found = branches(schema, self.root)
         if not found:
             raise Unmakeable("nothing fits")
@@ -230,8 +252,12 @@ class Maker:
             return self._end(schema, low, high, whole=whole)
         if whole:
             return self._whole(low, high)
-        found = round(low + self.random.random() * (high - low), 2)
-        return found if low < found < high else low / 2 + high / 2
+        share = self.random.random()
+        for digits in (2, 4, 8):
+            found = round(low + share * (high - low), digits)
+            if low < found < high:
+                return found
+        return low / 2 + high / 2
 
     @staticmethod
     def _range(low: int | float | None, high: int | float | None) -> tuple[int | float, int | float]:
@@ -322,7 +348,7 @@ class Maker:
     def _object(self, schema: Schema, depth: int) -> dict[str, Any]:
         known = as_object(schema.get("properties"))
         required = [each for each in as_list(schema.get("required")) if isinstance(each, str)]
-        names = [name for name in known if name in required or self._takes(known[name])]
+        names = [name for name in known if name in required or self._takes(known[name], depth)]
         names += [name for name in dict.fromkeys(required) if name not in known]
         found = {name: self.make(self._schema_of(name, schema), depth + 1) for name in names}
         self._fill(found, schema, known, depth)
@@ -332,10 +358,10 @@ class Maker:
                 del found[name]
         return found
 
-    def _takes(self, schema: object) -> bool:
-        if self.members == "some":
-            return schema is not False and self.random.random() < 0.5
-        return schema is not False and self.members == "all"
+    def _takes(self, schema: object, depth: int) -> bool:
+        if schema is False or depth > _BARE:
+            return False
+        return self.random.random() < 0.5 if self.members == "some" else self.members == "all"
 
     @staticmethod
     def _schema_of(name: str, schema: Schema) -> object:

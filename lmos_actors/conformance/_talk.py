@@ -106,6 +106,7 @@ class Talk:
         self._random = random
         self._unclaimed: list[Heard] = []
         self._open: list[Sent] = []
+        self._sent: list[Sent] = []
         self._feeds: list[Sent] = []
 
     # --- out
@@ -135,6 +136,7 @@ class Talk:
             kind, name=name, thing=thing, message_id=message_id, correlation=correlation, **members
         )
         sent = Sent(kind, name, message_id, correlation, text, len(self.heard))
+        self._sent.append(sent)
         if kind in ANSWERS and (kind not in SILENT or self.speech.is_kotlin or members.get("ack")):
             self._open.append(sent)
         if kind in ("observeProperty", "subscribeEvent", "subscribeAllEvents"):
@@ -210,17 +212,24 @@ class Talk:
         """Send a request, and wait for its final answer. Raises NoAnswer, and ConnectionGone."""
         return await self.final(await self.send(kind, **members), within)
 
+    def forget(self, sent: Sent) -> None:
+        """Expect no further answer to a request, so that what comes may be that to another."""
+        if sent in self._open:
+            self._open.remove(sent)
+
     async def event(self, name: str | None = None, within: float | None = None) -> Heard | None:
         """Wait for an event, of that name if one is given; None if none came."""
         return await self._claim(
-            lambda each: each.kind == "event" and name in (None, each.data.get("event")), within
+            lambda each: each.kind == "event" and name in (None, each.data.get("event", name)), within
         )
 
     async def reading(self, name: str | None = None, within: float | None = None) -> Heard | None:
         """Wait for a reading that was not claimed as an answer; None if none came."""
-        return await self._claim(
-            lambda each: each.kind == "propertyReading" and name in (None, each.name), within
-        )
+
+        def fits(heard: Heard) -> bool:
+            return heard.kind == "propertyReading" and (name is None or heard.name in (None, name))
+
+        return await self._claim(fits, within)
 
     async def drain(self, within: float | None = None) -> list[Heard]:
         """Wait until nothing has come for so many seconds; give what came that nobody has claimed.
@@ -258,11 +267,14 @@ class Talk:
             return False
         if heard.correlation in (sent.message_id, sent.correlation) and heard.correlation is not None:
             return True
-        others = [each for each in (*self._open, *self._feeds) if each is not sent]
+        others = [each for each in self._sent if each is not sent]
         if any(
             heard.correlation in (each.message_id, each.correlation) for each in others if heard.correlation
         ):
             return False
+        observing = any(each.kind == "observeProperty" for each in self._feeds)
+        if observing and heard.kind == "propertyReading" and heard.name not in (None, sent.name):
+            return False  # of a property that is observed
         return not any(each is not sent for each in self._open)
 
     def _seconds(self, within: float | None) -> float:

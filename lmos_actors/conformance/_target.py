@@ -157,8 +157,8 @@ class _Search:
         if self._name is None:
             return f"it describes several things: say which one by --thing; there are: {known}"
         near = nearest(self._name, [*names, *(each.title for each in self._found)])
-        hint = f", did you mean {near!r}?" if near else ""
-        return f"--thing {self._name!r} is not there{hint} There are: {known}"
+        hint = f" (did you mean {near!r}?)" if near else ""
+        return f"--thing {self._name!r} is not there{hint}; there are: {known}"
 
     def _nothing(self) -> str:
         """Say why there is no description, and what helps."""

@@ -168,6 +168,10 @@ class Wire:
         """Write a text message."""
         return write_frame(TEXT, text.encode())
 
+    def lost(self, *, by_peer: bool) -> None:
+        """Note that the stream is over. `by_peer`: rather than because nothing is served any more."""
+        self.connection.lost()
+
     def is_done(self) -> bool:
         """Whether the stream is to be closed now."""
         return self.over or (self.said_close and self.heard_close)

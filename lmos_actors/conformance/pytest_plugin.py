@@ -1,6 +1,6 @@
 """The conformance kit in pytest: each case is a test.
 
-`pytest -p lmos_actors.conformance.pytest_plugin --lmos-url URL` judges the server at a URL, without a test file.
+`pytest -p lmos_actors.conformance.pytest_plugin --lmos-url URL` judges a server, and needs no test file.
 Who starts the server in a fixture overrides the fixture `lmos_url` and writes
 
     def test_conforms(lmos_case):
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ._case import Case, Ground
-    from ._socket import Headers
     from ._verdicts import Result
 
 WHERE: Final = "lmos"
@@ -68,7 +67,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def options_of(config: pytest.Config) -> ConformOptions:
-    """Give how servers are judged, as the command line has it. Blocks on the disk. Raises pytest.UsageError."""
+    """Give how servers are judged by the command line. Blocks on the disk. Raises pytest.UsageError."""
     given: Any = config.getoption
     try:
         hints = given("--lmos-hints")
@@ -119,7 +118,7 @@ _options: Final = pytest.StashKey[ConformOptions]()
 
 
 def _judged(config: pytest.Config, url: str, options: ConformOptions, case: Case) -> Result:
-    """Run a case against a server, of which the description is looked for once. Raises pytest.fail.Exception."""
+    """Run a case against a server, which is looked for once. Raises pytest.fail.Exception."""
     servers = config.stash.setdefault(_known, {})
     known = servers.get(url)
     if known is None or known.options is not options:
@@ -156,9 +155,7 @@ def _tell(item: pytest.Item, result: Result) -> None:
 class CaseItem(pytest.Item):
     """A case as a test."""
 
-    def __init__(self, *, case: Case, **more: Any) -> None:
-        super().__init__(**more)
-        self.case = case
+    case: Case
 
     def runtest(self) -> None:
         """Run the case. Raises pytest.fail.Exception and pytest.skip.Exception."""
@@ -173,14 +170,14 @@ class CaseItem(pytest.Item):
 class Cases(pytest.Collector):
     """Cases, as tests."""
 
-    def __init__(self, *, cases: Sequence[Case], **more: Any) -> None:
-        super().__init__(**more)
-        self.cases = cases
+    cases: Sequence[Case] = ()
 
     def collect(self) -> Iterator[CaseItem]:
         """Give a test for each."""
         for case in self.cases:
-            yield CaseItem.from_parent(self, name=case.id, case=case)
+            item: CaseItem = _made(CaseItem, self, name=case.id)
+            item.case = case
+            yield item
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -194,8 +191,13 @@ def pytest_collection_modifyitems(
     if config.getoption("--lmos-url") is None or any(_FIXTURE in _fixtures(item) for item in items):
         return
     config.stash[_options] = options_of(config)
-    found = Cases.from_parent(session, name=WHERE, nodeid=WHERE, cases=_cases(config))
+    found: Cases = _made(Cases, session, name=WHERE, nodeid=WHERE)
+    found.cases = _cases(config)
     items += session.genitems(found)
+
+
+def _made(cls: Any, parent: pytest.Collector, **facts: Any) -> Any:
+    return cls.from_parent(parent, **facts)  # whose types pytest leaves open
 
 
 def _fixtures(item: pytest.Item) -> Sequence[str]:
@@ -217,7 +219,7 @@ class Trial:
     def __call__(self) -> Result:
         """Run the case, and give how it came out.
 
-        Blocks until it is over: where the server runs in an event loop of the test itself, call it in a thread.
+        Blocks until it is over: if the server runs in an event loop of the test itself, call it in a thread.
         Raises pytest.fail.Exception if it failed, pytest.skip.Exception if it was not offered or not run.
         """
         result = _judged(self.item.config, self.url, self.options, self.case)
@@ -236,7 +238,7 @@ def lmos_url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def lmos_options(request: pytest.FixtureRequest) -> ConformOptions:
-    """Give how servers are judged: as the command line has it. To be overridden, for instance by attrs.evolve."""
+    """Give how servers are judged by the command line. To be overridden, for instance with attrs.evolve."""
     return options_of(request.config)
 
 

@@ -54,13 +54,17 @@ def right(
 
 @attrs.frozen
 class Broken:
-    """A server that is wrong in one way. `caught_by`: the case that is meant for it; `also`: fail with it."""
+    """A server that is wrong in one way. `caught_by`: the case that is meant for it; `also`: fail with it.
+
+    `level`: at which it is wrong, where it would be right at others.
+    """
 
     id: str
     what: str
     caught_by: str
     parts: dict[str, Any]
     also: tuple[str, ...] = ()
+    level: Level = Level.SPEC
 
     def make(self) -> Serving:
         """Give a fresh one. To be called in a run."""

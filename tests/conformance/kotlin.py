@@ -7,7 +7,9 @@ all connections that listen, as the servient does.
 from __future__ import annotations
 
 import json
+from random import Random
 from typing import Any
+from uuid import UUID
 
 import trio
 
@@ -38,6 +40,11 @@ class Session(KotlinServer):
                 self.servient.later += [(other, frame) for frame in KotlinServer.change(other, name, value)]
         return super().change(name, value)
 
+    def _say(self, kind: str, request: dict[str, Any] | None, **members: Any) -> str:
+        said = json.loads(super()._say(kind, request, **members))
+        said["messageId"] = str(UUID(bytes=self.servient.random.randbytes(16), version=4))
+        return json.dumps(said)
+
     def _invoke(self, message: dict[str, Any]) -> list[str]:
         if message["action"] != "shower":
             return super()._invoke(message)
@@ -52,6 +59,7 @@ class Servient:
     def __init__(self) -> None:
         self.values: dict[str, Any] = {"unit": "K", "limit": 3}
         self.sessions: list[Session] = []
+        self.random = Random(3)
         self.later: list[tuple[Session, str]] = []
         self.server = Server(self.talk, self.document)
 

@@ -48,7 +48,7 @@ def test_broken_servers_have_names_of_their_own() -> None:
 @pytest.mark.parametrize("id", BY_ID)
 def test_a_broken_server_is_caught_by_its_case_and_no_other(id: str) -> None:
     broken: Broken = BY_ID[id]
-    card = card_of(broken.make)
+    card = card_of(broken.make, level=broken.level)
     assert ids(card, Verdict.FAILED) == {broken.caught_by, *broken.also}, f"{broken.what}\n{told(card)}"
 
 

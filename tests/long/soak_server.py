@@ -1,4 +1,4 @@
-"""The server of the soak: `python -m tests.long.soak_server PUBLIC_URL`. Obeys its standard input."""
+"""The server of the soak: `python -m tests.long.soak_server PUBLIC_URL`, which may be empty. Obeys its standard input."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def fill(node: Any) -> None:
         await worker.ready()
 
 
-async def serve(public_url: str) -> None:
+async def serve(public_url: str | None) -> None:
     """Serve until told to end."""
     async with open_node(TREE, listen="ws://127.0.0.1:0", public_url=public_url) as node:
         await fill(node)
@@ -56,4 +56,4 @@ async def serve(public_url: str) -> None:
 
 if __name__ == "__main__":
     logging.getLogger("lmos_actors").setLevel(logging.CRITICAL)  # agents crash all the time here
-    trio.run(serve, sys.argv[1])
+    trio.run(serve, sys.argv[1] or None)

@@ -17,6 +17,7 @@ from wsproto.events import (
     Request,
     TextMessage,
 )
+from wsproto.utilities import RemoteProtocolError
 
 from lmos_actors.transport import endpoint_of
 
@@ -206,12 +207,17 @@ class Server:
         body = body or b""
         lines = [b"HTTP/1.1 " + status, b"content-type: application/json", b"connection: close"]
         lines.append(b"content-length: " + str(len(body)).encode())
-        await stream.send_all(b"\r\n".join(lines) + b"\r\n\r\n" + body)
+        bare = head.startswith(b"HEAD ")
+        await stream.send_all(b"\r\n".join(lines) + b"\r\n\r\n" + (b"" if bare else body))
 
     async def _upgrade(self, stream: trio.abc.Stream, head: bytes) -> None:
         ws = WSConnection(ConnectionType.SERVER)
         socket = Socket(stream, ws)
-        ws.receive_data(head)
+        try:
+            ws.receive_data(head)
+        except RemoteProtocolError as error:
+            await stream.send_all(ws.send(error.event_hint or RejectConnection()))
+            return
         request = next(iter(ws.events()))
         socket.offered = tuple(request.subprotocols)
         socket.subprotocol = self.choose(socket.offered)

@@ -1,0 +1,269 @@
+"""Invoking actions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ._case import Chapter
+from ._deviations import lmos, td
+from ._inputs import fits, samples
+from ._letter import ABSENT
+from ._socket import ConnectionGone
+from ._specimens import SILENCE
+from ._talk import NoAnswer
+
+if TYPE_CHECKING:
+    from ._case import Visit
+    from ._hints import Call
+    from ._inputs import Sample
+    from ._letter import Heard
+    from ._talk import Talk
+
+CHAPTER = Chapter()
+
+_AFFORDANCE: Final = td("5.3.1.4 ActionAffordance")
+_INVOCABLE: Final = "an action that may be invoked"
+_WITH_INPUT: Final = "an action with an input that may be invoked"
+_MOST: Final = 12
+_HARD_TO_TELL: Final = ("400", "422")
+_RANKS: Final = {"pending": 0, "in progress": 1}
+
+
+@CHAPTER.case(
+    "actions.completed",
+    "An action can be invoked",
+    section=lmos("Request-Reply"),
+    expected="an actionStatus completed for each action that may be invoked",
+    needs=_INVOCABLE,
+)
+async def completed(visit: Visit) -> None:
+    calls = visit.roles.safe_calls()[:_MOST]
+    talk = await visit.talk()
+    refused: list[str] = []
+    for call in calls:
+        heard = await visit.invoke(talk, call)
+        if heard.kind == "actionStatus" and heard.status == "completed":
+            continue
+        told = f"{call.action}: {heard}"
+        if not call.has_input or call.action in visit.ground.hints.inputs:
+            visit.fail(told)
+        refused.append(told)
+    if len(refused) == len(calls):
+        visit.not_run(f"no invented input would do: name some under inputs, --hints ({refused[0]})")
+
+
+@CHAPTER.case(
+    "actions.output",
+    "The output of an action fits its schema",
+    section=_AFFORDANCE,
+    expected="an output that matches the data schema of the description, in the actionStatus completed",
+    needs="an action with an output that may be invoked",
+)
+async def output(visit: Visit) -> None:
+    visit.roles.safe_call(output=True)
+    talk = await visit.talk()
+    for call in visit.roles.safe_calls()[:_MOST]:
+        schema = visit.target.actions[call.action].output
+        if not schema:
+            continue
+        heard = await _quietly(visit, talk, call)
+        if heard is None or heard.kind != "actionStatus" or heard.status != "completed":
+            continue
+        found = heard.get("output")
+        why = "it has no output" if found is ABSENT else fits(schema, found)
+        if why is not None:
+            visit.fail(f"{call.action}: {why}")
+
+
+async def _quietly(visit: Visit, talk: Talk, call: Call) -> Heard | None:
+    """Invoke an action; None if nothing answers that, which is the subject of other cases."""
+    try:
+        return await visit.invoke(talk, call)
+    except NoAnswer:
+        return None
+
+
+@CHAPTER.case(
+    "actions.boundary-input",
+    "Inputs that fit are taken, those at the bounds too",
+    section=_AFFORDANCE,
+    expected="no error 400 or 422 for an input that matches the data schema of the description",
+    needs=_WITH_INPUT,
+)
+async def boundary_input(visit: Visit) -> None:
+    talk = await visit.talk()
+    for action, sample in _inputs(visit, "valid", "boundary"):
+        heard = await _tried(talk, action, sample.value)
+        if heard is not None and heard.kind == "error" and heard.status in _HARD_TO_TELL:
+            visit.differs("refuses-valid-input", f"{action}: {sample.value!r} ({sample.why}) gave {heard}")
+
+
+@CHAPTER.case(
+    "actions.wrong-input",
+    "Inputs that do not fit are refused",
+    section=_AFFORDANCE,
+    expected="an error, or an actionStatus failed, for an input that does not match the data schema",
+    needs=_WITH_INPUT,
+)
+async def wrong_input(visit: Visit) -> None:
+    visit.roles.wrong_input()
+    talk = await visit.talk()
+    for action, sample in _inputs(visit, "invalid"):
+        heard = await talk.ask("invokeAction", name=action, input=sample.value)
+        if not _is_refusal(heard):
+            visit.differs("takes-wrong-input", f"{action}: {sample.value!r} ({sample.why}) gave {heard}")
+
+
+def _inputs(visit: Visit, *kinds: str) -> list[tuple[str, Sample]]:
+    """Invent inputs of these kinds, four for each action that may be invoked and takes no time."""
+    visit.roles.safe_call(input=True)
+    found: list[tuple[str, Sample]] = []
+    for call in visit.roles.safe_calls()[:_MOST]:
+        affordance = visit.target.actions[call.action]
+        if affordance.input is None or affordance.synchronous is False:
+            continue
+        fitting = [each for each in samples(affordance.input, visit.random) if each.kind in kinds]
+        found += [(call.action, each) for each in fitting[:4]]
+    return found
+
+
+async def _tried(talk: Talk, action: str, value: Any) -> Heard | None:
+    try:
+        return await talk.ask("invokeAction", name=action, input=value)
+    except NoAnswer:
+        return None
+
+
+def _is_refusal(heard: Heard) -> bool:
+    return heard.kind == "error" or heard.status == "failed"
+
+
+@CHAPTER.case(
+    "actions.missing-input",
+    "An action that needs an input is not carried out without",
+    section=_AFFORDANCE,
+    expected="an error, or an actionStatus failed, for an invokeAction without input, where the data "
+    "schema allows "
+    "neither an empty object nor null",
+    needs=_WITH_INPUT,
+)
+async def missing_input(visit: Visit) -> None:
+    visit.roles.safe_call(input=True)
+    talk = await visit.talk()
+    tried = False
+    for call in visit.roles.safe_calls()[:_MOST]:
+        schema = visit.target.actions[call.action].input
+        if not schema or fits(schema, {}) is None or fits(schema, None) is None:
+            continue
+        tried = True
+        heard = await talk.ask("invokeAction", name=call.action)
+        if not _is_refusal(heard):
+            visit.differs("takes-wrong-input", f"{call.action}: no input gave {heard}")
+    if not tried:
+        visit.not_offered("no action that may be invoked needs an input")
+
+
+@CHAPTER.case(
+    "actions.null-input",
+    "An action without input may be sent null as its input",
+    section=lmos("invokeAction"),
+    expected="the same answer as without the member input: kotlin-wot's clients always have the member",
+    needs="an action without an input that may be invoked",
+)
+async def null_input(visit: Visit) -> None:
+    action = visit.roles.safe_call(input=False).action
+    talk = await visit.talk()
+    plain = await _quietly(visit, talk, visit.roles.safe_call(input=False))
+    if plain is None or plain.status != "completed":
+        visit.not_offered(f"{action} was not completed without input: actions.completed says more")
+    heard = await talk.ask("invokeAction", name=action, input=None)
+    if heard.status != "completed":
+        visit.differs("refuses-null-input", f"{action}: {heard}")
+
+
+@CHAPTER.case(
+    "actions.failing",
+    "An action that fails is answered so",
+    section=lmos("Request-Reply"),
+    expected="an actionStatus failed, or an error, for a run that fails",
+    needs="an action that fails, --hints",
+)
+async def failing(visit: Visit) -> None:
+    heard = await visit.invoke(await visit.talk(), visit.roles.failing_call())
+    if not _is_refusal(heard):
+        visit.fail(heard)
+
+
+@CHAPTER.case(
+    "actions.pending",
+    "A run that takes a while is answered at once",
+    section=lmos("Request-Reply"),
+    expected="an actionStatus pending or in progress, for an action that is not synchronous",
+    needs="an action that takes a while",
+)
+async def pending(visit: Visit) -> None:
+    call = visit.roles.slow_call()
+    if visit.ground.speech.is_kotlin:
+        visit.not_offered("to kotlin-wot's clients a run has one status")
+    talk = await visit.talk()
+    sent = await talk.send("invokeAction", name=call.action, **call.members())
+    try:
+        heard = await talk.answer(sent)
+    except NoAnswer as why:
+        visit.differs("no-pending", why)
+        return
+    visit.expect(heard, "actionStatus")
+
+
+@CHAPTER.case(
+    "actions.status-order",
+    "The statuses of a run go forward",
+    section=lmos("One Request-Multiple Responses"),
+    expected="pending, then in progress, then completed or failed, and none of the first two after that",
+    needs=_INVOCABLE,
+)
+async def status_order(visit: Visit) -> None:
+    await _hold_order(visit, visit.roles.safe_call(), long=False)
+    if any(action.synchronous is False for action in visit.target.actions.values()):
+        await _hold_order(visit, visit.roles.slow_call(), long=True)
+
+
+async def _hold_order(visit: Visit, call: Call, *, long: bool) -> None:
+    """Go through a run, which is cancelled after its first statuses if it takes long."""
+    talk = await visit.talk()
+    sent = await talk.send("invokeAction", name=call.action, **call.members())
+    try:
+        heard = await talk.answer(sent)
+        if long and not heard.is_final:
+            await talk.send("cancelAction", name=call.action, correlation=sent.message_id)
+    except NoAnswer:
+        return
+    except ConnectionGone as why:
+        visit.not_offered(f"{why}: actions.completed says more")
+    found = [heard, *await talk.drain()]
+    seen = [each.status for each in found if each.kind == "actionStatus" and "inReplyTo" not in each.data]
+    ranks = [_RANKS.get(status or "", 2) for status in seen]
+    if ranks != sorted(ranks):
+        visit.fail(f"{call.action}: {', '.join(str(status) for status in seen)}")
+
+
+@CHAPTER.case(
+    "actions.concurrent",
+    "An action can be invoked while a run of it goes on",
+    section=lmos("invokeAction"),
+    expected="an answer to each of two invokeAction of the same action, be it pending or an error",
+    needs="an action that takes a while and is answered at once",
+)
+async def concurrent(visit: Visit) -> None:
+    call = visit.roles.slow_call()
+    talk = await visit.talk()
+    try:
+        sent = await talk.send("invokeAction", name=call.action, **call.members())
+        await talk.answer(sent)
+    except SILENCE as why:
+        visit.not_offered(f"{why}: actions.pending says more")
+    await talk.send("invokeAction", name=call.action, **call.members())
+    while (heard := await talk.next()) is not None:
+        if heard.kind in ("actionStatus", "error") and heard.correlation != sent.correlation:
+            return
+    visit.fail("the second was not answered")

@@ -1,0 +1,365 @@
+"""What a description offers beyond LMOS: acknowledgements, gaps, deadlines, repeated requests."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from ._case import Chapter, input_of
+from ._deviations import extension
+from ._listening import events, first_event, happen, listen, subscribed, tell
+from ._specimens import SILENCE, same
+from ._talk import NoAnswer, Talk
+
+if TYPE_CHECKING:
+    from ._case import Visit
+    from ._hints import Call
+    from ._letter import Heard
+
+CHAPTER = Chapter()
+
+_MEMBERS: Final = extension("Members")
+_ACKS: Final = extension("Members, Acknowledgements")
+_RETRIES: Final = extension("Members, Retries")
+_DEADLINES: Final = extension("Members, Deadlines")
+_REPEATED: Final = "lmosx:offers with retries, and an event that an action which may be invoked makes happen"
+
+
+def needs(visit: Visit, word: str) -> None:
+    """End the case unless an extension is offered, to such as the kit is now."""
+    visit.offers(word)
+    if visit.ground.speech.is_kotlin:
+        visit.not_offered("a consumer with the habits of kotlin-wot is told nothing beyond LMOS")
+
+
+@CHAPTER.case(
+    "extension.announced",
+    "The handshake announces what the description offers",
+    section=extension("Announcement"),
+    expected="the words of lmosx:offers in the field LMOS-Extensions of the answer to the handshake",
+    needs="lmosx:offers",
+)
+async def announced(visit: Visit) -> None:
+    if not visit.target.offers:
+        visit.not_offered("the description has no lmosx:offers")
+    field = (await visit.socket()).handshake.header("lmos-extensions")
+    words = {word.strip() for word in (field or "").split(",")} - {""}
+    if words != visit.target.offers:
+        offered = ", ".join(sorted(visit.target.offers))
+        visit.fail(f"LMOS-Extensions: {field}, and lmosx:offers has {offered}")
+
+
+# --- acknowledgements
+
+
+async def _acknowledged(visit: Visit, talk: Talk, kind: str, name: str | None = None) -> None:
+    sent = await talk.send(kind, name=name, ack=True)
+    try:
+        heard = visit.expect(await talk.answer(sent), "acknowledgement")
+    except NoAnswer:
+        visit.fail(f"{kind} with ack: true is not acknowledged")
+    if heard.data.get("message") != kind:
+        visit.fail(f"{kind} is acknowledged with the message {heard.data.get('message')!r}")
+    if heard.correlation != sent.correlation:
+        visit.fail(f"{kind} is acknowledged with the correlationID {heard.correlation!r}, not its own")
+
+
+@CHAPTER.case(
+    "extension.ack",
+    "subscribeEvent is acknowledged where that is wanted",
+    section=_ACKS,
+    expected="an acknowledgement with the message subscribeEvent and its correlationID, in answer to ack: true",
+    needs="lmosx:offers with acks, and an event",
+)
+async def ack(visit: Visit) -> None:
+    needs(visit, "acks")
+    await _acknowledged(visit, await visit.talk(), "subscribeEvent", visit.roles.event())
+
+
+@CHAPTER.case(
+    "extension.ack-each",
+    "Every request that LMOS leaves unanswered is acknowledged where that is wanted",
+    section=_ACKS,
+    expected="an acknowledgement of subscribeAllEvents, unsubscribeEvent, unsubscribeAllEvents and "
+    "unobserveProperty, in answer to ack: true",
+    needs="lmosx:offers with acks, and an event",
+)
+async def ack_each(visit: Visit) -> None:
+    needs(visit, "acks")
+    event, talk = visit.roles.event(), await visit.talk()
+    await _acknowledged(visit, talk, "subscribeAllEvents")
+    await _acknowledged(visit, talk, "unsubscribeAllEvents")
+    await listen(visit, talk, "subscribeEvent", event)
+    await _acknowledged(visit, talk, "unsubscribeEvent", event)
+    if visit.target.observable():
+        name = visit.target.observable()[0]
+        await listen(visit, talk, "observeProperty", name)
+        await _acknowledged(visit, talk, "unobserveProperty", name)
+
+
+@CHAPTER.case(
+    "extension.ack-first",
+    "A subscription is acknowledged before its first event",
+    section=_ACKS,
+    expected="the acknowledgement before any `event` of the subscription",
+    needs="lmosx:offers with acks, and an event that an action which may be invoked makes happen",
+)
+async def ack_first(visit: Visit) -> None:
+    needs(visit, "acks")
+    event = visit.roles.event()
+    call, talk = await visit.trigger(event), await visit.talk()
+    sent = await talk.send("subscribeEvent", name=event, ack=True)
+    run = await talk.send("invokeAction", name=call.action, **input_of(call))
+    told = await first_event(visit, talk, event)
+    with suppress(*SILENCE):
+        await talk.final(run)
+    try:
+        heard = await talk.answer(sent)
+    except NoAnswer:
+        visit.not_offered("subscribeEvent is not acknowledged: extension.ack says more")
+    if heard.kind == "acknowledgement" and heard.number > told.number:
+        visit.fail("the event came before the acknowledgement of its subscription")
+
+
+@CHAPTER.case(
+    "extension.ack-refused",
+    "What fails is not acknowledged",
+    section=_ACKS,
+    expected="an error alone, and no acknowledgement, in answer to subscribeEvent with ack: true for an event "
+    "that the description does not have",
+    needs="lmosx:offers with acks",
+)
+async def ack_refused(visit: Visit) -> None:
+    needs(visit, "acks")
+    talk = await visit.talk()
+    sent = await talk.send("subscribeEvent", name=visit.roles.unknown_event(), ack=True)
+    with suppress(NoAnswer):
+        await talk.answer(sent)
+    talk.forget(sent)
+    await visit.settle(talk)
+    for heard in talk.heard:
+        if heard.kind == "acknowledgement":
+            visit.fail(heard)
+
+
+@CHAPTER.case(
+    "extension.unasked",
+    "Who asks for nothing beyond LMOS gets nothing of it",
+    section=extension("What others see"),
+    expected="no acknowledgement of subscribeEvent and unsubscribeEvent without ack: true",
+    needs="lmosx:offers with acks, and an event",
+)
+async def unasked(visit: Visit) -> None:
+    needs(visit, "acks")
+    event, talk = visit.roles.event(), await visit.talk()
+    await tell(visit, talk, "subscribeEvent", name=event)
+    await tell(visit, talk, "unsubscribeEvent", name=event)
+    for heard in talk.heard:
+        if heard.kind == "acknowledgement":
+            visit.fail(heard)
+
+
+@CHAPTER.case(
+    "extension.gaps",
+    "A subscription may ask for gaps",
+    section=extension("Members, Gaps"),
+    expected="the same events for a subscription with gaps: true as for one without",
+    needs="lmosx:offers with gaps, and an event that an action which may be invoked makes happen",
+)
+async def gaps(visit: Visit) -> None:
+    needs(visit, "gaps")
+    event = visit.roles.event()
+    call, control, talk = await visit.trigger(event), await subscribed(visit, event), await visit.talk()
+    _, heard = await tell(visit, talk, "subscribeEvent", name=event, gaps=True)
+    if heard is not None and heard.kind == "error":
+        visit.fail(f"subscribeEvent with gaps: true is answered by {heard}")
+    await happen(visit, call)
+    await first_event(visit, control, event)
+    if await talk.event(event) is None:
+        visit.fail(f"no {event} came to who has subscribed with gaps: true")
+
+
+# --- deadlines
+
+
+@CHAPTER.case(
+    "extension.deadline",
+    "A run ends when its time is over",
+    section=_DEADLINES,
+    expected="an error of the type deadline-exceeded when the `remaining` seconds of the invokeAction are over",
+    needs="lmosx:offers with deadlines, and an action that takes a while, --hints",
+)
+async def deadline(visit: Visit) -> None:
+    needs(visit, "deadlines")
+    call, talk = visit.roles.slow_call(), await visit.talk()
+    sent = await talk.send("invokeAction", name=call.action, remaining=0.2, **input_of(call))
+    heard = await talk.final(sent)
+    if heard.kind != "error" or not str(heard.data.get("type")).endswith("#deadline-exceeded"):
+        visit.fail(heard)
+
+
+@CHAPTER.case(
+    "extension.deadline-left",
+    "A run that is in time is not hurt by its deadline",
+    section=_DEADLINES,
+    expected="the same answer with `remaining` of 30 seconds as without it, from an action that is quick",
+    needs="lmosx:offers with deadlines, and an action that may be invoked",
+)
+async def deadline_left(visit: Visit) -> None:
+    needs(visit, "deadlines")
+    call, talk = visit.roles.safe_call(), await visit.talk()
+    try:
+        without = await visit.invoke(talk, call)
+    except NoAnswer:
+        visit.not_offered(f"{call.action} is not answered: actions.completed says more")
+    heard = await visit.invoke(talk, call, remaining=30)
+    if _outcome(heard)[:2] != _outcome(without)[:2]:
+        visit.fail(heard)
+
+
+# --- repeated requests
+
+
+def _outcome(heard: Heard) -> tuple[Any, ...]:
+    output = heard.data.get("output")
+    return heard.kind, heard.status, heard.data.get("type"), output
+
+
+class _Repeats:
+    """Invokes an action under one id, and counts the events that it makes happen."""
+
+    def __init__(self, visit: Visit, event: str, call: Call, control: Talk) -> None:
+        self._visit, self._event, self._call, self._control = visit, event, call, control
+
+    @classmethod
+    async def begin(cls, visit: Visit) -> _Repeats:
+        """Be ready to hear the event."""
+        needs(visit, "retries")
+        event = visit.roles.event()
+        call = await visit.trigger(event)
+        return cls(visit, event, call, await subscribed(visit, event))
+
+    async def ask(self, talk: Talk, id: str, **members: Any) -> Heard | None:
+        """Invoke the action under an id; give the answer, if there is one."""
+        members = {**input_of(self._call), **members}
+        with suppress(*SILENCE):
+            sent = await talk.send("invokeAction", name=self._call.action, message_id=id, **members)
+            return await talk.final(sent)
+        return None
+
+    async def first(self) -> None:
+        """Wait for the first event. Raises NotOffered where it does not come."""
+        await first_event(self._visit, self._control, self._event)
+
+    async def count(self) -> int:
+        """Say how many events came since the last time."""
+        await self._visit.settle(self._control)
+        return len(await events(self._control, self._event))
+
+
+@CHAPTER.case(
+    "extension.retry",
+    "A request that is repeated is not carried out again",
+    section=_RETRIES,
+    expected="no second event when invokeAction is sent again with the same messageID and content, `attempt` "
+    "and `remaining` aside",
+    needs=_REPEATED,
+)
+async def retry(visit: Visit) -> None:
+    repeats, talk = await _Repeats.begin(visit), await visit.talk()
+    await repeats.ask(talk, id := talk.new_id(), attempt=1)
+    await repeats.first()
+    await repeats.count()
+    for members in ({"attempt": 1}, {"attempt": 2, "remaining": 60}):
+        await repeats.ask(talk, id, **members)
+        if await repeats.count():
+            visit.fail(f"it was carried out again when it was repeated with {members!r}")
+
+
+@CHAPTER.case(
+    "extension.retry-answer",
+    "A request that is repeated gets the same final answer",
+    section=_RETRIES,
+    expected="the same final answer when invokeAction is sent again with the same messageID and content",
+    needs="lmosx:offers with retries, and an action that may be invoked",
+)
+async def retry_answer(visit: Visit) -> None:
+    needs(visit, "retries")
+    call, talk = visit.roles.safe_call(), await visit.talk()
+    id = talk.new_id()
+    try:
+        first = await visit.invoke(talk, call, message_id=id, attempt=1)
+    except NoAnswer:
+        visit.not_offered(f"{call.action} is not answered: actions.completed says more")
+    again = await visit.invoke(talk, call, message_id=id, attempt=2)
+    if not all(same(one, other) for one, other in zip(_outcome(first), _outcome(again), strict=True)):
+        visit.fail(f"at first {first}, and then {again}")
+
+
+@CHAPTER.case(
+    "extension.retry-other",
+    "A request of the same id and other content is one of its own",
+    section=_RETRIES,
+    expected="an event when the action that makes it happen is invoked under a messageID that had other content "
+    "before",
+    needs=f"{_REPEATED}, and a second action that may be invoked",
+)
+async def retry_other(visit: Visit) -> None:
+    repeats, talk = await _Repeats.begin(visit), await visit.talk()
+    call = await visit.trigger(visit.roles.event())
+    others = [each for each in visit.roles.safe_calls() if each.action != call.action]
+    if not others:
+        visit.not_offered("it describes no second action that may be invoked")
+    await repeats.ask(talk, talk.new_id())
+    await repeats.first()
+    await repeats.count()
+    with suppress(*SILENCE):
+        await visit.invoke(talk, others[0], message_id=(id := talk.new_id()))
+    await repeats.count()
+    await repeats.ask(talk, id)
+    if not await repeats.count():
+        visit.fail(
+            f"{call.action} was not carried out, as {others[0].action} had been asked for under its messageID"
+        )
+
+
+async def _as_peer(visit: Visit, peer: str) -> Talk:
+    headers = ((b"LMOS-Peer", peer.encode()),) if peer else ()
+    socket = await visit.socket(headers=headers)
+    return Talk(socket, visit.ground.speech, visit.target.thing.id, visit.random, visit.ground.patience)
+
+
+@CHAPTER.case(
+    "extension.retry-peer",
+    "A request may be repeated over another connection of the same peer",
+    section=_RETRIES,
+    expected="no second event when invokeAction is repeated over another connection with the same LMOS-Peer",
+    needs=_REPEATED,
+)
+async def retry_peer(visit: Visit) -> None:
+    repeats, peer = await _Repeats.begin(visit), visit.random.randbytes(24).hex()
+    talk = await _as_peer(visit, peer)
+    await repeats.ask(talk, id := talk.new_id(), attempt=1)
+    await repeats.first()
+    await repeats.count()
+    await repeats.ask(await _as_peer(visit, peer), id, attempt=2)
+    if await repeats.count():
+        visit.fail("it was carried out again for the same LMOS-Peer")
+
+
+@CHAPTER.case(
+    "extension.retry-stranger",
+    "A request of another peer is one of its own",
+    section=_RETRIES,
+    expected="an event for each of two peers, connections without LMOS-Peer, that use the same messageID",
+    needs=_REPEATED,
+)
+async def retry_stranger(visit: Visit) -> None:
+    repeats = await _Repeats.begin(visit)
+    talk = await visit.talk()
+    await repeats.ask(talk, id := talk.new_id())
+    await repeats.first()
+    await repeats.count()
+    await repeats.ask(await visit.talk(), id)
+    if not await repeats.count():
+        visit.fail("what one connection had asked for was not carried out for another one")

@@ -1,0 +1,278 @@
+"""Frames as RFC 6455 has them, and as it forbids them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from ._alive import FITTING, must_answer, must_be_there, must_end, must_work
+from ._case import Chapter
+from ._deviations import rfc6455
+from ._frames import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT
+from ._socket import ConnectionGone
+from ._talk import Sent, Talk
+
+if TYPE_CHECKING:
+    from ._case import Visit
+
+CHAPTER = Chapter()
+
+_LONG: Final = 60_000
+_CLAIMED: Final = 1 << 40
+_ENDS: Final = "a Close with 1002, or the end of the connection; and the server goes on"
+_ANSWERED: Final = "an answer, as to the same message in one frame"
+_NEVER_SAID: Final = (1004, 1005, 1006, 1015)  # codes that no Close may have: RFC 6455, 7.4.1
+
+
+def _asked(visit: Visit, talk: Talk, name: str | None = None, padding: int = 0) -> Sent:
+    """Make a request about something that is not there, which is not sent yet."""
+    text = talk.text("readProperty", name=name or visit.roles.unknown_property())
+    return Sent("readProperty", None, "", None, f"{text[:-1]}{' ' * padding}}}", len(talk.heard))
+
+
+async def _sent_in_parts(talk: Talk, parts: list[bytes]) -> None:
+    for number, part in enumerate(parts):
+        fin = number == len(parts) - 1
+        await talk.socket.send_frame(TEXT if number == 0 else CONTINUATION, part, fin=fin)
+
+
+def _thirds(text: str) -> list[bytes]:
+    data = text.encode()
+    third = len(data) // 3
+    return [data[:third], data[third : 2 * third], data[2 * third :]]
+
+
+# --- what has to work
+
+
+@CHAPTER.case(
+    "frames.long-text",
+    "A message of 60 kB is read",
+    section=rfc6455("5.2"),
+    expected="an answer to a request with 60,000 characters of white space in it",
+)
+async def long_text(visit: Visit) -> None:
+    talk = await visit.talk()
+    sent = _asked(visit, talk, padding=_LONG)
+    await talk.socket.send_text(sent.text)
+    await must_work(visit, talk, sent, "a message of 60 kB")
+
+
+@CHAPTER.case(
+    "frames.fragmented", "A message in three frames is read", section=rfc6455("5.4"), expected=_ANSWERED
+)
+async def fragmented(visit: Visit) -> None:
+    talk = await visit.talk()
+    sent = _asked(visit, talk)
+    await _sent_in_parts(talk, _thirds(sent.text))
+    await must_work(visit, talk, sent, "a message in three frames")
+
+
+@CHAPTER.case(
+    "frames.empty-fragments",
+    "A message with empty frames is read",
+    section=rfc6455("5.4"),
+    expected=_ANSWERED,
+)
+async def empty_fragments(visit: Visit) -> None:
+    talk = await visit.talk()
+    sent = _asked(visit, talk)
+    one, two, three = _thirds(sent.text)
+    await _sent_in_parts(talk, [b"", one, b"", two + three, b""])
+    await must_work(visit, talk, sent, "a message whose first, third and last frames are empty")
+
+
+@CHAPTER.case(
+    "frames.split-character",
+    "A character may be split between frames",
+    section=rfc6455("5.6"),
+    expected=_ANSWERED,
+)
+async def split_character(visit: Visit) -> None:
+    talk = await visit.talk()
+    sent = _asked(visit, talk, name="\N{GRINNING FACE}")
+    data = sent.text.encode()
+    at = data.index("\N{GRINNING FACE}".encode()) + 2
+    await _sent_in_parts(talk, [data[:at], data[at:]])
+    await must_work(visit, talk, sent, "a message that is split in the middle of a character")
+
+
+@CHAPTER.case(
+    "frames.ping-between",
+    "A ping between the frames of a message is answered, and the message read",
+    section=rfc6455("5.4"),
+    expected="a pong, and an answer to the message",
+)
+async def ping_between(visit: Visit) -> None:
+    talk = await visit.talk()
+    sent = _asked(visit, talk)
+    one, two, three = _thirds(sent.text)
+    await talk.socket.send_frame(TEXT, one, fin=False)
+    await talk.socket.send_frame(PING, b"between")
+    await talk.socket.send_frame(CONTINUATION, two, fin=False)
+    await talk.socket.send_frame(PONG, b"unasked")
+    await talk.socket.send_frame(CONTINUATION, three)
+    await must_work(visit, talk, sent, "a message with a ping and a pong between its frames")
+    await _pong(visit, talk, b"between")
+
+
+async def _pong(visit: Visit, talk: Talk, payload: bytes) -> None:
+    def has_come() -> bool:
+        return any(frame.opcode == PONG and frame.payload == payload for frame in talk.socket.frames)
+
+    with suppress(ConnectionGone):
+        while not has_come() and await talk.socket.next_frame(talk.patience) is not None:
+            pass
+    if not has_come():
+        visit.fail(f"no pong with the payload {payload!r}")
+
+
+# --- what is forbidden
+
+
+async def _refused(visit: Visit, talk: Talk, what: str, *codes: int | None) -> None:
+    await must_end(visit, talk, what, *codes)
+    await must_be_there(visit, what)
+
+
+@CHAPTER.case(
+    "frames.unmasked", "A frame without a mask ends the connection", section=rfc6455("5.1"), expected=_ENDS
+)
+async def unmasked(visit: Visit) -> None:
+    talk = await visit.talk()
+    await talk.socket.send_frame(TEXT, _asked(visit, talk).text.encode(), masked=False)
+    await _refused(visit, talk, "a frame without a mask")
+
+
+@CHAPTER.case(
+    "frames.reserved-bits",
+    "A reserved bit, where no extension is in use, ends the connection",
+    section=rfc6455("5.2"),
+    expected=_ENDS,
+)
+async def reserved_bits(visit: Visit) -> None:
+    for bit in (4, 2, 1):
+        talk = await visit.talk()
+        await talk.socket.send_frame(TEXT, _asked(visit, talk).text.encode(), rsv=bit)
+        await must_end(visit, talk, f"a frame with the reserved bit RSV{3 - bit.bit_length() + 1}")
+    await must_be_there(visit, "frames with reserved bits")
+
+
+@CHAPTER.case(
+    "frames.reserved-opcodes", "A reserved opcode ends the connection", section=rfc6455("5.2"), expected=_ENDS
+)
+async def reserved_opcodes(visit: Visit) -> None:
+    for opcode in (0x3, 0x7, 0xB, 0xF):
+        talk = await visit.talk()
+        await talk.socket.send_frame(opcode, b"")
+        await must_end(visit, talk, f"a frame with the opcode {opcode:#x}")
+    await must_be_there(visit, "frames with reserved opcodes")
+
+
+@CHAPTER.case(
+    "frames.long-control",
+    "A control frame of more than 125 bytes ends the connection",
+    section=rfc6455("5.5"),
+    expected=_ENDS,
+)
+async def long_control(visit: Visit) -> None:
+    talk = await visit.talk()
+    await talk.socket.send_frame(PING, b"x" * 126)
+    await _refused(visit, talk, "a ping of 126 bytes")
+
+
+@CHAPTER.case(
+    "frames.fragmented-control",
+    "A control frame in parts ends the connection",
+    section=rfc6455("5.5"),
+    expected=_ENDS,
+)
+async def fragmented_control(visit: Visit) -> None:
+    talk = await visit.talk()
+    await talk.socket.send_frame(PING, b"x", fin=False)
+    await _refused(visit, talk, "a ping without its end")
+
+
+@CHAPTER.case(
+    "frames.stray-continuation",
+    "A continuation of nothing ends the connection",
+    section=rfc6455("5.4"),
+    expected=_ENDS,
+)
+async def stray_continuation(visit: Visit) -> None:
+    talk = await visit.talk()
+    await talk.socket.send_frame(CONTINUATION, _asked(visit, talk).text.encode())
+    await _refused(visit, talk, "a continuation of nothing")
+
+
+@CHAPTER.case(
+    "frames.interrupted",
+    "A new message within another ends the connection",
+    section=rfc6455("5.4"),
+    expected=_ENDS,
+)
+async def interrupted(visit: Visit) -> None:
+    talk = await visit.talk()
+    text = _asked(visit, talk).text
+    await talk.socket.send_frame(TEXT, text[:10].encode(), fin=False)
+    await talk.socket.send_frame(TEXT, text.encode())
+    await _refused(visit, talk, "a message that begins within another")
+
+
+@CHAPTER.case(
+    "frames.wrong-close",
+    "A Close that may not be so ends the connection, and is not returned as it is",
+    section=rfc6455("7.4.1"),
+    expected="a Close with 1002, or the end of the connection, for the codes 0, 999, 1005, 1006 and half a code",
+)
+async def wrong_close(visit: Visit) -> None:
+    for payload in (b"\x00\x00", b"\x03\xe7", b"\x03\xed", b"\x03\xee", b"\x03"):
+        talk = await visit.talk()
+        what = f"a Close with {int.from_bytes(payload, 'big')}" if len(payload) == 2 else "a Close with half a code"
+        await talk.socket.send_frame(CLOSE, payload)
+        if await talk.closed() is None:
+            visit.fail(f"after {what} the connection is still open")
+        for frame in talk.socket.frames:
+            code = int.from_bytes(frame.payload[:2], "big")
+            if frame.opcode == CLOSE and frame.payload and (code in _NEVER_SAID or code < 1000):
+                visit.fail(f"{what} is answered by one with {code}")
+    await must_be_there(visit, "Closes with forbidden codes")
+
+
+# --- what may be refused
+
+
+@CHAPTER.case(
+    "frames.oversize",
+    "A frame that claims to be endless is not waited for",
+    section=rfc6455("10.4"),
+    expected="a Close with 1009, or the end of the connection, once a frame says that it has 2^40 bytes",
+)
+async def oversize(visit: Visit) -> None:
+    talk = await visit.talk()
+    await talk.socket.send_frame(TEXT, b'{"messageType": "', claims=_CLAIMED)
+    gone = await talk.closed()
+    if gone is None:
+        visit.differs("frame-unlimited", f"a frame that claims {_CLAIMED} bytes leaves the connection open")
+    elif gone.code not in (1009, *FITTING):
+        visit.differs("close-code", f"{gone}")
+    await must_be_there(visit, "a frame that claims to be endless")
+
+
+@CHAPTER.case(
+    "frames.binary",
+    "A binary message that means nothing is refused",
+    section=rfc6455("7.4.1"),
+    expected="a Close with 1003, or an error; messages of LMOS are JSON texts",
+)
+async def binary(visit: Visit) -> None:
+    talk = await visit.talk()
+    try:
+        await talk.socket.send_frame(BINARY, _asked(visit, talk).text.encode())
+        if await talk.next() is None:
+            visit.differs("binary-ignored", "nothing comes of it")
+        await must_answer(visit, talk, "a binary message")
+    except ConnectionGone as ended:
+        if ended.gone.code not in (1003, 1005, None):
+            visit.differs("close-code", f"after a binary message {ended}")
+        await must_be_there(visit, "a binary message")

@@ -1,0 +1,251 @@
+"""Asking how runs stand, and cancelling them.
+
+The text names a run by its action alone. Where there may be several the kit says which one it means by the
+`correlationID` that the messages of one operation share: the `messageID` of the `invokeAction`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ._case import Chapter
+from ._deviations import lmos
+from ._socket import ConnectionGone
+from ._talk import NoAnswer
+
+if TYPE_CHECKING:
+    from ._case import Visit
+    from ._letter import Heard
+    from ._talk import Sent, Talk
+
+CHAPTER = Chapter()
+
+_QUERY: Final = lmos("queryAction")
+_CANCEL: Final = lmos("cancelAction")
+_LASTING: Final = "an action that takes a while"
+_GOING: Final = ("pending", "in progress")
+_UNKNOWN: Final = "an error or an actionStatus, and a connection that stays"
+
+
+async def _begin(visit: Visit, talk: Talk) -> Sent:
+    """Begin a run that takes a while."""
+    call = visit.roles.slow_call()
+    sent = await talk.send("invokeAction", name=call.action, **call.members())
+    try:
+        heard = await talk.answer(sent)
+    except NoAnswer:
+        return sent  # that it says nothing at first is another case's
+    if heard.is_final:
+        visit.not_run(f"the run was over at once ({heard}): name a longer one as slow, --hints")
+    return sent
+
+
+async def _ask(
+    visit: Visit, talk: Talk, kind: str, action: str, correlation: str | None, **members: Any
+) -> Heard:
+    """Query or cancel, and wait for the reply. That it cannot be done only counts if the forms offer it."""
+    forms = visit.target.actions[action].forms or ()
+    offered = any(kind.lower() in form.ops for form in forms)
+    try:
+        sent = await talk.send(kind, name=action, correlation=correlation, **members)
+        heard = await _reply(talk, sent)
+    except (NoAnswer, ConnectionGone) as why:
+        if offered:
+            visit.fail(why)
+        visit.not_offered(f"no form of {action} has the operation {kind.lower()}, and {why}")
+    if heard.kind == "error" and heard.status in ("400", "405", "501") and not offered:
+        visit.not_offered(f"no form of {action} has the operation {kind.lower()}, and the answer was {heard}")
+    return heard
+
+
+async def _reply(talk: Talk, sent: Sent) -> Heard:
+    """Wait for the reply. No text says how it is correlated: as the request, as the run, or by `inReplyTo`.
+
+    To a cancel, it is the final status of the run, or another if that does not come.
+    """
+    found: Heard | None = None
+    while (heard := await talk.next()) is not None:
+        if sent.message_id in (heard.correlation, heard.data.get("inReplyTo")):
+            return heard
+        if heard.kind not in ("actionStatus", "error"):
+            continue
+        if not talk.speech.is_kotlin and (heard.is_final or sent.kind == "queryAction"):
+            return heard
+        found = found or heard
+    if found is None:
+        raise NoAnswer(f"no answer to {sent.kind} within {talk.patience:g} s")
+    return found
+
+
+@CHAPTER.case(
+    "query.running",
+    "A run can be asked about while it goes on",
+    section=_QUERY,
+    expected="an actionStatus pending or in progress",
+    needs=_LASTING,
+)
+async def query_running(visit: Visit) -> None:
+    talk = await visit.talk()
+    run = await _begin(visit, talk)
+    heard = await _ask(visit, talk, "queryAction", run.name or "", run.message_id)
+    if heard.kind != "actionStatus" or heard.status not in _GOING:
+        visit.fail(heard)
+
+
+@CHAPTER.case(
+    "query.by-name",
+    "A query without a correlationID is about the last run of the action",
+    section=_QUERY,
+    expected="an actionStatus of the run that goes on",
+    needs=_LASTING,
+)
+async def query_by_name(visit: Visit) -> None:
+    talk = await visit.talk()
+    run = await _begin(visit, talk)
+    heard = await _ask(visit, talk, "queryAction", run.name or "", None)
+    if heard.kind != "actionStatus":
+        visit.fail(heard)
+
+
+@CHAPTER.case(
+    "query.finished",
+    "A run can be asked about when it is over",
+    section=_QUERY,
+    expected="an actionStatus completed: the latest status of a previously invoked action",
+    needs="an action that may be invoked",
+)
+async def query_finished(visit: Visit) -> None:
+    talk = await visit.talk()
+    call = visit.roles.safe_call()
+    sent = await talk.send("invokeAction", name=call.action, **call.members())
+    try:
+        over = await talk.final(sent)
+    except NoAnswer as why:
+        visit.not_offered(f"{why}: actions.completed says more")
+    if over.status != "completed":
+        visit.not_offered(f"{over}: actions.completed says more")
+    heard = await _ask(visit, talk, "queryAction", call.action, sent.message_id)
+    if heard.kind == "error":
+        visit.differs("run-forgotten", heard)
+    elif heard.status != "completed":
+        visit.fail(heard)
+
+
+@CHAPTER.case(
+    "query.unknown",
+    "A query about no run is answered",
+    section=_QUERY,
+    expected=_UNKNOWN,
+    needs="an action",
+)
+async def query_unknown(visit: Visit) -> None:
+    await _about_none(visit, "queryAction")
+
+
+async def _about_none(visit: Visit, kind: str) -> None:
+    action = next(iter(visit.target.actions), None)
+    if action is None:
+        visit.not_offered("it describes no action")
+    talk = await visit.talk()
+    heard = await _ask(visit, talk, kind, action, talk.new_id())
+    visit.expect(heard, "actionStatus", "error")
+    await visit.settle(talk)
+
+
+@CHAPTER.case(
+    "cancel.running",
+    "A run can be cancelled, or the answer says that it cannot",
+    section=_CANCEL,
+    expected="an actionStatus",
+    needs=_LASTING,
+)
+async def cancel_running(visit: Visit) -> None:
+    talk = await visit.talk()
+    run = await _begin(visit, talk)
+    await _cancel(visit, talk, run.name or "", run.message_id, reason="the kit tries it")
+
+
+async def _cancel(visit: Visit, talk: Talk, action: str, correlation: str | None, **members: Any) -> Heard:
+    heard = await _ask(visit, talk, "cancelAction", action, correlation, **members)
+    if heard.kind == "error":
+        visit.differs("cancel-error", heard)
+    return heard
+
+
+@CHAPTER.case(
+    "cancel.by-name",
+    "A cancel without a correlationID is about the last run of the action",
+    section=_CANCEL,
+    expected="an actionStatus",
+    needs=_LASTING,
+)
+async def cancel_by_name(visit: Visit) -> None:
+    talk = await visit.talk()
+    run = await _begin(visit, talk)
+    await _cancel(visit, talk, run.name or "", None)
+
+
+@CHAPTER.case(
+    "cancel.stays",
+    "A run that was cancelled stays so",
+    section=_CANCEL,
+    expected="no actionStatus completed for the run after the cancel was confirmed, and none in progress",
+    needs=_LASTING,
+)
+async def cancel_stays(visit: Visit) -> None:
+    talk = await visit.talk()
+    run = await _begin(visit, talk)
+    heard = await _ask(visit, talk, "cancelAction", run.name or "", run.message_id)
+    if heard.kind != "actionStatus" or heard.status not in ("failed", "cancelled"):
+        visit.not_offered(f"the run was not cancelled: {heard}")
+    for each in await talk.drain():
+        if each.kind == "actionStatus" and each.status in ("completed", *_GOING):
+            visit.fail(f"after the cancel: {each}")
+
+
+@CHAPTER.case(
+    "cancel.finished",
+    "A cancel of a run that is over is answered",
+    section=_CANCEL,
+    expected="an actionStatus: the action could not be cancelled, as it was already completed",
+    needs="an action that may be invoked",
+)
+async def cancel_finished(visit: Visit) -> None:
+    talk = await visit.talk()
+    call = visit.roles.safe_call()
+    sent = await talk.send("invokeAction", name=call.action, **call.members())
+    try:
+        await talk.final(sent)
+    except NoAnswer as why:
+        visit.not_offered(f"{why}: actions.completed says more")
+    await _cancel(visit, talk, call.action, sent.message_id)
+
+
+@CHAPTER.case(
+    "cancel.unknown",
+    "A cancel of no run is answered",
+    section=_CANCEL,
+    expected=_UNKNOWN,
+    needs="an action",
+)
+async def cancel_unknown(visit: Visit) -> None:
+    await _about_none(visit, "cancelAction")
+
+
+@CHAPTER.case(
+    "cancel.other-run",
+    "A cancel ends the run that it is about, and no other",
+    section=lmos("Common Message Requirements"),
+    expected="of two runs of an action the one goes on whose correlationID the cancelAction does not have",
+    needs=_LASTING,
+)
+async def cancel_other_run(visit: Visit) -> None:
+    talk = await visit.talk()
+    first = await _begin(visit, talk)
+    second = await _begin(visit, talk)
+    ended = await _ask(visit, talk, "cancelAction", first.name or "", first.message_id)
+    if ended.kind != "actionStatus":
+        visit.not_offered(f"the run was not cancelled: {ended}")
+    heard = await _ask(visit, talk, "queryAction", first.name or "", second.message_id)
+    if heard.kind == "actionStatus" and heard.status not in _GOING:
+        visit.differs("cancels-other-run", f"the other run is now {heard}")

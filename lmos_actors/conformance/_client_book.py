@@ -1,0 +1,158 @@
+"""The book in which is noted what clients do, case by case, and what comes of it."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+import attrs
+
+from ._client_cases import PASSIVE, RIDDLES, ClientCase
+from ._deviations import DEVIATIONS
+from ._verdicts import Departure, Level, Result, Traffic, Verdict
+
+_KEPT: Final = 200  # of what went by on a connection
+_SHOWN: Final = 20  # of it before something that is wrong
+_WRONGS: Final = 20  # of one case that are told
+_TOKENS: Final = 64  # of one riddle that are good
+_TO_FAIL: Final = ("failure", "error", "numeric-status")
+
+
+@attrs.define
+class Riddle:
+    """How a riddle stands: tokens that are good, whether it was begun and proven, wrong proofs."""
+
+    tokens: deque[str] = attrs.field(factory=lambda: deque[str](maxlen=_TOKENS))
+    begun: int = 0
+    proven: int = 0
+    wrong: list[str] = attrs.field(factory=list[str])
+    traffic: tuple[Traffic, ...] = ()
+
+
+@attrs.define
+class Watch:
+    """How something that is only watched stands."""
+
+    tried: int = 0
+    departures: list[Departure] = attrs.field(factory=list[Departure])
+    wrong: list[str] = attrs.field(factory=list[str])
+    traffic: tuple[Traffic, ...] = ()
+
+
+class Log:
+    """What went by on one connection."""
+
+    def __init__(self) -> None:
+        self._kept: deque[Traffic] = deque(maxlen=_KEPT)
+
+    def keep(self, traffic: Traffic) -> None:
+        """Keep something."""
+        self._kept.append(traffic)
+
+    def last(self) -> tuple[Traffic, ...]:
+        """Give the newest."""
+        return tuple(self._kept)[-_SHOWN:]
+
+
+class Book:
+    """Notes what clients do, case by case."""
+
+    def __init__(self, level: Level) -> None:
+        self.level = level
+        self.watched = {case.id: Watch() for case in PASSIVE}
+        self.riddles = {case.riddle: Riddle() for case in RIDDLES}
+
+    # ---- what is watched
+
+    def tried(self, what: str) -> None:
+        """Note that there was something to be judged."""
+        self.watched[f"client.{what}"].tried += 1
+
+    def wrong(self, what: str, seen: str, log: Log, key: str = "") -> None:
+        """Note that something is wrong; with a `key`, that it differs so from what is written."""
+        watch = self.watched[f"client.{what}"]
+        watch.tried += 1
+        if len(watch.departures) + len(watch.wrong) >= _WRONGS:
+            return
+        watch.traffic = watch.traffic or log.last()
+        if not key:
+            watch.wrong.append(seen)
+            return
+        deviation = DEVIATIONS[key]
+        told = Departure(key, deviation.title, seen, deviation.section)
+        if told not in watch.departures:
+            watch.departures.append(told)
+
+    # ---- riddles
+
+    def give(self, riddle: str, token: str) -> str:
+        """Note that a token is good for a riddle; give it."""
+        self.riddles[riddle].tokens.append(token)
+        return token
+
+    def begin(self, riddle: str) -> None:
+        """Note that a riddle was begun."""
+        self.riddles[riddle].begun += 1
+
+    def prove(self, riddle: str, proof: str, failed: bool, log: Log) -> str:
+        """Note a proof; say what is wrong with it, empty if nothing is."""
+        found = self.riddles[riddle]
+        found.traffic = log.last()
+        wanted = riddle in _TO_FAIL
+        if not any(token in proof for token in found.tokens):
+            found.wrong.append(f"{proof[:100]!r} is not the token")
+        elif failed is not wanted:
+            found.wrong.append(f"failed was {failed}".lower())
+        else:
+            found.proven += 1
+            return ""
+        return found.wrong[-1]
+
+    # ---- results
+
+    def results(self) -> tuple[Result, ...]:
+        """Give how each case came out, as far as is known now."""
+        watched = [self._watched(case, self.watched[case.id]) for case in PASSIVE]
+        return (*watched, *(self._riddle(case, self.riddles[case.riddle]) for case in RIDDLES))
+
+    def _watched(self, case: ClientCase, watch: Watch) -> Result:
+        failing = [each for each in watch.departures if DEVIATIONS[each.key].fails(self.level)]
+        counting = [each for each in watch.departures if DEVIATIONS[each.key].counts(self.level)]
+        told = [f"{each.title}: {each.seen}" for each in failing or counting]
+        if not watch.tried:
+            result = _result(case, Verdict.NOT_RUN, f"no client did anything to be judged so{_by(case)}")
+        elif watch.wrong or failing:
+            result = _result(case, Verdict.FAILED, "; ".join([*watch.wrong, *told]))
+        elif counting:
+            result = _result(case, Verdict.TOLERATED, "; ".join(told))
+        else:
+            result = _result(case, Verdict.PASSED)
+        return attrs.evolve(result, departures=tuple(watch.departures), traffic=watch.traffic)
+
+    def _riddle(self, case: ClientCase, riddle: Riddle) -> Result:
+        if riddle.wrong:
+            result = _result(case, Verdict.FAILED, "; ".join(riddle.wrong[:_WRONGS]))
+        elif riddle.proven:
+            result = _result(case, Verdict.PASSED)
+        elif not riddle.begun:
+            result = _result(case, Verdict.NOT_RUN, f"no client has begun it{_by(case)}")
+        elif not any(each.proven or each.wrong for each in self.riddles.values()):
+            result = _result(case, Verdict.NOT_RUN, "no client has ever invoked prove")
+        else:
+            result = _result(case, Verdict.FAILED, "it was begun, and never proven")
+        return attrs.evolve(result, traffic=riddle.traffic)
+
+
+def _by(case: ClientCase) -> str:
+    return f". How: {case.how}" if case.how else ""
+
+
+def _result(case: ClientCase, verdict: Verdict, seen: str = "") -> Result:
+    return Result(
+        id=case.id,
+        title=case.title,
+        section=case.section,
+        expected=case.expected,
+        verdict=verdict,
+        seen=seen,
+    )

@@ -1,0 +1,120 @@
+"""What cases look at again and again: a message of each kind, the easiest way, and values to compare."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ._knock import Refused
+from ._letter import ABSENT
+from ._roles import NotOffered, NotRun
+from ._socket import ConnectionGone
+from ._talk import NoAnswer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ._case import Visit
+    from ._letter import Heard
+    from ._talk import Sent, Talk
+
+SILENCE: Final = (NoAnswer, ConnectionGone, Refused)
+"""What a server does that gives no answer."""
+
+_MOST: Final = 20
+
+
+async def a_reading(visit: Visit) -> tuple[Sent, Heard]:
+    """Get a `propertyReading` in answer to a `readProperty`. Raises NotOffered where none can be got."""
+    visit.roles.readable_property()
+    talk = await visit.talk()
+    for name in visit.target.readable()[:_MOST]:
+        try:
+            sent = await talk.send("readProperty", name=name)
+            heard = await talk.answer(sent)
+        except ConnectionGone:
+            break
+        except NoAnswer:
+            continue
+        if heard.kind == "propertyReading":
+            return sent, heard
+    raise NotOffered("no property was answered by a propertyReading: properties.read says more")
+
+
+async def a_status(visit: Visit) -> tuple[Sent, Heard]:
+    """Get the final `actionStatus` of a quick run. Raises NotOffered where none can be got, and NotRun."""
+    for call in visit.roles.safe_calls()[:_MOST]:
+        try:
+            talk = await visit.talk()
+            sent = await talk.send("invokeAction", name=call.action, **call.members())
+            heard = await talk.final(sent)
+        except SILENCE:
+            continue
+        if heard.kind == "actionStatus":
+            return sent, heard
+    raise NotOffered("no action was answered by an actionStatus: actions.completed says more")
+
+
+async def an_error(visit: Visit) -> tuple[Sent, Heard]:
+    """Get an `error`, by asking for what is not there. Raises NotOffered where none can be got."""
+    requests: tuple[tuple[str, str, str | None], ...] = (
+        ("readProperty", visit.roles.unknown_property(), None),
+        ("invokeAction", visit.roles.unknown_action(), None),
+        ("readProperty", visit.roles.unknown_property(), visit.roles.unknown_thing()),
+    )
+    for kind, name, thing in requests:
+        try:
+            talk = await visit.talk()
+            sent = await talk.send(kind, name=name, thing=thing)
+            heard = await talk.final(sent)
+        except SILENCE:
+            continue
+        if heard.kind == "error":
+            return sent, heard
+    raise NotOffered("nothing was answered by an error: errors.* say more")
+
+
+async def one_of_each(visit: Visit) -> list[tuple[Sent, Heard]]:
+    """Get a reading, a status and an error, as far as they can be got. Raises NotOffered if none can."""
+    found: list[tuple[Sent, Heard]] = []
+    why: NotOffered | NotRun | None = None
+    for get in (a_reading, an_error, a_status):
+        try:
+            found.append(await get(visit))
+        except (NotOffered, NotRun) as error:
+            why = error
+    if not found and why is not None:
+        raise why
+    return found
+
+
+async def values_of(visit: Visit, talk: Talk, names: Iterable[str]) -> dict[str, Any]:
+    """Read properties; give the values of those that a reading came for. Raises ConnectionGone."""
+    found: dict[str, Any] = {}
+    for name in list(names)[:_MOST]:
+        try:
+            heard = await talk.ask("readProperty", name=name)
+        except NoAnswer:
+            continue
+        if heard.kind == "propertyReading" and heard.value is not ABSENT:
+            found[name] = heard.value
+    return found
+
+
+async def restorable_values(visit: Visit, talk: Talk) -> dict[str, Any]:
+    """Read what can be read and written. Raises NotOffered if there is nothing, and ConnectionGone."""
+    visit.roles.writable_property()
+    found = await values_of(visit, talk, visit.target.restorable())
+    if not found:
+        raise NotOffered("no property that can be written could be read: properties.read says more")
+    return found
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two JSON values are equal; a number is no truth value, and 1 is 1.0."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(same(*pair) for pair in zip(one, other, strict=True))
+    return bool(one == other)

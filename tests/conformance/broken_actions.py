@@ -1,0 +1,97 @@
+"""Servers that carry actions out in a wrong way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lmos_actors.conformance._scripted import ScriptedConnection
+from lmos_actors.conformance._scripted_runs import completed
+from lmos_actors.conformance._scripted_thing import ABSENT, Done, Problem, ScriptedThing, invalid
+from tests.conformance.shelf import Shelf
+
+if TYPE_CHECKING:
+    from lmos_actors.conformance._scripted_runs import Run
+    from lmos_actors.conformance._scripted_thing import Json, Outcome
+    from lmos_actors.conformance._scripted_voice import Request
+
+SHELF = Shelf()
+
+
+@SHELF("cannot-reset", "cannot carry out an action that it describes", "actions.completed")
+class CannotReset(ScriptedThing):
+    def act_reset(self, _value: Json) -> Outcome:
+        raise Problem("urn:example:broken", "Broken", 500, "it cannot be done")
+
+
+@SHELF("sum-as-text", "gives a text for a number", "actions.output")
+class SumAsText(ScriptedThing):
+    def act_add(self, value: Json) -> Outcome:
+        return Done(str(value["a"] + value["b"]))
+
+
+@SHELF("off-by-one", "refuses inputs at the bounds", "actions.boundary-input")
+class OffByOne(ScriptedThing):
+    def check_input(self, name: str, value: Any) -> None:
+        super().check_input(name, value)
+        if name == "add" and (abs(value["a"]) == 1000 or abs(value["b"]) == 1000):
+            raise invalid("it is less than 1000")
+
+
+@SHELF("takes-any-input", "takes inputs that do not fit", "actions.wrong-input")
+class TakesAnyInput(ScriptedConnection):
+    def do_invokeAction(self, request: Request) -> None:
+        try:
+            super().do_invokeAction(request)
+        except Problem as problem:
+            if problem.status != 400 or request.payload is ABSENT:
+                raise
+            self.say_final(request, self.correlation(request), completed(None))
+
+
+@SHELF("needs-no-input", "takes no input where one is needed", "actions.missing-input")
+class NeedsNoInput(ScriptedConnection):
+    def do_invokeAction(self, request: Request) -> None:
+        try:
+            super().do_invokeAction(request)
+        except Problem as problem:
+            if problem.status != 400 or request.payload is not ABSENT:
+                raise
+            self.say_final(request, self.correlation(request), completed(None))
+
+
+@SHELF("refuses-null", "takes null for an input where there is none", "actions.null-input")
+class RefusesNull(ScriptedConnection):
+    def do_invokeAction(self, request: Request) -> None:
+        if request.payload is None and "input" not in request.thing.action(request.name):
+            raise invalid("this action takes no input")
+        super().do_invokeAction(request)
+
+
+@SHELF("never-fails", "says completed of a run that has failed", "actions.failing")
+class NeverFails(ScriptedThing):
+    def act_fail(self, _value: Json) -> Outcome:
+        return Done({"why": "it always fails"})
+
+
+@SHELF("no-pending", "says nothing of a run until it is over", "actions.pending")
+class NoPending(ScriptedConnection):
+    def say_pending(self, run: Run) -> None:
+        """Say nothing."""
+
+
+@SHELF("backwards", "says pending after in progress", "actions.status-order")
+class Backwards(ScriptedConnection):
+    def say_pending(self, run: Run) -> None:
+        if not self.kotlin:
+            self.say_status(run, {"status": "in progress"})
+        super().say_pending(run)
+
+
+@SHELF("one-at-a-time", "drops an invocation while a run of the action goes on", "actions.concurrent")
+class OneAtATime(ScriptedConnection):
+    def do_invokeAction(self, request: Request) -> None:
+        if all(run.request.name != request.name for run in self.live):
+            super().do_invokeAction(request)
+
+
+BROKEN = SHELF.all()

@@ -1,0 +1,249 @@
+"""The command `conform`: what it judges with, what it prints and writes, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+import trio
+from junitparser import JUnitXml
+
+from lmos_actors.cli import _conform, main
+from lmos_actors.conformance import Level, Unreachable, Verdict, all_cases, card_text
+from lmos_actors.transport import TcpNetwork
+from tests.conformance.cards import HOSTILE, card, result
+from tests.conformance.near import near
+from tests.scenario.project import Ran
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from lmos_actors.conformance import Card, ConformOptions, Result
+
+URL = "http://127.0.0.1:8080/things/lamp"
+CASES = [case.id for case in all_cases()]
+FAILED = result("read.value", Verdict.FAILED, f"no answer within 2 s {HOSTILE}")
+RESULTS = (
+    result("handshake.accept"),
+    FAILED,
+    result("read.timestamp", Verdict.TOLERATED, "a number"),
+    result("write.value", Verdict.NOT_OFFERED, "no property is writable"),
+)
+KNOWN = tuple(
+    attrs.evolve(all_cases()[0], id=id) for id in (*(each.id for each in RESULTS), "write.all", "streams.one")
+)
+"""The cases that there are, as the command has it: all those that results are made of, and more."""
+
+
+class Server:
+    """A server as the command sees it: how it was judged, and what comes of it."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.options: Any = None
+        self.results: tuple[Result, ...] = RESULTS
+        self.then: Callable[[], Any] | None = None
+
+    async def conform(
+        self, network: object, url: str, options: ConformOptions, *, on_result: Callable[[Result], None]
+    ) -> Card:
+        assert isinstance(network, TcpNetwork)
+        self.url, self.options = url, options
+        for each in self.results:
+            on_result(each)
+        if self.then is not None:
+            self.then()
+            await trio.sleep_forever()
+        return card(*self.results, command="", subject=url)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Server:
+    made, real = Server(), _conform.chosen
+    monkeypatch.setattr(_conform, "conform", made.conform)
+    monkeypatch.setattr(_conform, "chosen", lambda patterns: real(patterns) if patterns else KNOWN)
+    return made
+
+
+@pytest.fixture
+def call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., Ran]:
+    """Call `conform` in this process, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words: str) -> Ran:
+        with pytest.raises(SystemExit) as ended:
+            main(("conform", *words))
+        assert isinstance(ended.value.code, int)
+        ran = Ran(ended.value.code, *capfd.readouterr())
+        assert "Traceback" not in ran.text
+        return ran
+
+    return call
+
+
+def test_a_card_is_printed_with_the_command_that_does_it_again(
+    server: Server, call: Callable[..., Ran]
+) -> None:
+    words = ("--level", "spec", "--seed", "9", "--allow-unsafe", "--patience", "1500ms", "--thing", "urn:a b")
+    ran = call(URL, *words, "--header", "X-Key: secret")
+    assert (ran.code, ran.err) == (1, "")
+    again = (
+        f"lmos-actors conform {URL} --header 'X-Key:***' --allow-unsafe"
+        " --level spec --seed 9 --thing 'urn:a b' --patience 1500ms"
+    )
+    *shown, alone = ran.out.splitlines(keepends=True)
+    assert "".join(shown) == card_text(card(*RESULTS, command=again, subject=URL))
+    assert alone == f"those that failed, alone: {again} --case read.value\n"
+    assert "secret" not in ran.text
+    assert server.url == URL
+    assert server.options.level is Level.SPEC
+    assert (server.options.seed, server.options.patience, server.options.allow_unsafe) == (9, 1.5, True)
+    assert server.options.thing == "urn:a b"
+    assert server.options.headers("ws://elsewhere") == ((b"X-Key", b"secret"),)
+
+
+def test_nothing_failed(server: Server, call: Callable[..., Ran]) -> None:
+    server.results = (RESULTS[0], RESULTS[2], RESULTS[3])
+    ran = call(URL, "-v")
+    assert ran.code == 0
+    assert "   ok           handshake.accept" in ran.out
+    assert "alone" not in ran.out
+
+
+def test_credentials_go_to_their_place_alone(
+    server: Server, call: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKEN", "t0ken")
+    ran = call(URL, "--bearer", "env:TOKEN")
+
+    async def presented(url: str) -> Any:
+        return server.options.headers(url)
+
+    assert trio.run(presented, "ws://127.0.0.1:8080/lamp") == ((b"authorization", b"Bearer t0ken"),)
+    assert trio.run(presented, "ws://127.0.0.1:8081/lamp") == ()
+    assert f"conform {URL} --bearer env:TOKEN\n" in ran.out
+    assert "t0ken" not in ran.text
+
+
+def test_json_is_all_of_the_output(server: Server, call: Callable[..., Ran]) -> None:
+    ran = call(URL, "--json")
+    assert (ran.code, ran.err) == (1, "")
+    data = json.loads(ran.out)
+    assert data["exit_code"] == 1
+    assert data["command"] == f"lmos-actors conform {URL}"
+    assert [each["id"] for each in data["results"]] == [each.id for each in RESULTS]
+    assert data["results"][1]["seen"] == FAILED.seen
+    assert call("--json", "--", URL).code == 1
+
+
+def test_files_are_written_beside_the_text(server: Server, call: Callable[..., Ran], tmp_path: Path) -> None:
+    ran = call(URL, "--json", "out/card.json", "--junit", "out/card.xml", "--html", "card.html")
+    assert ran.code == 1
+    assert ran.out.startswith(" handshake")
+    assert json.loads((tmp_path / "out/card.json").read_text())["exit_code"] == 1
+    assert JUnitXml.fromfile(str(tmp_path / "out/card.xml")).failures == 1
+    assert (tmp_path / "card.html").read_text().startswith("<!doctype html>")
+
+
+WRONG: list[tuple[tuple[str, ...], str]] = [
+    ((), "give the URL of what is to be judged, or --list"),
+    (("--json", URL), f"--json: was given {URL}: write the URL before it"),
+    ((URL, "--case", "handshake.acept"), "--case: no case is called 'handshake.acept'"),
+    ((URL, "--patience", "0s"), "--patience: must be more than 0s"),
+    ((URL, "--within", "0s"), "--within: must be more than 0s"),
+    ((URL, "--level", "strict"), "strict"),
+    ((URL, "--hints", "none.yaml"), "none.yaml: no such file"),
+    ((URL, "--junit", "card", "--html", "card"), "card: cannot be written by both --junit and --html"),
+    ((URL, "--junit", "."), ".: cannot be written: Is a directory"),
+    (("lamp.json", "--json", "lamp.json"), "lamp.json: is read: --json would write over it"),
+    (("127.0.0.1:8080",), 'did you mean "http://127.0.0.1:8080"?'),
+    ((URL, "--header", "oops"), '--header: "oops" is not NAME:VALUE'),
+]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"), WRONG, ids=lambda value: " ".join(value) if type(value) is tuple else ""
+)
+def test_a_wrong_usage_says_what_to_do(
+    words: tuple[str, ...], said: str, server: Server, call: Callable[..., Ran], tmp_path: Path
+) -> None:
+    (tmp_path / "lamp.json").write_text("{}")
+    ran = call(*words)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert server.url == ""
+    assert (tmp_path / "lamp.json").read_text() == "{}"
+
+
+def test_what_is_not_reached(
+    call: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def conform(*_: object, **__: object) -> None:
+        raise Unreachable(URL, "nothing \x1b[2J is there")
+
+    monkeypatch.setattr(_conform, "conform", conform)
+    (tmp_path / "card.json").write_text("old")
+    ran = call(URL, "--json", "card.json")
+    assert (ran.code, ran.out) == (3, "")
+    assert ran.err == f"lmos-actors: {URL}: nothing \\x1b[2J is there\n"
+    assert (tmp_path / "card.json").read_text() == "old"
+    ran = call(URL, "--json")
+    assert ran.code == 3
+    assert json.loads(ran.out)["error"] == {"url": URL, "message": "nothing \x1b[2J is there"}
+
+
+def test_a_time_limit_leaves_what_has_been_tried(
+    server: Server, call: Callable[..., Ran], tmp_path: Path
+) -> None:
+    server.then = lambda: None
+    ran = call(URL, "--within", "10ms", "--junit", "card.xml")
+    assert ran.code == 124
+    assert ran.out.startswith(" handshake  1 passed\n read       1 tolerated, 1 FAILED\n")
+    assert "\n write      1 not offered\n" in ran.out
+    assert ran.err == "lmos-actors: time limit: 0.01s have passed; 2 of 6 cases were not tried\n"
+    assert JUnitXml.fromfile(str(tmp_path / "card.xml")).tests == len(RESULTS)
+
+
+def test_an_interrupt_leaves_what_has_been_tried(server: Server, call: Callable[..., Ran]) -> None:
+    server.then = lambda: signal.raise_signal(signal.SIGINT)
+    ran = call(URL, "--json")
+    assert ran.code == 130
+    data = json.loads(ran.out)
+    assert data["exit_code"] == 130
+    assert len(data["results"]) == len(RESULTS)
+    assert ran.err == "lmos-actors: interrupted; 2 of 6 cases were not tried\n"
+
+
+def test_a_mistake_of_the_kit_is_no_verdict(
+    server: Server, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError("of the kit")
+
+    server.then = fail
+    with pytest.raises(SystemExit) as ended:
+        main(("conform", URL))
+    assert ended.value.code == 3
+    assert "ZeroDivisionError: of the kit" in capfd.readouterr().err
+
+
+def test_cases_are_listed_without_a_server(call: Callable[..., Ran]) -> None:
+    ran = call("--list")
+    assert ran.code == 0
+    assert [line.split()[0] for line in ran.out.splitlines()] == CASES
+    listed = json.loads(call("--list", "--case", "handshake.*", "--json").out)["cases"]
+    assert [each["id"] for each in listed] == [each for each in CASES if each.startswith("handshake.")]
+    assert set(listed[0]) == {"id", "group", "title", "section", "expected", "needs", "unsafe"}
+
+
+def test_a_real_server_is_judged(call: Callable[..., Ran]) -> None:
+    with near() as url:
+        ran = call(url, "--case", "handshake.*", "--level", "spec")
+    assert ran.code == 0, ran.text
+    assert f"judged:    server {url}, Conformance thing\n" in ran.out

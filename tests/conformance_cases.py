@@ -1,0 +1,76 @@
+"""Writes `docs/reference/conformance-cases.md` from the cases: `python -m tests.conformance_cases`.
+
+A test compares the page with what this would write.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lmos_actors.conformance import Level, all_cases
+from lmos_actors.conformance._deviations import ROWS
+from tests.source import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lmos_actors.conformance import Case
+
+PAGE = ROOT / "docs" / "reference" / "conformance-cases.md"
+
+HEAD = """# Conformance cases
+
+Every case of [`lmos-actors conform`](command-line.md#conform), in the order in which they are run: {count}
+in {groups} groups. An id never changes; a case that is given up leaves its id unused. What is demanded
+follows from the section that is named; a case judges its own subject alone, and reads everything else as
+widely as it can. What verdicts and levels mean is told in [Conformance](conformance.md). This page is
+written by `python -m tests.conformance_cases`.
+"""
+
+DEVIATIONS = """
+## Ways to differ
+
+What is seen to differ from the letter has a name of its own, which reports give as `key`, and a verdict by
+level. A case in which several are seen has the worst of them.
+
+| key | what it is | section | `spec` | `lenient` | `kotlin-wot` |
+|---|---|---|---|---|---|
+"""
+
+
+def write_page() -> str:
+    """Give the whole page."""
+    cases = all_cases()
+    groups: dict[str, list[Case]] = {}
+    for case in cases:
+        groups.setdefault(case.group, []).append(case)
+    parts = [HEAD.format(count=len(cases), groups=len(groups))]
+    parts += ["".join(_group(name, members)) for name, members in groups.items()]
+    return "".join([*parts, DEVIATIONS, *_deviations()])
+
+
+def _group(name: str, cases: list[Case]) -> Iterator[str]:
+    yield f"\n## {name}\n\n| id | case | expected | section | needs |\n|---|---|---|---|---|\n"
+    for case in cases:
+        needs = ", ".join(filter(None, (case.needs, "`--allow-unsafe`" if case.unsafe else "")))
+        cells = (f"`{case.id}`", case.title, case.expected, str(case.section), needs)
+        yield f"| {' | '.join(map(_cell, cells))} |\n".replace("|  |", "| |")
+
+
+def _deviations() -> Iterator[str]:
+    for row in ROWS:
+        levels = [_verdict(row.fails(level), row.counts(level)) for level in Level]
+        cells = (f"`{row.key}`", row.title, str(row.section), *levels)
+        yield f"| {' | '.join(map(_cell, cells))} |\n"
+
+
+def _verdict(fails: bool, counts: bool) -> str:
+    return "failed" if fails else "tolerated" if counts else "passed"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(write_page(), encoding="utf-8")
