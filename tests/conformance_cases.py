@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lmos_actors.conformance import Level, all_cases
+from lmos_actors.conformance import CLIENT_CASES, Level, all_cases
 from lmos_actors.conformance._deviations import ROWS
 from tests.source import ROOT
 
@@ -21,10 +21,21 @@ PAGE = ROOT / "docs" / "reference" / "conformance-cases.md"
 HEAD = """# Conformance cases
 
 Every case of [`lmos-actors conform`](command-line.md#conform), in the order in which they are run: {count}
-in {groups} groups. An id never changes; a case that is given up leaves its id unused. What is demanded
-follows from the section that is named; a case judges its own subject alone, and reads everything else as
-widely as it can. What verdicts and levels mean is told in [Conformance](conformance.md). This page is
-written by `python -m tests.conformance_cases`.
+in {groups} groups, and those of [`--serve`](#client). An id never changes; a case that is given up leaves its
+id unused. What is demanded follows from the section that is named; a case judges its own subject alone, and
+reads everything else as widely as it can. What verdicts and levels mean is told in
+[Conformance](conformance.md). This page is written by `python -m tests.conformance_cases`.
+"""
+
+CLIENTS = """
+## client
+
+What clients are judged by that connect to `lmos-actors conform --serve`: what they do is judged as it comes;
+what says how it is tried is a riddle of the thing that is served, or needs that to be seen. See
+[Judge a client](../guides/test-conformance.md#judge-a-client).
+
+| id | case | expected | section | how it is tried |
+|---|---|---|---|---|
 """
 
 DEVIATIONS = """
@@ -46,7 +57,7 @@ def write_page() -> str:
         groups.setdefault(case.group, []).append(case)
     parts = [HEAD.format(count=len(cases), groups=len(groups))]
     parts += ["".join(_group(name, members)) for name, members in groups.items()]
-    return "".join([*parts, DEVIATIONS, *_deviations()])
+    return "".join([*parts, CLIENTS, *_clients(), DEVIATIONS, *_deviations()])
 
 
 def _group(name: str, cases: list[Case]) -> Iterator[str]:
@@ -54,6 +65,12 @@ def _group(name: str, cases: list[Case]) -> Iterator[str]:
     for case in cases:
         needs = ", ".join(filter(None, (case.needs, "`--allow-unsafe`" if case.unsafe else "")))
         cells = (f"`{case.id}`", case.title, case.expected, str(case.section), needs)
+        yield f"| {' | '.join(map(_cell, cells))} |\n".replace("|  |", "| |")
+
+
+def _clients() -> Iterator[str]:
+    for case in CLIENT_CASES:
+        cells = (f"`{case.id}`", case.title, case.expected, str(case.section), case.how)
         yield f"| {' | '.join(map(_cell, cells))} |\n".replace("|  |", "| |")
 
 

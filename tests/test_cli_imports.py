@@ -29,7 +29,15 @@ LATE = (
 # What a run does not need either; each takes 5 ms and more.
 LATER = ("cyclopts.help", "email", "importlib.metadata", "importlib.resources", "xml.etree.ElementTree")
 # What only those need that talk to agents elsewhere, or serve some.
-FAR = ("h11", "httpx2", "lmos_actors.bindings", "lmos_actors.transport", "trio_websocket", "wsproto")
+FAR = (
+    "h11",
+    "httpx2",
+    "lmos_actors.bindings",
+    "lmos_actors.conformance",
+    "lmos_actors.transport",
+    "trio_websocket",
+    "wsproto",
+)
 FORMAT = ("cattrs", "cyclopts", "yaml")
 NOTE = {"do": "invoke", "id": "note", "target": "actor", "action": "note", "input": {"text": "hi"}}
 # A plain path needs no library.
@@ -44,6 +52,7 @@ USED = {"do": "expect", "that": "value", "of": "$(saved.heard)", "match": {"$": 
         (["rum"], (*LATE, *FORMAT, "lmos_actors.scenario", "lmos_actors.reports")),
         (["run", "--help"], ("lmos_actors.scenario", "lmos_actors.reports", "networkx", "jinja2", "pytest")),
         (["call", "--help"], (*FAR, "lmos_actors.scenario", "lmos_actors.reports")),
+        (["conform", "--help"], (*FAR, "lmos_actors.scenario", "lmos_actors.reports")),
         (["doctor"], (*LATE, "lmos_actors.scenario")),
         (["validate", "small.yaml"], (*LATE, *LATER)),
         (["run", "small.yaml", "--check-determinism", "off"], (*LATE, *LATER)),

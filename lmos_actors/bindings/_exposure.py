@@ -21,6 +21,7 @@ EXITED: Final = "lmosx:exited"
 """The event by which monitors travel: an incarnation has ended (W3)."""
 
 KEPT: Final = 4096  # things that were found are found again without a search
+FEW: Final = 64  # of them, which may as well be gone
 LONGEST: Final = 2048  # characters of a thing's id
 
 
@@ -66,6 +67,7 @@ class Exposure:
         self._root = root
         self._tree = Tree(root)
         self._found: dict[str, LocalLink | PoolLink] = {}
+        self._room = FEW  # for so many more, until it is looked which of them are gone
 
     # ---- as a list
 
@@ -133,10 +135,20 @@ class Exposure:
         if found is None:
             self._found.pop(thing_id, None)
         else:
-            self._found[thing_id] = found
-            if len(self._found) > KEPT:
-                del self._found[next(iter(self._found))]
+            self._keep(thing_id, found)
         return found
+
+    def _keep(self, thing_id: str, found: LocalLink | PoolLink) -> None:
+        """Remember what was found. Agents come and go, each under a name of its own: nobody asks for those
+        that are gone again, so all are looked through whenever as many have been added as were left then.
+        """
+        self._room -= 1
+        if self._room < 0:
+            self._found = {said: link for said, link in self._found.items() if not link.gone}
+            self._room = max(FEW, len(self._found))
+        self._found[thing_id] = found
+        if len(self._found) > KEPT:
+            del self._found[next(iter(self._found))]
 
     def at(self, name: str) -> LocalLink | PoolLink | None:
         """Give what has that public name, or that path; None if nothing has."""

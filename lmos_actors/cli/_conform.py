@@ -166,7 +166,9 @@ class Judging:
     def told(self, papers: Papers) -> int:
         """Show and write what has come of it; gives the exit code. Raises ConfigError, OSError."""
         failure = self._failure
-        if isinstance(failure, ConfigError | OSError):
+        if isinstance(failure, ConfigError):  # it may name things as their server calls them
+            raise ConfigError("\n".join(map(printable, str(failure).splitlines())))
+        if isinstance(failure, OSError):
             raise failure
         if isinstance(failure, Unreachable):
             return self._not_reached(failure)

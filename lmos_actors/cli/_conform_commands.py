@@ -47,6 +47,13 @@ kotlin-wot: spoken to, and judged, as kotlin-wot has it."""
     within: Annotated[Time | None, Parameter(group=REACHED, show_default=False)] = None
     """How long everything may take, such as 1m; exit code 124 when it has passed."""
 
+    serve: Annotated[
+        bool | str, Parameter(negative=(), metavar="[HOST:PORT]", group=CLIENTS, show_default=False)
+    ] = False
+    """Be a server, at 127.0.0.1:8080 or there, and judge the clients that connect to it."""
+    once: Annotated[Switch, Parameter(group=CLIENTS)] = False
+    """End when the clients that came have left, and not at Ctrl-C alone."""
+
     def options(self, url: str) -> Any:
         """Give how a server is judged. Blocks on the disk. Raises ConfigError."""
         from lmos_actors.conformance import ConformOptions, Level
@@ -74,6 +81,22 @@ kotlin-wot: spoken to, and judged, as kotlin-wot has it."""
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise ConfigError("must be more than 0s", f"--{name}")
+
+    def check_serve(self, url: str | None) -> None:
+        """Raise ConfigError for what does not go with `--serve`, or goes with it alone."""
+        if self.serve is False:
+            if self.once:
+                raise ConfigError("goes with --serve", "--once")
+            return
+        self.check()
+        if url is not None:
+            raise ConfigError("judges clients: it takes no URL of a server", "--serve")
+        names = ("case", "allow_unsafe", "hints", "thing", "description")
+        given = next(
+            (f"--{name.replace('_', '-')}" for name in names if getattr(self, name)), self.first_given()
+        )
+        if given is not None:
+            raise ConfigError("goes with the URL of a server, not with --serve", given)
 
     def words(self, *targets: str) -> list[str]:
         """Give the words of the command that does it again; of headers not what they say."""
@@ -159,6 +182,8 @@ def conform(
 
     lmos-actors conform http://127.0.0.1:8080 --thing urn:lamp --allow-unsafe --hints hints.yaml
 
+    lmos-actors conform --serve 127.0.0.1:9000 --once
+
     lmos-actors conform --list
 
     It does only what the description offers. Actions that are not said to be safe are not invoked, and no \
@@ -176,6 +201,9 @@ or a file with a description.
     from ._conform import Order, cases_of, judge, list_cases
     from ._remote import check_place
 
+    conforming.check_serve(url)
+    if conforming.serve is not False:
+        return _serve(conforming, told)
     if url is None and isinstance(told.json, str) and "://" in told.json:
         raise ConfigError(f"was given {told.json}: write the URL before it", "--json")
     cases = cases_of(conforming.case or ())
@@ -196,5 +224,29 @@ or a file with a description.
             papers=told.papers,
             inputs=inputs,
             command=conforming.words(url),
+        )
+    )
+
+
+def _serve(conforming: Conforming, told: Told) -> int:
+    from lmos_actors.conformance import Level
+
+    from ._conform_serve import ADDRESS, ServeOrder, list_client_cases, serve_clients
+
+    if told.list_:
+        return list_client_cases(json=told.printed)
+    address = conforming.serve if isinstance(conforming.serve, str) else ADDRESS
+    return serve_clients(
+        ServeOrder(
+            address=address,
+            once=conforming.once,
+            level=Level(conforming.level),
+            patience=conforming.patience,
+            seed=conforming.seed,
+            within=conforming.within,
+            json=told.printed,
+            verbose=told.verbose,
+            papers=told.papers,
+            command=conforming.words("--serve", address, *(["--once"] if conforming.once else [])),
         )
     )

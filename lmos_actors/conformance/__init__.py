@@ -11,8 +11,10 @@ from ._card_text import (
 )
 from ._case import Case as Case
 from ._cases import all_cases as all_cases
+from ._client_cases import CLIENT_CASES as CLIENT_CASES, ClientCase as ClientCase
 from ._hints import Call as Call, Hints as Hints, NewValue as NewValue
 from ._http import Unreachable as Unreachable
+from ._judging import judge_clients as judge_clients
 from ._run import ConformOptions as ConformOptions, chosen as chosen, conform as conform
 from ._verdicts import (
     Card as Card,

@@ -10,6 +10,8 @@ from ._socket import ConnectionGone, Gone
 from ._talk import NoAnswer, Sent, Talk
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from ._case import Visit
     from ._letter import Heard
 
@@ -47,14 +49,33 @@ async def must_be_there(visit: Visit, after: str) -> None:
     await must_answer(visit, await visit.talk(), f"{after}, on a new connection,")
 
 
-async def must_work(visit: Visit, talk: Talk, sent: Sent, what: str) -> Heard:
-    """Fail unless a request is answered. `what` is special about it."""
+async def must_be_read(
+    visit: Visit, what: str, send: Callable[[Talk, str], Awaitable[None]], *, name: str | None = None
+) -> Talk:
+    """Fail unless a request is answered as it is when it is sent plainly; give the conversation.
+
+    `send` sends the request, of which it is given the text, in some other way: `what` that is. `name`: of the
+    property that is read.
+    """
+    talk = await visit.talk()
+    name = name or next(iter(visit.target.readable()), None) or visit.roles.unknown_property()
     try:
-        return await talk.answer(sent)
+        plain = await talk.ask("readProperty", name=name)
+    except NoAnswer:
+        visit.not_offered("readProperty is not answered: properties.read says more")
+    message_id = talk.new_id()
+    text = talk.text("readProperty", name=name, message_id=message_id, correlation=message_id)
+    sent = Sent("readProperty", name, message_id, message_id, text, len(talk.heard))
+    try:
+        await send(talk, text)
+        heard = await talk.answer(sent)
     except NoAnswer:
         visit.fail(f"{what} is not answered")
     except ConnectionGone as gone:
         visit.fail(f"after {what} {gone}")
+    if (heard.kind, heard.status) != (plain.kind, plain.status):
+        visit.fail(f"{what} is answered by {heard}")
+    return talk
 
 
 async def must_end(visit: Visit, talk: Talk, what: str, *codes: int | None) -> Gone:
@@ -65,6 +86,14 @@ async def must_end(visit: Visit, talk: Talk, what: str, *codes: int | None) -> G
     if gone.code not in (codes or FITTING):
         visit.differs("close-code", f"after {what} {gone}")
     return gone
+
+
+def note_close(visit: Visit, gone: Gone, what: str, *allowed: int) -> None:
+    """Note that the connection was closed over a message; fail unless by 1003 or a code that is allowed."""
+    if gone.code == 1003:
+        visit.differs("closes-1003", f"after {what}")
+    elif gone.code not in allowed:
+        visit.fail(f"after {what} {gone}")
 
 
 @attrs.frozen(kw_only=True)
@@ -87,9 +116,7 @@ async def judge_bad(visit: Visit, talk: Talk, bad: Bad) -> Talk:
         await talk.socket.send_text(bad.text)
         heard = await talk.next()
     except ConnectionGone as ended:
-        if ended.gone.code != 1003:
-            visit.fail(f"after {bad.what} {ended}")
-        visit.differs("closes-1003", f"after {bad.what}")
+        note_close(visit, ended.gone, bad.what)
         talk = await visit.talk()
     else:
         _judge_answer(visit, bad, heard)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import attrs
 
-from ._shapes import (
-    LONGEST,
+from ._schemas import (
     as_list,
     as_number,
     as_object,
@@ -18,11 +17,12 @@ from ._shapes import (
     is_object,
     kinds_of,
 )
+from ._shapes import LONGEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ._shapes import Schema
+    from ._schemas import Schema
 
 Path: TypeAlias = tuple[str | int, ...]
 

@@ -174,7 +174,7 @@ def end_lines(card: Card) -> list[str]:
     """Give what stands below the cases: their sum, how the other side was spoken to, how to do it again."""
     title = card.title or card.thing
     facts = {
-        "judged": f"{card.role} {card.subject}{f', {title}' if title else ''}",
+        "judged": f"{'server ' * (card.role == 'server')}{card.subject}{f', {title}' if title else ''}",
         "spoken to": card.spoken,
         "level": f"{card.level.value}, seed {card.seed}",
         "again": card.command,

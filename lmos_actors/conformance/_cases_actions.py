@@ -26,6 +26,8 @@ _INVOCABLE: Final = "an action that may be invoked"
 _WITH_INPUT: Final = "an action with an input that may be invoked"
 _MOST: Final = 12
 _HARD_TO_TELL: Final = ("400", "422")
+_ONE_STATUS: Final = "to kotlin-wot's clients a run has one status"
+_AFTER: Final = 0.2
 _RANKS: Final = {"pending": 0, "in progress": 1}
 
 
@@ -92,7 +94,7 @@ async def _quietly(visit: Visit, talk: Talk, call: Call) -> Heard | None:
 )
 async def boundary_input(visit: Visit) -> None:
     talk = await visit.talk()
-    for action, sample in _inputs(visit, "valid", "boundary"):
+    for action, sample in _inputs(visit, "boundary", "valid"):
         heard = await _tried(talk, action, sample.value)
         if heard is not None and heard.kind == "error" and heard.status in _HARD_TO_TELL:
             visit.differs("refuses-valid-input", f"{action}: {sample.value!r} ({sample.why}) gave {heard}")
@@ -115,15 +117,18 @@ async def wrong_input(visit: Visit) -> None:
 
 
 def _inputs(visit: Visit, *kinds: str) -> list[tuple[str, Sample]]:
-    """Invent inputs of these kinds, four for each action that may be invoked and takes no time."""
+    """Invent inputs of these kinds, six for each action that may be invoked and takes no time."""
     visit.roles.safe_call(input=True)
     found: list[tuple[str, Sample]] = []
     for call in visit.roles.safe_calls()[:_MOST]:
         affordance = visit.target.actions[call.action]
         if affordance.input is None or affordance.synchronous is False:
             continue
-        fitting = [each for each in samples(affordance.input, visit.random) if each.kind in kinds]
-        found += [(call.action, each) for each in fitting[:4]]
+        made = samples(affordance.input, visit.random)
+        fitting = sorted(
+            (each for each in made if each.kind in kinds), key=lambda each: kinds.index(each.kind)
+        )
+        found += [(call.action, each) for each in fitting[:6]]
     return found
 
 
@@ -204,7 +209,7 @@ async def failing(visit: Visit) -> None:
 async def pending(visit: Visit) -> None:
     call = visit.roles.slow_call()
     if visit.ground.speech.is_kotlin:
-        visit.not_offered("to kotlin-wot's clients a run has one status")
+        visit.not_offered(_ONE_STATUS)
     talk = await visit.talk()
     sent = await talk.send("invokeAction", name=call.action, **call.members())
     try:
@@ -224,7 +229,8 @@ async def pending(visit: Visit) -> None:
 )
 async def status_order(visit: Visit) -> None:
     await _hold_order(visit, visit.roles.safe_call(), long=False)
-    if any(action.synchronous is False for action in visit.target.actions.values()):
+    waiting = any(action.synchronous is False for action in visit.target.actions.values())
+    if waiting and not visit.ground.speech.is_kotlin:
         await _hold_order(visit, visit.roles.slow_call(), long=True)
 
 
@@ -240,7 +246,8 @@ async def _hold_order(visit: Visit, call: Call, *, long: bool) -> None:
         return
     except ConnectionGone as why:
         visit.not_offered(f"{why}: actions.completed says more")
-    found = [heard, *await talk.drain()]
+    await visit.settle(talk)
+    found = [heard, *await talk.drain(_AFTER)]
     seen = [each.status for each in found if each.kind == "actionStatus" and "inReplyTo" not in each.data]
     ranks = [_RANKS.get(status or "", 2) for status in seen]
     if ranks != sorted(ranks):
@@ -256,6 +263,8 @@ async def _hold_order(visit: Visit, call: Call, *, long: bool) -> None:
 )
 async def concurrent(visit: Visit) -> None:
     call = visit.roles.slow_call()
+    if visit.ground.speech.is_kotlin:
+        visit.not_offered(_ONE_STATUS)
     talk = await visit.talk()
     try:
         sent = await talk.send("invokeAction", name=call.action, **call.members())

@@ -162,6 +162,8 @@ def _hold_own(visit: Visit, heard: Heard, sent: list[Sent]) -> None:
 )
 async def statuses(visit: Visit) -> None:
     call = visit.roles.slow_call()
+    if visit.ground.speech.is_kotlin:
+        visit.not_offered("to kotlin-wot's clients a run has one status")
     talk = await visit.talk()
     correlation = talk.new_id()
     sent = await talk.send("invokeAction", name=call.action, correlation=correlation, **call.members())

@@ -12,7 +12,8 @@ from ._case import Chapter
 from ._deviations import agent, binding, discovery, td
 from ._http import read_json
 from ._lookup import ACCEPT, WELL_KNOWN, is_url, on_web
-from ._things import is_object, sockets_of
+from ._schemas import is_array, is_object
+from ._things import sockets_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -242,8 +243,9 @@ async def addresses(visit: Visit) -> None:
 def _forms(visit: Visit) -> Iterator[tuple[str, tuple[Form, ...]]]:
     """Give the forms of each affordance, and of the whole thing."""
     described, target = visit.target.readable_part, visit.target
-    for name, affordance in (*target.properties.items(), *target.actions.items(), *target.events.items()):
-        yield name, effective_forms(described, affordance)
+    for affordances in (target.properties, target.actions, target.events):
+        for name, affordance in affordances.items():
+            yield name, effective_forms(described, affordance)
     yield "the thing", effective_forms(described)
 
 
@@ -265,7 +267,9 @@ def _judge(visit: Visit, part: str, key: str, *, tolerated: bool = True) -> None
         visit.not_offered("its description cannot be read: description.readable says why")
     errors = [str(each) for each in found if each.severity == "error"]
     if errors:
-        visit.fail("; ".join([*errors[:_TOLD], *([f"and {len(errors) - _TOLD} more"] if errors[_TOLD:] else [])]))
+        visit.fail(
+            "; ".join([*errors[:_TOLD], *([f"and {len(errors) - _TOLD} more"] if errors[_TOLD:] else [])])
+        )
     for each in found[:_TOLD]:
         if tolerated or not each.tolerated:
             visit.differs(key, str(each))
@@ -295,6 +299,6 @@ def _texts(value: object) -> list[str]:
         return [value]
     if is_object(value):
         return [each for each in value.values() if isinstance(each, str)]
-    if isinstance(value, list):
-        return [text for each in value for text in _texts(each)]  # pyright: ignore[reportUnknownVariableType]
+    if is_array(value):
+        return [text for each in value for text in _texts(each)]
     return []

@@ -68,7 +68,7 @@ async def _acknowledged(visit: Visit, talk: Talk, kind: str, name: str | None = 
     "extension.ack",
     "subscribeEvent is acknowledged where that is wanted",
     section=_ACKS,
-    expected="an acknowledgement with the message subscribeEvent and its correlationID, in answer to ack: true",
+    expected="an acknowledgement with the message subscribeEvent and its correlationID, for ack: true",
     needs="lmosx:offers with acks, and an event",
 )
 async def ack(visit: Visit) -> None:
@@ -125,8 +125,8 @@ async def ack_first(visit: Visit) -> None:
     "extension.ack-refused",
     "What fails is not acknowledged",
     section=_ACKS,
-    expected="an error alone, and no acknowledgement, in answer to subscribeEvent with ack: true for an event "
-    "that the description does not have",
+    expected="no acknowledgement of a subscribeEvent with ack: true for an event that the description does "
+    "not have",
     needs="lmosx:offers with acks",
 )
 async def ack_refused(visit: Visit) -> None:
@@ -186,7 +186,7 @@ async def gaps(visit: Visit) -> None:
     "extension.deadline",
     "A run ends when its time is over",
     section=_DEADLINES,
-    expected="an error of the type deadline-exceeded when the `remaining` seconds of the invokeAction are over",
+    expected="an error of the type deadline-exceeded when the `remaining` seconds of invokeAction are over",
     needs="lmosx:offers with deadlines, and an action that takes a while, --hints",
 )
 async def deadline(visit: Visit) -> None:
@@ -248,13 +248,18 @@ class _Repeats:
         return None
 
     async def first(self) -> None:
-        """Wait for the first event. Raises NotOffered where it does not come."""
+        """Wait for the event of the first time. Raises NotOffered where it does not come."""
         await first_event(self._visit, self._control, self._event)
+        await self.again()
 
-    async def count(self) -> int:
-        """Say how many events came since the last time."""
+    async def again(self) -> bool:
+        """Say whether more events have come."""
         await self._visit.settle(self._control)
-        return len(await events(self._control, self._event))
+        return bool(await events(self._control, self._event))
+
+    async def comes(self) -> bool:
+        """Wait for one more event; whether it came."""
+        return await self._control.event(self._event) is not None
 
 
 @CHAPTER.case(
@@ -269,10 +274,9 @@ async def retry(visit: Visit) -> None:
     repeats, talk = await _Repeats.begin(visit), await visit.talk()
     await repeats.ask(talk, id := talk.new_id(), attempt=1)
     await repeats.first()
-    await repeats.count()
     for members in ({"attempt": 1}, {"attempt": 2, "remaining": 60}):
         await repeats.ask(talk, id, **members)
-        if await repeats.count():
+        if await repeats.again():
             visit.fail(f"it was carried out again when it was repeated with {members!r}")
 
 
@@ -300,8 +304,8 @@ async def retry_answer(visit: Visit) -> None:
     "extension.retry-other",
     "A request of the same id and other content is one of its own",
     section=_RETRIES,
-    expected="an event when the action that makes it happen is invoked under a messageID that had other content "
-    "before",
+    expected="an event when the action that makes it happen is invoked under a messageID that had other "
+    "content before",
     needs=f"{_REPEATED}, and a second action that may be invoked",
 )
 async def retry_other(visit: Visit) -> None:
@@ -312,12 +316,11 @@ async def retry_other(visit: Visit) -> None:
         visit.not_offered("it describes no second action that may be invoked")
     await repeats.ask(talk, talk.new_id())
     await repeats.first()
-    await repeats.count()
     with suppress(*SILENCE):
         await visit.invoke(talk, others[0], message_id=(id := talk.new_id()))
-    await repeats.count()
+    await repeats.again()
     await repeats.ask(talk, id)
-    if not await repeats.count():
+    if not await repeats.comes():
         visit.fail(
             f"{call.action} was not carried out, as {others[0].action} had been asked for under its messageID"
         )
@@ -341,9 +344,8 @@ async def retry_peer(visit: Visit) -> None:
     talk = await _as_peer(visit, peer)
     await repeats.ask(talk, id := talk.new_id(), attempt=1)
     await repeats.first()
-    await repeats.count()
     await repeats.ask(await _as_peer(visit, peer), id, attempt=2)
-    if await repeats.count():
+    if await repeats.again():
         visit.fail("it was carried out again for the same LMOS-Peer")
 
 
@@ -359,7 +361,6 @@ async def retry_stranger(visit: Visit) -> None:
     talk = await visit.talk()
     await repeats.ask(talk, id := talk.new_id())
     await repeats.first()
-    await repeats.count()
     await repeats.ask(await visit.talk(), id)
-    if not await repeats.count():
+    if not await repeats.comes():
         visit.fail("what one connection had asked for was not carried out for another one")

@@ -5,29 +5,29 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from ._alive import FITTING, must_answer, must_be_there, must_end, must_work
+from ._alive import FITTING, must_answer, must_be_read, must_be_there, must_end
 from ._case import Chapter
 from ._deviations import rfc6455
 from ._frames import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT
 from ._socket import ConnectionGone
-from ._talk import Sent, Talk
 
 if TYPE_CHECKING:
     from ._case import Visit
+    from ._talk import Talk
 
 CHAPTER = Chapter()
 
 _LONG: Final = 60_000
+_FACE: Final = "\N{GRINNING FACE}"
 _CLAIMED: Final = 1 << 40
 _ENDS: Final = "a Close with 1002, or the end of the connection; and the server goes on"
 _ANSWERED: Final = "an answer, as to the same message in one frame"
 _NEVER_SAID: Final = (1004, 1005, 1006, 1015)  # codes that no Close may have: RFC 6455, 7.4.1
 
 
-def _asked(visit: Visit, talk: Talk, name: str | None = None, padding: int = 0) -> Sent:
-    """Make a request about something that is not there, which is not sent yet."""
-    text = talk.text("readProperty", name=name or visit.roles.unknown_property())
-    return Sent("readProperty", None, "", None, f"{text[:-1]}{' ' * padding}}}", len(talk.heard))
+def _request(visit: Visit, talk: Talk) -> str:
+    """Make a request about something that is not there."""
+    return talk.text("readProperty", name=visit.roles.unknown_property())
 
 
 async def _sent_in_parts(talk: Talk, parts: list[bytes]) -> None:
@@ -52,20 +52,20 @@ def _thirds(text: str) -> list[bytes]:
     expected="an answer to a request with 60,000 characters of white space in it",
 )
 async def long_text(visit: Visit) -> None:
-    talk = await visit.talk()
-    sent = _asked(visit, talk, padding=_LONG)
-    await talk.socket.send_text(sent.text)
-    await must_work(visit, talk, sent, "a message of 60 kB")
+    async def send(talk: Talk, text: str) -> None:
+        await talk.socket.send_text(f"{text[:-1]}{' ' * _LONG}}}")
+
+    await must_be_read(visit, "a message of 60 kB", send)
 
 
 @CHAPTER.case(
     "frames.fragmented", "A message in three frames is read", section=rfc6455("5.4"), expected=_ANSWERED
 )
 async def fragmented(visit: Visit) -> None:
-    talk = await visit.talk()
-    sent = _asked(visit, talk)
-    await _sent_in_parts(talk, _thirds(sent.text))
-    await must_work(visit, talk, sent, "a message in three frames")
+    async def send(talk: Talk, text: str) -> None:
+        await _sent_in_parts(talk, _thirds(text))
+
+    await must_be_read(visit, "a message in three frames", send)
 
 
 @CHAPTER.case(
@@ -75,11 +75,11 @@ async def fragmented(visit: Visit) -> None:
     expected=_ANSWERED,
 )
 async def empty_fragments(visit: Visit) -> None:
-    talk = await visit.talk()
-    sent = _asked(visit, talk)
-    one, two, three = _thirds(sent.text)
-    await _sent_in_parts(talk, [b"", one, b"", two + three, b""])
-    await must_work(visit, talk, sent, "a message whose first, third and last frames are empty")
+    async def send(talk: Talk, text: str) -> None:
+        one, two, three = _thirds(text)
+        await _sent_in_parts(talk, [b"", one, b"", two + three, b""])
+
+    await must_be_read(visit, "a message whose first, third and last frames are empty", send)
 
 
 @CHAPTER.case(
@@ -89,12 +89,12 @@ async def empty_fragments(visit: Visit) -> None:
     expected=_ANSWERED,
 )
 async def split_character(visit: Visit) -> None:
-    talk = await visit.talk()
-    sent = _asked(visit, talk, name="\N{GRINNING FACE}")
-    data = sent.text.encode()
-    at = data.index("\N{GRINNING FACE}".encode()) + 2
-    await _sent_in_parts(talk, [data[:at], data[at:]])
-    await must_work(visit, talk, sent, "a message that is split in the middle of a character")
+    async def send(talk: Talk, text: str) -> None:
+        data = text.encode()
+        at = data.index(_FACE.encode()) + 2
+        await _sent_in_parts(talk, [data[:at], data[at:]])
+
+    await must_be_read(visit, "a message that is split in the middle of a character", send, name=_FACE)
 
 
 @CHAPTER.case(
@@ -104,15 +104,14 @@ async def split_character(visit: Visit) -> None:
     expected="a pong, and an answer to the message",
 )
 async def ping_between(visit: Visit) -> None:
-    talk = await visit.talk()
-    sent = _asked(visit, talk)
-    one, two, three = _thirds(sent.text)
-    await talk.socket.send_frame(TEXT, one, fin=False)
-    await talk.socket.send_frame(PING, b"between")
-    await talk.socket.send_frame(CONTINUATION, two, fin=False)
-    await talk.socket.send_frame(PONG, b"unasked")
-    await talk.socket.send_frame(CONTINUATION, three)
-    await must_work(visit, talk, sent, "a message with a ping and a pong between its frames")
+    async def send(talk: Talk, text: str) -> None:
+        one, two, three = _thirds(text)
+        await talk.socket.send_frame(TEXT, one, fin=False)
+        await talk.socket.send_frame(PING, b"between")
+        await talk.socket.send_frame(CONTINUATION, two, fin=False)
+        await talk.socket.send_frame(CONTINUATION, three)
+
+    talk = await must_be_read(visit, "a message with a ping between its frames", send)
     await _pong(visit, talk, b"between")
 
 
@@ -140,7 +139,7 @@ async def _refused(visit: Visit, talk: Talk, what: str, *codes: int | None) -> N
 )
 async def unmasked(visit: Visit) -> None:
     talk = await visit.talk()
-    await talk.socket.send_frame(TEXT, _asked(visit, talk).text.encode(), masked=False)
+    await talk.socket.send_frame(TEXT, _request(visit, talk).encode(), masked=False)
     await _refused(visit, talk, "a frame without a mask")
 
 
@@ -153,7 +152,7 @@ async def unmasked(visit: Visit) -> None:
 async def reserved_bits(visit: Visit) -> None:
     for bit in (4, 2, 1):
         talk = await visit.talk()
-        await talk.socket.send_frame(TEXT, _asked(visit, talk).text.encode(), rsv=bit)
+        await talk.socket.send_frame(TEXT, _request(visit, talk).encode(), rsv=bit)
         await must_end(visit, talk, f"a frame with the reserved bit RSV{3 - bit.bit_length() + 1}")
     await must_be_there(visit, "frames with reserved bits")
 
@@ -201,7 +200,7 @@ async def fragmented_control(visit: Visit) -> None:
 )
 async def stray_continuation(visit: Visit) -> None:
     talk = await visit.talk()
-    await talk.socket.send_frame(CONTINUATION, _asked(visit, talk).text.encode())
+    await talk.socket.send_frame(CONTINUATION, _request(visit, talk).encode())
     await _refused(visit, talk, "a continuation of nothing")
 
 
@@ -213,7 +212,7 @@ async def stray_continuation(visit: Visit) -> None:
 )
 async def interrupted(visit: Visit) -> None:
     talk = await visit.talk()
-    text = _asked(visit, talk).text
+    text = _request(visit, talk)
     await talk.socket.send_frame(TEXT, text[:10].encode(), fin=False)
     await talk.socket.send_frame(TEXT, text.encode())
     await _refused(visit, talk, "a message that begins within another")
@@ -223,12 +222,16 @@ async def interrupted(visit: Visit) -> None:
     "frames.wrong-close",
     "A Close that may not be so ends the connection, and is not returned as it is",
     section=rfc6455("7.4.1"),
-    expected="a Close with 1002, or the end of the connection, for the codes 0, 999, 1005, 1006 and half a code",
+    expected="a Close with 1002, or the end of the connection, for 0, 999, 1005, 1006 and half a code",
 )
 async def wrong_close(visit: Visit) -> None:
     for payload in (b"\x00\x00", b"\x03\xe7", b"\x03\xed", b"\x03\xee", b"\x03"):
         talk = await visit.talk()
-        what = f"a Close with {int.from_bytes(payload, 'big')}" if len(payload) == 2 else "a Close with half a code"
+        what = (
+            f"a Close with {int.from_bytes(payload, 'big')}"
+            if len(payload) == 2
+            else "a Close with half a code"
+        )
         await talk.socket.send_frame(CLOSE, payload)
         if await talk.closed() is None:
             visit.fail(f"after {what} the connection is still open")
@@ -268,7 +271,7 @@ async def oversize(visit: Visit) -> None:
 async def binary(visit: Visit) -> None:
     talk = await visit.talk()
     try:
-        await talk.socket.send_frame(BINARY, _asked(visit, talk).text.encode())
+        await talk.socket.send_frame(BINARY, _request(visit, talk).encode())
         if await talk.next() is None:
             visit.differs("binary-ignored", "nothing comes of it")
         await must_answer(visit, talk, "a binary message")

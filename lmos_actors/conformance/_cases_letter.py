@@ -184,7 +184,7 @@ async def timestamp(visit: Visit) -> None:
 )
 async def status_word(visit: Visit) -> None:
     await _judge_words(visit, visit.roles.safe_call())
-    for call in (visit.roles.slow_call, visit.roles.failing_call):
+    for call in (visit.roles.slow_call, visit.roles.failing_call)[visit.ground.speech.is_kotlin :]:
         try:
             await _judge_words(visit, call())
         except (NotOffered, NotRun):

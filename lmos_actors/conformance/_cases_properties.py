@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ._case import Chapter
 from ._deviations import lmos, td
@@ -97,7 +97,7 @@ def _written(heard: Heard, name: str) -> Any:
     if heard.kind == "propertyReading":
         return heard.value if heard.name in (name, None) else ABSENT
     data = heard.get("data")
-    return data.get(name, ABSENT) if isinstance(data, dict) else ABSENT
+    return cast("dict[str, Any]", data).get(name, ABSENT) if isinstance(data, dict) else ABSENT
 
 
 @CHAPTER.case(

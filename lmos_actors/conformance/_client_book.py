@@ -15,6 +15,7 @@ _KEPT: Final = 200  # of what went by on a connection
 _SHOWN: Final = 20  # of it before something that is wrong
 _WRONGS: Final = 20  # of one case that are told
 _TOKENS: Final = 64  # of one riddle that are good
+_LONGEST: Final = 500  # characters that are told of something wrong
 _TO_FAIL: Final = ("failure", "error", "numeric-status")
 
 
@@ -76,10 +77,10 @@ class Book:
             return
         watch.traffic = watch.traffic or log.last()
         if not key:
-            watch.wrong.append(seen)
+            watch.wrong.append(_plain(seen))
             return
         deviation = DEVIATIONS[key]
-        told = Departure(key, deviation.title, seen, deviation.section)
+        told = Departure(key, deviation.title, _plain(seen), deviation.section)
         if told not in watch.departures:
             watch.departures.append(told)
 
@@ -100,13 +101,15 @@ class Book:
         found.traffic = log.last()
         wanted = riddle in _TO_FAIL
         if not any(token in proof for token in found.tokens):
-            found.wrong.append(f"{proof[:100]!r} is not the token")
+            wrong = f"{proof[:100]!r} is not the token"
         elif failed is not wanted:
-            found.wrong.append(f"failed was {failed}".lower())
+            wrong = f"failed was {failed}".lower()
         else:
             found.proven += 1
             return ""
-        return found.wrong[-1]
+        if len(found.wrong) < _WRONGS:
+            found.wrong.append(_plain(wrong))
+        return wrong
 
     # ---- results
 
@@ -131,7 +134,7 @@ class Book:
 
     def _riddle(self, case: ClientCase, riddle: Riddle) -> Result:
         if riddle.wrong:
-            result = _result(case, Verdict.FAILED, "; ".join(riddle.wrong[:_WRONGS]))
+            result = _result(case, Verdict.FAILED, "; ".join(riddle.wrong))
         elif riddle.proven:
             result = _result(case, Verdict.PASSED)
         elif not riddle.begun:
@@ -141,6 +144,11 @@ class Book:
         else:
             result = _result(case, Verdict.FAILED, "it was begun, and never proven")
         return attrs.evolve(result, traffic=riddle.traffic)
+
+
+def _plain(text: str) -> str:
+    """Give a text that UTF-8 has a form for, and that is not too long."""
+    return text[:_LONGEST].encode("utf-8", "replace").decode()
 
 
 def _by(case: ClientCase) -> str:

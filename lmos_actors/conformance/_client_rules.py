@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
 from ._letter import UUID4
 from ._scripted_thing import ABSENT, Problem
-from ._scripted_voice import ABOUT_PROPERTY, IDS, REQUESTS, is_object, no_number
+from ._scripted_voice import ABOUT_PROPERTY, IDS, REQUESTS, is_deep, is_object, no_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _ANSWERS: Final = ("error", "acknowledgement")  # a client has no need to say them, and may
 _OPS: Final = {"readProperty": "writeOnly", "writeProperty": "readOnly"}
+_REMEMBERED: Final = 100_000  # of messages that are remembered
 _KEY: Final = re.compile(r"[A-Za-z0-9+/]{22}==")
 
 
@@ -36,7 +38,7 @@ class MessageRules:
     def judge(self, text: str) -> None:
         """Judge a message."""
         message = self._read(text)
-        if message is None:
+        if message is None or is_deep(message):
             return
         kind = self._kind(message)
         self._members(message, kind)
@@ -116,11 +118,11 @@ class MessageRules:
             return
         self._book.tried("fresh-ids")
         content = {key: value for key, value in message.items() if key not in ("attempt", "remaining")}
-        told = json.dumps(content, sort_keys=True)
+        told = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
         before = self._used.get(found)
         if before is not None and before != told:
             self._wrong("fresh-ids", f"messageID {found} was used for another message before")
-        if len(self._used) >= 10_000:
+        if len(self._used) >= _REMEMBERED:
             del self._used[next(iter(self._used))]
         self._used[found] = told
 

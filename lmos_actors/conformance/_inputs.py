@@ -11,7 +11,8 @@ import attrs
 from jsonschema_rs import Draft7Validator
 
 from ._bounds import Proposal, place_text, proposals
-from ._shapes import Maker, Unmakeable, given_values, same
+from ._schemas import given_values, same
+from ._shapes import Maker, Unmakeable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

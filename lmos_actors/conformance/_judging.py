@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _VERSIONS: Final = ("lmos-actors", "trio", "h11")
 _AWAY: Final = 3.0  # seconds at least, until a client is taken to have left for good
+_AGENTS: Final = 8  # kinds of clients that are named
 _KINDS: Final[dict[int, Kind]] = {
     CONTINUATION: "continuation",
     TEXT: "text",
@@ -223,7 +224,7 @@ class JudgingServing(Serving):
         text = "\n".join(lines)
         recorder.say("head", text, len(text), sent=False)
         judge_handshake(head, self.server.book, log)
-        if agent := head.header("user-agent"):
+        if (agent := head.header("user-agent")) and len(self.agents) < _AGENTS:
             self.agents[agent[:100]] = None
         return recorder
 

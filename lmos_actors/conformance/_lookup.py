@@ -152,7 +152,7 @@ class Web:
     def _document(url: str, answer: HttpAnswer) -> Document:
         if answer.status == 200:
             return document_of(answer.body, url, answer.media_type)
-        fix = "; --credential or --header says who asks" if answer.status in _CLOSED else ""
+        fix = "; --bearer, --basic or --header says who asks" if answer.status in _CLOSED else ""
         raise Unreachable(url, f"it answered {answer.status}{fix}")
 
 

@@ -157,6 +157,8 @@ async def prepare(network: Network, url: str, options: ConformOptions) -> Ground
         network=network, headers=options.headers, tls=options.tls, patience=max(options.patience, 10.0)
     )
     target = await find_target(url, reach, thing=options.thing, description=options.description)
+    if target.thing.description is not None:
+        options.hints.check(properties=target.properties, actions=target.actions, events=target.events)
     ground = Ground(
         network=network,
         target=target,
@@ -189,20 +191,23 @@ _LISTENING: Final = Case(
 
 
 async def _find_speech(ground: Ground) -> Speech:
-    """Find the first way of speaking in which something is answered; by the letter if there is none."""
+    """Find the first way of speaking in which something is read, else answered; else it is by the letter."""
     if ground.level is Level.KOTLIN_WOT:
         return AS_KOTLIN
     if ground.target.socket is None:
         return AS_WRITTEN
     reached = False
+    refused: list[Speech] = []
     for speech in _WAYS:
         visit = Visit(ground, _LISTENING, Random(ground.seed))
         try:
             talk = await visit.talk(speech)
             reached = True
             name = next(iter(ground.target.readable()), None) or visit.roles.unknown_property()
-            if (await talk.ask("readProperty", name=name)).kind in ("propertyReading", "error"):
+            heard = await talk.ask("readProperty", name=name)
+            if heard.kind == "propertyReading" or heard.status == "404":
                 return speech
+            refused += [speech] * (heard.kind == "error")
         except Unreachable:
             if not reached and speech is _WAYS[-1]:
                 raise
@@ -210,7 +215,7 @@ async def _find_speech(ground: Ground) -> Speech:
             reached = True
         finally:
             await visit.aclose()
-    return AS_WRITTEN
+    return refused[0] if refused else AS_WRITTEN
 
 
 async def run_case(ground: Ground, case: Case) -> Result:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _LISTENINGS: Final = 256
 _PEERS: Final = 256
 _TICK: Final = 1.0
+_TIMERS: Final = 1024  # of which cancelled ones are not looked for
 
 
 @attrs.define(eq=False)
@@ -231,6 +232,7 @@ class ScriptedServer(RunsWorld):
         self._began = clock()
         self._timers: list[tuple[float, int, Timer]] = []
         self._numbers = count()
+        self._most_timers = _TIMERS
         self._memories: dict[str, Memory] = {}
         self._ticking = False
         self.main = self.add(described.NAME, self.describe)
@@ -310,6 +312,10 @@ class ScriptedServer(RunsWorld):
 
     def after(self, seconds: float, act: Callable[[], object]) -> Timer:
         """Let something happen after so many seconds."""
+        if len(self._timers) > self._most_timers:
+            self._timers = [each for each in self._timers if not each[2].cancelled]
+            heapq.heapify(self._timers)
+            self._most_timers = max(_TIMERS, 2 * len(self._timers))
         timer = Timer(self.clock() + seconds, act)
         heapq.heappush(self._timers, (timer.at, next(self._numbers), timer))
         self.wake()

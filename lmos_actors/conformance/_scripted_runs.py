@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import OrderedDict, deque
 from functools import partial
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
 REMEMBERED: Final = 256
 REMEMBERED_SECONDS: Final = 60.0
 _ENDED: Final = 64
+_LONGEST: Final = 1e9  # seconds
 _OPEN: Final = 256
+_LONG: Final = 65536  # characters of a request that is not remembered
 _WITH_EFFECT: Final = ("writeProperty", "writeMultipleProperties", "writeAllProperties", "invokeAction")
 
 Final_: TypeAlias = Problem | tuple[str, Json]
@@ -118,7 +121,8 @@ class Memory:
 def content_of(request: Request) -> str:
     """Give what makes two requests the same."""
     payload = None if request.payload is ABSENT else [request.payload]
-    return json.dumps([request.kind, request.thing.id, request.name, payload], sort_keys=True)
+    content = json.dumps([request.kind, request.thing.id, request.name, payload], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 class RunsWorld(World, Protocol):
@@ -160,7 +164,7 @@ class RunsVoice(Voice):
 
     def remember(self, request: Request, final: Final_) -> None:
         """Note how a request that has an effect was answered."""
-        if request.kind in _WITH_EFFECT and request.kind != "invokeAction":
+        if request.kind in _WITH_EFFECT and request.kind != "invokeAction" and request.size <= _LONG:
             self.known.begin(request, None)
             self.known.settle(request, final, self.world.now())
 
@@ -193,7 +197,8 @@ class RunsVoice(Voice):
         if isinstance(remaining, int | float) and not isinstance(remaining, bool):
             if remaining <= 0:
                 raise too_late(started=False)
-            run.timers.append(self.world.after(remaining, lambda: self.end(run, too_late(started=True))))
+            seconds = min(remaining, _LONGEST)
+            run.timers.append(self.world.after(seconds, lambda: self.end(run, too_late(started=True))))
         return run
 
     def say_pending(self, run: Run) -> None:
@@ -251,13 +256,14 @@ class RunsVoice(Voice):
         run.final = final
         for timer in run.timers:
             timer.cancel()
-        if run.next:
-            self.known.forget(run.request)  # its items are not said again
+        if run.next or run.request.size > _LONG:
+            self.known.forget(run.request)  # items are not said again, and what is long is not kept
         else:
             self.known.settle(run.request, final, self.world.now())
         for voice, correlation in run.heard_by.items():
             voice.live.remove(run)
-            voice.ended.append((run, correlation))
+            if run.request.size <= _LONG:
+                voice.ended.append((run, correlation))
             more = {"inReplyTo": reply[1]} if reply is not None and reply[0] is voice else {}
             gathered = run.gathered if voice.kotlin else None
             voice.say_final(run.request, correlation, _with(final, gathered), more)

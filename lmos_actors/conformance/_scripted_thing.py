@@ -170,7 +170,10 @@ class ScriptedThing:
     def check(self, schema: Json, value: Any, path: str) -> None:
         """Raise Problem if a value does not fit a schema."""
         known = {word: each for word, each in schema.items() if word != "forms"}
-        wrong = next(Draft7Validator(known).iter_errors(value), None)
+        try:
+            wrong = next(Draft7Validator(known).iter_errors(value), None)
+        except ValueError as error:  # half a letter, or a number beyond all bounds
+            raise invalid(str(error)[:500], path) from None
         if wrong is not None:
             raise invalid(wrong.message[:500], path + _place(wrong.instance_path))
 

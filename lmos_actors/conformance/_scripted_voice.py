@@ -86,6 +86,7 @@ class Request:
     thing: ScriptedThing
     id: str
     given: str | None
+    size: int = 0
 
     @property
     def name(self) -> str:
@@ -216,6 +217,7 @@ class Voice:
             message = parsed(text)
             self.learn(message)
             request = self.request(message)
+            request.size = len(text)
         except Problem as problem:
             self.on_unreadable(message, problem)
             return
@@ -324,7 +326,7 @@ def parsed(text: str) -> Json:
         raise invalid(f"not JSON: {error}"[:500]) from None
     if not is_object(found):
         raise invalid("a message is a JSON object")
-    if _is_deep(found):
+    if is_deep(found):
         raise invalid(f"over {MAX_DEPTH} levels of nesting")
     return found
 
@@ -354,7 +356,8 @@ def no_number(word: str) -> Any:
     raise ValueError(f"{word} is no JSON number")
 
 
-def _is_deep(value: Json) -> bool:
+def is_deep(value: Json) -> bool:
+    """Whether a JSON value is nested more deeply than is taken."""
     level: list[Any] = [value]
     for _ in range(MAX_DEPTH + 1):
         level = [inner for each in level for inner in _inner(each)]

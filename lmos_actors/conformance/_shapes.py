@@ -1,4 +1,4 @@
-"""Values made to fit a data schema (JSON Schema draft 7, as TD 1.1 uses it), and schemas made plain.
+"""Values made to fit a data schema.
 
 What is made is a proposal: whoever asks for it holds it against the schema.
 """
@@ -7,33 +7,36 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 
 from ._patterns import matching
+from ._schemas import (
+    as_list,
+    as_number,
+    as_object,
+    bounds_of,
+    branches,
+    given_values,
+    is_array,
+    kinds_of,
+    same,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
     from random import Random
 
-Schema: TypeAlias = "dict[str, Any]"
+    from ._schemas import Schema
 
 LONGEST: Final = 10_000
 """Characters of a text, or items of an array, that are made at most."""
 
 _DEEPEST: Final = 12
 _BARE: Final = 4  # below this depth objects get no optional members, so that what is recursive ends
-_MOST: Final = 2_000  # values in one, and schemas that are looked at for one
-_WIDEST: Final = 16  # alternatives that are combined with others
+_MOST: Final = 2_000  # values in one
 _SPAN: Final = 100
 _WORDS: Final = ("hello", "one two", "test", "good day", "a", "text")
-_KINDS: Final = (
-    ("object", ("properties", "required", "additionalProperties", "minProperties", "maxProperties")),
-    ("array", ("items", "minItems", "maxItems", "uniqueItems", "contains")),
-    ("number", ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")),
-    ("string", ("minLength", "maxLength", "pattern", "format", "contentEncoding", "contentMediaType")),
-)
 _FORMATS: Final = {
     "date": "2026-02-28",
     "time": "12:30:00Z",
@@ -59,139 +62,6 @@ _FORMATS: Final = {
 
 class Unmakeable(ValueError):
     """No value can be made; the text says of what."""
-
-
-# --- schemas made plain
-
-
-def is_object(value: object) -> TypeGuard[dict[str, Any]]:
-    """Say whether plain data is an object."""
-    return isinstance(value, dict)
-
-
-def is_array(value: object) -> TypeGuard[list[Any]]:
-    """Say whether plain data is an array."""
-    return isinstance(value, list)
-
-
-def as_object(value: object) -> Schema:
-    """Give plain data that is an object, or an empty one."""
-    return value if is_object(value) else {}
-
-
-def as_list(value: object) -> list[Any]:
-    """Give plain data that is an array, or an empty one."""
-    return value if is_array(value) else []
-
-
-def as_number(value: object) -> int | float | None:
-    """Give plain data that is a finite number, or None."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return value if isinstance(value, int) or math.isfinite(value) else None
-
-
-def merged(first: Schema, second: Schema) -> Schema:
-    """Give a schema for what fits both, as well as that can be said in one."""
-    found = {**first, **second}
-    for word, take in (("minimum", max), ("minLength", max), ("minItems", max), ("maximum", min)):
-        _narrow(found, first, second, word, take)
-    for word in ("maxLength", "maxItems"):
-        _narrow(found, first, second, word, min)
-    if "required" in first and "required" in second:
-        found["required"] = [*as_list(first["required"]), *as_list(second["required"])]
-    if "properties" in first and "properties" in second:
-        left, right = as_object(first["properties"]), as_object(second["properties"])
-        both = {name: merged(as_object(left[name]), as_object(right[name])) for name in left if name in right}
-        found["properties"] = {**left, **right, **both}
-    if "enum" in first and "enum" in second:
-        found["enum"] = [each for each in as_list(first["enum"]) if each in as_list(second["enum"])]
-    return found
-
-
-def _narrow(
-    found: Schema, first: Schema, second: Schema, word: str, take: Callable[[float, float], float]
-) -> None:
-    left, right = as_number(first.get(word)), as_number(second.get(word))
-    if left is not None and right is not None:
-        found[word] = take(left, right)
-
-
-def branches(schema: object, root: Schema) -> list[Schema]:
-    """Give the schemas without references, alternatives or conjunctions that a schema stands for.
-
-    Not all of them, where they are very many.
-    """
-    return _Branches(root).of(schema, ())
-
-
-class _Branches:
-    """One walk through the alternatives of a schema, of bounded length."""
-
-    def __init__(self, root: Schema) -> None:
-        self._root = root
-        self._left = _MOST
-
-    def of(self, schema: object, under: tuple[str, ...]) -> list[Schema]:
-        """Give the branches of a schema; `under` are the references that have led to it."""
-        self._left -= 1
-        if self._left < 0 or schema is False:
-            return []
-        plain = as_object(schema)
-        reference = plain.get("$ref")
-        if reference is not None:
-            name = str(reference)
-            return [] if name in under else self.of(_referred(name, self._root), (*under, name))
-        found = [{word: value for word, value in plain.items() if word not in ("oneOf", "anyOf", "allOf")}]
-        for part in as_list(plain.get("allOf")):
-            found = _both(found, self.of(part, under))
-        for word in ("oneOf", "anyOf"):
-            if word in plain:
-                found = _both(found, [each for part in as_list(plain[word]) for each in self.of(part, under)])
-        return found
-
-
-def _both(left: list[Schema], right: list[Schema]) -> list[Schema]:
-    return [merged(one, other) for one in left[:_WIDEST] for other in right[:_WIDEST]]
-
-
-def _referred(reference: str, root: Schema) -> object:
-    """Give what a reference within the schema leads to; there are no others here."""
-    if not reference.startswith("#"):
-        return False
-    place: Any = root
-    for part in reference[1:].split("/")[1:]:
-        key = part.replace("~1", "/").replace("~0", "~")
-        place = as_object(place).get(key, False)
-    return place
-
-
-def kinds_of(schema: Schema) -> tuple[str, ...]:
-    """Give the types of JSON that a plain schema lets through, as it says or as its words have it."""
-    said = schema.get("type")
-    if isinstance(said, str):
-        return (said,)
-    if said is not None:
-        return tuple(each for each in as_list(said) if isinstance(each, str))
-    return tuple(kind for kind, words in _KINDS if any(word in schema for word in words))[:1]
-
-
-def bounds_of(schema: Schema, *, whole: bool) -> tuple[int | float | None, int | float | None]:
-    """Give the least and the greatest number that fit, those excluded too unless it is `whole`."""
-    low, high = as_number(schema.get("minimum")), as_number(schema.get("maximum"))
-    above, below = as_number(schema.get("exclusiveMinimum")), as_number(schema.get("exclusiveMaximum"))
-    if whole:
-        lows = [math.ceil(each) for each in (low,) if each is not None]
-        lows += [math.floor(each) + 1 for each in (above,) if each is not None]
-        highs = [math.floor(each) for each in (high,) if each is not None]
-        highs += [math.ceil(each) - 1 for each in (below,) if each is not None]
-        return max(lows, default=None), min(highs, default=None)
-    least = [each for each in (low, above) if each is not None]
-    most = [each for each in (high, below) if each is not None]
-    return max(least, default=None), min(most, default=None)
-
-
-# --- values
 
 
 @attrs.frozen
@@ -378,11 +248,6 @@ class Maker:
             found[name] = self.make(self._schema_of(name, schema), depth + 1)
 
 
-def given_values(schema: Mapping[str, Any]) -> list[Any]:
-    """Give the values that a schema itself names as such."""
-    return [*([schema["default"]] if "default" in schema else []), *as_list(schema.get("examples"))]
-
-
 def sized(text: str, schema: Schema) -> str:
     """Bring a text to a length that fits. Raises Unmakeable."""
     least = int(as_number(schema.get("minLength")) or 0)
@@ -392,14 +257,3 @@ def sized(text: str, schema: Schema) -> str:
     if len(text) < least:
         text += "x" * (least - len(text))
     return text if most is None else text[: max(0, int(most))]
-
-
-def same(one: object, other: object) -> bool:
-    """Say whether two plain values are the same as JSON has it: true is not 1, but 1.0 is."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if is_object(one) and is_object(other):
-        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
-    if is_array(one) and is_array(other):
-        return len(one) == len(other) and all(map(same, one, other))
-    return one == other

@@ -92,7 +92,8 @@ class _Search:
         self._name = name
         self._description = description
         self._socket = socket
-        self._found: list[Thing] = []
+        self._found: dict[str, Thing] = {}  # by id, or by text where there is none
+        self._urls: dict[str, tuple[str, ...]] = {}  # of their sockets
         self._broken: list[Thing] = []
         self._why: list[str] = []
         asked = description or url
@@ -107,9 +108,10 @@ class _Search:
         for place in self._places:
             await self._see(place)
             meant = self._meant()
-            if len(meant) == 1 and not links_of(meant[0]):
+            if len(meant) == 1 and self._is_sure(meant[0]):
                 return meant[0]
-        await self._look([each for thing in self._found for each in links_of(thing)][:_MOST])
+        links = [each for thing in self._found.values() for each in links_of(thing)]
+        await self._look(links[:_MOST])
         return self._decided()
 
     async def _see(self, place: str) -> None:
@@ -128,14 +130,27 @@ class _Search:
         for thing in things_in(document):
             if not thing.data:
                 self._broken.append(thing)
-            elif (exact or describes(thing)) and thing.id not in [each.id for each in self._found]:
-                self._found.append(thing)
+            elif exact or describes(thing):
+                self._found.setdefault(_key(thing), thing)
 
     def _meant(self) -> list[Thing]:
         """Narrow down what was found: by its name, by the socket that is meant, by having one at all."""
-        meant = [each for each in self._found if self._name is None or each.is_called(self._name)]
-        leading = [each for each in meant if self._socket is not None and self._socket in _urls(each)]
-        return leading or [each for each in meant if _urls(each)] or meant
+        meant = [each for each in self._found.values() if self._name is None or each.is_called(self._name)]
+        leading = [each for each in meant if self._socket in self._leads_to(each)]
+        return leading or [each for each in meant if self._leads_to(each)] or meant
+
+    def _leads_to(self, thing: Thing) -> tuple[str, ...]:
+        key = _key(thing)
+        if key not in self._urls:
+            described = readable_part(thing, self._base(thing))
+            self._urls[key] = tuple(url for url, _ in sockets_of(described))
+        return self._urls[key]
+
+    def _is_sure(self, thing: Thing) -> bool:
+        """Say whether nothing that fits better may be elsewhere."""
+        if self._socket is None or self._name is not None:
+            return not links_of(thing)
+        return self._socket in self._leads_to(thing)
 
     def _decided(self) -> Thing:
         meant = self._meant()
@@ -152,11 +167,13 @@ class _Search:
         return thing if self._name is None else attrs.evolve(thing, id=self._name)
 
     def _unclear(self) -> str:
-        names = [each.id for each in self._found if not links_of(each)]
+        names = [each.id for each in self._found.values() if not links_of(each)]
         known = ", ".join(names[:_MOST]) + (", ..." if names[_MOST:] else "") or "none"
         if self._name is None:
             return f"it describes several things: say which one by --thing; there are: {known}"
-        near = nearest(self._name, [*names, *(each.title for each in self._found)])
+        if self._meant():
+            return f"--thing {self._name!r} is said of several: say which one by its id; there are: {known}"
+        near = nearest(self._name, [*names, *(each.title for each in self._found.values())])
         hint = f" (did you mean {near!r}?)" if near else ""
         return f"--thing {self._name!r} is not there{hint}; there are: {known}"
 
@@ -193,10 +210,9 @@ class _Search:
         if self._description is None and is_url(self._url):
             await self._look([on_web(target.socket, path) for path in ("/", "/things")])
         own = target.thing
-        same = {target.socket: None, **dict.fromkeys(_urls(own))}
-        return tuple(
-            each for each in self._found if each.id != own.id and any(url in same for url in _urls(each))
-        )
+        same = (target.socket, *self._leads_to(own))
+        rest = [each for each in self._found.values() if _key(each) != _key(own)]
+        return tuple(each for each in rest if any(url in same for url in self._leads_to(each)))
 
     async def _look(self, urls: list[str]) -> None:
         """Take what is at these places, where there is anything."""
@@ -224,9 +240,8 @@ def _places(asked: str, *, one: bool) -> tuple[str, ...]:
     return lists if not one and here in lists[:2] else (here,)
 
 
-def _urls(thing: Thing) -> tuple[str, ...]:
-    described = readable_part(thing, thing.where if is_url(thing.where) else None)
-    return tuple(url for url, _ in sockets_of(described))
+def _key(thing: Thing) -> str:
+    return thing.text if thing.id == thing.where else thing.id
 
 
 def _nearest(found: Sequence[tuple[str, Form]], where: str) -> tuple[str, Form] | tuple[None, None]:

@@ -12,7 +12,7 @@ from lmos_actors._errors import ConfigError
 from lmos_actors.protocol.td import SUBPROTOCOL, Description, effective_forms, load, resolve
 from lmos_actors.transport import endpoint_of
 
-from ._shapes import is_array, is_object
+from ._schemas import is_array, is_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -49,7 +49,11 @@ class ErrorsUncorrelated(ScriptedConnection):
 @SHELF("needs-correlation", "correlates with nothing but a correlationID", "correlation.by-message-id")
 class NeedsCorrelation(ScriptedConnection):
     def correlation(self, request: Request) -> str | None:
-        return request.given
+        return (
+            request.given
+            if request.kind in ("readProperty", "invokeAction")
+            else super().correlation(request)
+        )
 
 
 @SHELF("latest-request", "correlates with the latest request, whichever it answers", "correlation.two-open")

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 from lmos_actors.conformance._scripted import ScriptedConnection, ScriptedServer
 from lmos_actors.conformance._scripted_runs import completed
-from lmos_actors.conformance._scripted_thing import Problem
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance._scripted_thing import Json, ScriptedThing
+    from lmos_actors.conformance._scripted_thing import Json, Problem, ScriptedThing
     from lmos_actors.conformance._scripted_voice import Request
 
 SHELF = Shelf()
@@ -70,11 +69,11 @@ class GivesUp(ScriptedConnection):
         return super().error(problem)
 
 
-@SHELF("answers-twice", "answers each read twice", "answers.once")
+@SHELF("answers-twice", "answers each write twice", "answers.once")
 class AnswersTwice(ScriptedConnection):
-    def do_readProperty(self, request: Request) -> None:
-        super().do_readProperty(request)
-        super().do_readProperty(request)
+    def written(self, request: Request, kind: str, members: Json) -> None:
+        super().written(request, kind, members)
+        super().written(request, kind, members)
 
 
 BROKEN = SHELF.all()

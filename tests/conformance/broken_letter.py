@@ -54,7 +54,7 @@ class ErrorNumber(ScriptedConnection):
 @SHELF("error-in-words", "has words as type of errors", "letter.error-uri")
 class ErrorInWords(ScriptedConnection):
     def error(self, problem: Problem) -> Json:
-        return {**super().error(problem), "type": "not found"}
+        return {**super().error(problem), "type": "not found" if problem.status == 404 else problem.type}
 
 
 @SHELF("status-of-other", "names another action in statuses", "letter.about")

@@ -74,7 +74,7 @@ class Servient:
                     continue
                 try:
                     answers = session.take(text.encode())
-                except (Closed, ValueError, TypeError, AttributeError):
+                except (Closed, ValueError, TypeError, AttributeError, RecursionError):
                     await socket.close(1003, "Failed to read message")
                     return
                 for answer in answers:

@@ -1,4 +1,4 @@
-"""A shelf of broken servers: a class that replaces a part of the right one is put on it with what is wrong."""
+"""A shelf of broken servers: a class that replaces a part of the right one goes there with what is wrong."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from lmos_actors.conformance import Level
 from lmos_actors.conformance._scripted import ScriptedConnection, ScriptedServer
+from lmos_actors.conformance._scripted_http import ScriptedPages
 from lmos_actors.conformance._scripted_thing import ScriptedThing
+from lmos_actors.conformance._serving import Serving
+from lmos_actors.conformance._wire import Wire
 from tests.conformance.breaking import Broken
 
 if TYPE_CHECKING:
@@ -18,6 +21,9 @@ _PARTS: Final[dict[str, type]] = {
     "connection": ScriptedConnection,
     "server": ScriptedServer,
     "thing": ScriptedThing,
+    "pages": ScriptedPages,
+    "serving": Serving,
+    "wire": Wire,
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from junitparser import Failure, JUnitXml, Skipped
 
 from lmos_actors.conformance import (
@@ -240,6 +240,7 @@ def test_of_a_case_that_passed_the_end_is_told() -> None:
     assert "without 6 before these" in "".join(read.texts["caption"])
 
 
+@settings(max_examples=40)
 @given(st.text(st.characters(exclude_categories=())))
 def test_any_text_can_be_told(text: str) -> None:
     made = everything(text)

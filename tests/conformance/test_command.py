@@ -11,8 +11,9 @@ import pytest
 import trio
 from junitparser import JUnitXml
 
-from lmos_actors.cli import _conform, main
-from lmos_actors.conformance import Level, Unreachable, Verdict, all_cases, card_text
+from lmos_actors._errors import ConfigError
+from lmos_actors.cli import _conform, _conform_serve, main
+from lmos_actors.conformance import CLIENT_CASES, Level, Unreachable, Verdict, all_cases, card_text
 from lmos_actors.transport import TcpNetwork
 from tests.conformance.cards import HOSTILE, card, result
 from tests.conformance.near import near
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lmos_actors.conformance import Card, ConformOptions, Result
+    from lmos_actors.transport import Endpoint
 
 URL = "http://127.0.0.1:8080/things/lamp"
 CASES = [case.id for case in all_cases()]
@@ -198,6 +200,18 @@ def test_what_is_not_reached(
     assert json.loads(ran.out)["error"] == {"url": URL, "message": "nothing \x1b[2J is there"}
 
 
+def test_what_a_server_calls_its_things_is_not_obeyed(
+    call: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def conform(*_: object, **__: object) -> None:
+        raise ConfigError("there are: urn:a\x1b[2J", URL)
+
+    monkeypatch.setattr(_conform, "conform", conform)
+    ran = call(URL)
+    assert ran.code == 2
+    assert ran.err.startswith(f"lmos-actors: {URL}: there are: urn:a\\x1b[2J\n")
+
+
 def test_a_time_limit_leaves_what_has_been_tried(
     server: Server, call: Callable[..., Ran], tmp_path: Path
 ) -> None:
@@ -247,3 +261,121 @@ def test_a_real_server_is_judged(call: Callable[..., Ran]) -> None:
         ran = call(url, "--case", "handshake.*", "--level", "spec")
     assert ran.code == 0, ran.text
     assert f"judged:    server {url}, Conformance thing\n" in ran.out
+
+
+# --- clients
+
+
+class Clients:
+    """What comes of clients, as the command sees it."""
+
+    def __init__(self) -> None:
+        self.given: dict[str, Any] = {}
+        self.verdicts = [Verdict.PASSED, Verdict.NOT_RUN]
+        self.then: Callable[[], Any] = lambda: None
+        self.leave = True
+
+    async def judge(
+        self, network: object, endpoint: Endpoint, *, stop: trio.Event, announce: Any, **given: Any
+    ) -> Card:
+        assert isinstance(network, TcpNetwork)
+        self.given = {"url": endpoint.url.rstrip("/"), **given}
+        announce("http://127.0.0.1:8080/agents/conformance")
+        self.then()
+        if not self.leave:
+            await stop.wait()
+        results = [result(f"client.{n}", verdict, "so") for n, verdict in enumerate(self.verdicts)]
+        return card(*results, role="client", subject="clients", command="")
+
+
+@pytest.fixture
+def clients(monkeypatch: pytest.MonkeyPatch) -> Clients:
+    made = Clients()
+    monkeypatch.setattr(_conform_serve, "judge_clients", made.judge)
+    return made
+
+
+def test_clients_are_judged(clients: Clients, call: Callable[..., Ran], tmp_path: Path) -> None:
+    words = ("--level", "spec", "--seed", "3", "--patience", "1s", "--junit", "card.xml")
+    ran = call("--serve", "--once", *words)
+    assert (ran.code, ran.err) == (0, "")
+    said = "judging clients of http://127.0.0.1:8080/agents/conformance; ends when the clients that came"
+    said += " have left"
+    again = "lmos-actors conform --serve 127.0.0.1:8080 --once --level spec --seed 3 --patience 1s"
+    assert ran.out.startswith(f"{said}\n client  1 passed, 1 not run\n   not run      client.1: so\n")
+    assert ran.out.endswith(
+        f"\njudged:    clients, Lamp\nspoken to: as written\nlevel:     lenient, seed 7\nagain:     {again}\n"
+    )
+    assert clients.given == {
+        "url": "ws://127.0.0.1:8080",
+        "level": Level.SPEC,
+        "patience": 1.0,
+        "seed": 3,
+        "once": True,
+    }
+    assert JUnitXml.fromfile(str(tmp_path / "card.xml")).tests == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "url"),
+    [
+        ("9000", "ws://127.0.0.1:9000"),
+        ("0.0.0.0:9000", "ws://0.0.0.0:9000"),
+        ("ws://[::1]:9000", "ws://[::1]:9000"),
+    ],
+)
+def test_where_clients_come(given: str, url: str, clients: Clients, call: Callable[..., Ran]) -> None:
+    assert call("--serve", given).code == 0
+    assert clients.given["url"] == url
+
+
+def test_how_clients_end(clients: Clients, call: Callable[..., Ran]) -> None:
+    clients.verdicts = [Verdict.FAILED]
+    assert call("--serve").code == 1
+    clients.leave = False
+    assert call("--serve", "--within", "10ms").code == 1, "that is how long it is served"
+    ran = call("--serve", "--once", "--within", "10ms", "--json")
+    assert (ran.code, json.loads(ran.out)["exit_code"]) == (124, 124)
+    assert "time limit: the clients that came have not left" in ran.err
+    for number in (signal.SIGINT, signal.SIGTERM):
+        clients.then = lambda number=number: signal.raise_signal(number)
+        assert call("--serve").code == 1, "that is how it is meant to end"
+        assert call("--serve", "--once").code == 130
+    clients.verdicts = [Verdict.NOT_RUN]
+    ran = call("--serve")
+    assert (ran.code, ran.err) == (3, "lmos-actors: no client has come\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((URL, "--serve"), "--serve: judges clients: it takes no URL of a server"),
+        ((URL, "--once"), "--once: goes with --serve"),
+        (("--serve", "--case", "client.read"), "--case: goes with the URL of a server, not with --serve"),
+        (("--serve", "--bearer", "env:X"), "--bearer: goes with the URL of a server, not with --serve"),
+        (("--serve", "--patience", "0s"), "--patience: must be more than 0s"),
+        (("--serve", "wss://127.0.0.1:9000"), "--serve: clients are judged without TLS"),
+        (("--serve", "127.0.0.1:x"), "--serve: '127.0.0.1:x' is not HOST:PORT"),
+    ],
+    ids=lambda value: " ".join(value) if type(value) is tuple else "",
+)
+def test_a_wrong_usage_of_serve(
+    words: tuple[str, ...], said: str, clients: Clients, call: Callable[..., Ran]
+) -> None:
+    ran = call(*words)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert clients.given == {}
+
+
+def test_an_address_that_is_taken(call: Callable[..., Ran]) -> None:
+    with near() as url:
+        ran = call("--serve", url.removeprefix("http://"))
+    assert (ran.code, ran.out) == (2, "")
+    assert "cannot listen at" in ran.err
+
+
+def test_cases_of_clients_are_listed(call: Callable[..., Ran]) -> None:
+    ids = [case.id for case in CLIENT_CASES]
+    assert [line.split()[0] for line in call("--list", "--serve").out.splitlines()] == ids
+    assert [each["id"] for each in json.loads(call("--list", "--json", "--serve").out)["cases"]] == ids

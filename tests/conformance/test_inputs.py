@@ -13,7 +13,7 @@ from jsonschema_rs import Draft7Validator
 
 from lmos_actors.conformance._inputs import Sample, another, fits, largest, samples, smallest, valid
 from lmos_actors.conformance._patterns import matching
-from lmos_actors.conformance._shapes import same
+from lmos_actors.conformance._schemas import same
 
 FORMATS = (
     "date", "time", "date-time", "email", "idn-email", "hostname", "idn-hostname", "ipv4", "ipv6", "uri",

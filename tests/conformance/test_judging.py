@@ -1,4 +1,4 @@
-"""Clients judged: ours solves every riddle without a fault, and each broken one is caught by its case alone."""
+"""Clients judged: ours solves every riddle without a fault, each broken one is caught by its case alone."""
 
 from __future__ import annotations
 
@@ -9,29 +9,28 @@ import pytest
 import trio
 
 from lmos_actors import LmosActorsError, open_node
-from lmos_actors.bindings import ConsumedThing
 from lmos_actors.conformance import Card, Level, Verdict
-from lmos_actors.conformance._client_cases import CLIENT_CASES, RIDDLES
+from lmos_actors.conformance._client_cases import CLIENT_CASES
 from lmos_actors.conformance._judging import judge_clients
 from lmos_actors.transport import MemoryNetwork, endpoint_of
+from tests.conformance.broken_clients import ALL, BrokenClient
+from tests.conformance.clients import Client
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from lmos_actors.bindings import ConsumedThing
+
 HERE = endpoint_of("ws://judge.example")
 
 
-async def judged(
-    client: Callable[[MemoryNetwork], Awaitable[object]], *, level: Level = Level.SPEC
-) -> Card:
+async def judged(client: Callable[[MemoryNetwork], Awaitable[object]], *, level: Level = Level.SPEC) -> Card:
     """Let a client be judged, and give its card once it has left."""
     network = MemoryNetwork()
     cards: list[Card] = []
 
     async def judge(task_status: trio.TaskStatus[str]) -> None:
-        cards.append(
-            await judge_clients(network, HERE, level=level, once=True, announce=task_status.started)
-        )
+        cards.append(await judge_clients(network, HERE, level=level, once=True, announce=task_status.started))
 
     async with trio.open_nursery() as nursery:
         await nursery.start(judge)
@@ -104,3 +103,32 @@ async def test_our_client_solves_every_riddle(autojump_clock: trio.abc.Clock) ->
     card = await judged(ours)
     assert ids(card, Verdict.PASSED) == [case.id for case in CLIENT_CASES], told(card)
     assert card.role == "client"
+
+
+async def test_with_the_habits_of_kotlin_wot_nothing_fails(autojump_clock: trio.abc.Clock) -> None:
+    card = await judged(partial(ours, habits="kotlin-wot"), level=Level.KOTLIN_WOT)
+    assert ids(card, Verdict.FAILED) == [], told(card)
+
+
+# --- clients by hand
+
+
+async def by_hand(network: MemoryNetwork, client: type[Client]) -> None:
+    await client(network).run()
+
+
+async def test_a_right_client_passes_everything(autojump_clock: trio.abc.Clock) -> None:
+    card = await judged(partial(by_hand, client=Client))
+    assert ids(card, Verdict.PASSED) == [case.id for case in CLIENT_CASES], told(card)
+
+
+@pytest.mark.parametrize("broken", ALL, ids=lambda broken: broken.what.__name__)
+async def test_a_broken_client_is_caught_by_its_case_and_no_other(
+    broken: BrokenClient, autojump_clock: trio.abc.Clock
+) -> None:
+    card = await judged(partial(by_hand, client=broken.what))
+    assert set(ids(card, Verdict.FAILED)) == {broken.caught_by, *broken.also}, told(card)
+
+
+def test_every_case_has_a_client_that_it_catches() -> None:
+    assert {broken.caught_by for broken in ALL} == {case.id for case in CLIENT_CASES}

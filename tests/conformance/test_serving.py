@@ -138,7 +138,7 @@ async def test_the_handshake(autojump_clock: trio.abc.Clock) -> None:
         assert status == 101
         assert headers["sec-websocket-accept"] == "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
         assert headers["sec-websocket-protocol"] == "lmosprotocol"
-        assert headers["lmos-extensions"] == "acks, streams, deadlines, retries"
+        assert headers["lmos-extensions"] == "acks, gaps, streams, deadlines, retries"
 
 
 @pytest.mark.parametrize(

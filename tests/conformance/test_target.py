@@ -176,7 +176,7 @@ def test_where_no_redirect_is_followed_to(here, location, told) -> None:
     [
         ({}, HERE, "nobody listens there"),
         ({f"{HERE}/x": Page()}, "http://thing/y", "it answered 404"),
-        ({f"{HERE}/x": Page(status=401)}, "http://thing/x", "it answered 401; --credential or --header"),
+        ({f"{HERE}/x": Page(status=401)}, "http://thing/x", "it answered 401; --bearer, --basic or --header"),
         ({f"{HERE}/x": described(b"<html>", "text/html")}, "http://thing/x", "not JSON"),
         ({f"{HERE}/x": described(b"{")}, "http://thing/x", "not JSON"),
         ({f"{HERE}/x": described(b"17")}, "http://thing/x", "a description is a JSON object"),
@@ -247,6 +247,27 @@ async def test_it_is_asked_which_one_is_meant(thing, told, autojump_clock) -> No
 async def test_a_socket_says_which_one_is_meant(autojump_clock) -> None:
     target = await found(SEVERAL, "ws://thing/other")
     assert (target.thing.id, target.others) == ("c", ())
+
+
+async def test_a_socket_is_looked_for_in_every_place(autojump_clock) -> None:
+    pages = {
+        WELL_KNOWN: described(td("urn:a", form("ws://thing/other"))),
+        f"{HERE}/things": described([td("urn:b")]),
+    }
+    assert (await found(pages, SOCKET)).thing.id == "urn:b"
+    assert (await found(pages, SOCKET, thing="urn:a")).thing.id == "urn:a"
+
+
+async def test_one_name_of_two_is_not_clear(autojump_clock) -> None:
+    listed = [td("urn:x:a", title="Twin"), td("urn:y:b", title="Twin")]
+    with pytest.raises(ConfigError, match="said of several: say which one by its id; there are: urn:x:a"):
+        await found({f"{HERE}/": described(listed)}, HERE, thing="Twin")
+
+
+async def test_things_without_ids_are_told_apart(autojump_clock) -> None:
+    listed = [{key: value for key, value in td(f"urn:{name}").items() if key != "id"} for name in "ab"]
+    target = await found({f"{HERE}/": described(listed)}, HERE, thing="Thing b")
+    assert (target.thing.title, [each.title for each in target.others]) == ("Thing b", ["Thing a"])
 
 
 async def test_a_socket_that_no_description_names_takes_the_only_one(autojump_clock) -> None:

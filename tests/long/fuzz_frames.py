@@ -1,4 +1,4 @@
-"""python -m tests.long.fuzz_frames [--frames N] [--seed TEXT] [--resume FILE]: damaged frames against a server.
+"""python -m tests.long.fuzz_frames [--frames N] [--seed TEXT] [--resume FILE]: a server under fire.
 
 A server in a process of its own, on TCP. Connections one after another, a few at a time, each with a burst of
 frames: good requests, LMOS messages of every kind for agents that are there and for some that are not, the
@@ -48,7 +48,20 @@ END_PING = b"behind the burst"
 TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 PLACES = ("/ws", "/", "/agents/ledger", "/agents/boss", *(f"/agents/crew.{name}" for name in WORKERS))
 THINGS = ("ledger", "boss", *(f"crew.{name}" for name in WORKERS), "", "nobody", "urn:uuid:none")
-AFFORDANCES = ("level", "done", "add", "work", "count", "refuse", "crash", "book", "total", "hire", "fire", "x")
+AFFORDANCES = (
+    "level",
+    "done",
+    "add",
+    "work",
+    "count",
+    "refuse",
+    "crash",
+    "book",
+    "total",
+    "hire",
+    "fire",
+    "x",
+)
 INPUTS: dict[str, tuple[Any, ...]] = {
     "add": ({"a": 1, "b": 2}, {"a": "1", "b": 2}, {"a": 2**70, "b": 1}, None, [1, 2]),
     "work": ({"seconds": 0.001}, {"seconds": 3}, {"seconds": -1}, {"seconds": 1e300}, {}),
@@ -97,7 +110,14 @@ class Sender(Peer):
         random = self.random
         head = {"thingID": random.choice(THINGS), "messageID": self.an_id()}
         kind = random.choice(
-            ("invokeAction", "invokeAction", "readProperty", "writeProperty", "observeProperty", "subscribeEvent")
+            (
+                "invokeAction",
+                "invokeAction",
+                "readProperty",
+                "writeProperty",
+                "observeProperty",
+                "subscribeEvent",
+            )
         )
         name = random.choice(AFFORDANCES)
         body: dict[str, Any] = {"messageType": kind, **head, "name": name}
@@ -114,7 +134,20 @@ class Sender(Peer):
         if what < 0.04:
             return [frame(random.choice((PING, PONG)), random.randbytes(random.randrange(20)), random)]
         if what < 0.08:
-            head = (1, random.randrange(2), 0, 0, 0, 0, 0, random.randrange(1, 9), 0, 0, 0, random.randrange(3))
+            head = (
+                1,
+                random.randrange(2),
+                0,
+                0,
+                0,
+                0,
+                0,
+                random.randrange(1, 9),
+                0,
+                0,
+                0,
+                random.randrange(3),
+            )
             return [frame(BINARY, bytes(head) + b"abc", random)]
         data: Any = self.request() if what < 0.35 else self.frame()
         if isinstance(data, str):
@@ -205,7 +238,8 @@ class Burst:
         at = 0
         while len(data) - at >= 2:
             first, word = data[at], data[at + 1]
-            assert first & 0x70 == 0 and not word & 0x80, f"the server sent {data[at : at + 20]!r}"
+            if first & 0x70 or word & 0x80:
+                raise AssertionError(f"the server sent {data[at : at + 20]!r}")
             size = {126: 2, 127: 8}.get(word, 0)
             start = at + 2 + size
             length = int.from_bytes(data[at + 2 : start], "big") if size else word
@@ -394,7 +428,9 @@ def main(args: Iterable[str] | None = None) -> int:
     told = f"{state['frames']:,} frames of seed {state['seed']} over {state['connections']:,} connections"
     told += f", {state['answers']:,} answers; {state['good']:,} requests of a good client, the slowest"
     told += f" {state['slowest']:.2f} s; {state.seconds:,.0f} s"
-    return verdict(not state["wrong"], told if not state["wrong"] else f"{told}: {len(state['wrong'])} findings")
+    return verdict(
+        not state["wrong"], told if not state["wrong"] else f"{told}: {len(state['wrong'])} findings"
+    )
 
 
 if __name__ == "__main__":

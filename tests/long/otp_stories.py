@@ -1,8 +1,8 @@
-"""python -m tests.long.otp_stories [--stories N] [--seed TEXT] [--resume FILE]: our supervisors against Erlang's.
+"""python -m tests.long.otp_stories [--stories N] [--seed TEXT] [--resume FILE]: against Erlang's own.
 
 Makes up stories of supervision trees (tests/supervision/otp/generate.py), has a real Erlang/OTP tell them in
 real time, all of a batch at once, and compares what was seen with what our plans do. A story that the
-machine was too slow for does not count, and another is told instead. By default 10,000, none of them recorded.
+machine was too slow for does not count, and another is told instead. By default 10,000.
 
 Needs `escript`. Prints one line at the end, and before it the first stories that ended differently.
 """
@@ -71,11 +71,13 @@ def main(args: Iterable[str] | None = None) -> int:
     state = State(given.resume, {"stories": given.stories}, fresh)
     while state["compared"] < given.stories and state["in_vain"] < TOO_LATE:
         tell(state, min(given.batch, given.stories - state["compared"]))
-        say(f"{state['compared']:,} compared, {len(state['different'])} different, {state['late']:,} too late")
+        say(
+            f"{state['compared']:,} compared, {len(state['different'])} different, {state['late']:,} too late"
+        )
     for text in state["different"][:SHOWN]:
         print(text)
     told = f"{state['compared']:,} stories of seed {state['seed']} told by Erlang/OTP"
-    told += f", {len(state['different'])} ended differently here; {state['late']:,} more were too late to count"
+    told += f", {len(state['different'])} ended differently here; {state['late']:,} more came too late"
     whole = state["compared"] >= given.stories
     return verdict(whole and not state["different"], f"{told}; {state.seconds:,.0f} s")
 

@@ -1,12 +1,12 @@
-"""python -m tests.long.seeds [--seeds N] [--jobs N] [--resume FILE] [FILES]: many seeds of the shipped scenarios.
+"""python -m tests.long.seeds [--seeds N] [--jobs N] [--resume FILE] [FILES]: the shipped scenarios.
 
 Runs each file of `scenarios/` with every seed from 1 to N, by default 10,000; those of FEWER, whose runs take
 a second each, with as many as it says. With a smaller N the numbers of FEWER shrink in proportion. All
 combinations of a file's matrix or sweep are run with each seed. Every run must pass. One block of seeds in
 twenty runs again in another process, with another hash seed, and must have the same message logs.
 
-Runs share a process: an interpreter is started for each 20 blocks, not for each run. Prints one line at the end,
-and before it the runs that failed, each with the command that shows it again.
+Runs share a process: an interpreter is started for each 20 blocks, not for each run. Prints one line at the
+end, and before it the runs that failed, each with the command that shows it again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SHOWN = 20
 
 
 def block(file: str, first: int, count: int) -> dict[str, Any]:
-    """Run a file with some seeds; give how many runs there were, those that failed, and what all logs come to."""
+    """Run a file with some seeds; give how many runs there were, which failed, a digest of all logs."""
     from lmos_actors.scenario import resolve, run_cell
 
     resolved = resolve(file, seeds=range(first, first + count))
@@ -68,9 +68,7 @@ class Seeds:
     def go(self, blocks: list[tuple[str, int, int]]) -> None:
         """Run what has not been run."""
         context = multiprocessing.get_context("spawn")  # each process has a hash seed of its own
-        pools = [
-            ProcessPoolExecutor(jobs, context, max_tasks_per_child=20) for jobs in (self.jobs, 1)
-        ]
+        pools = [ProcessPoolExecutor(jobs, context, max_tasks_per_child=20) for jobs in (self.jobs, 1)]
         done = set(self.state["done"])
         with pools[0] as pool, pools[1] as other:
             for number, one in enumerate(blocks):

@@ -217,9 +217,7 @@ class Part:
         self.state["parts"].append(record)
         async with self._proxy() as proxy:
             origin = f"127.0.0.1:{proxy.port}"
-            server = await Process.start(
-                self.folder, "server", "tests.long.soak_server", f"ws://{origin}"
-            )
+            server = await Process.start(self.folder, "server", "tests.long.soak_server", f"ws://{origin}")
             proxy.target = int((await server.hear()).rpartition(":")[2])
             before = await server.ask("sample")
             steady = await self._client("steady", origin)
@@ -255,7 +253,9 @@ class Part:
         while self.state["minutes"] < self.given.minutes:
             await trio.sleep(max(0.0, began + (len(self.samples) + 1) * every - time.monotonic()))
             of_server, of_client = await server.ask("sample"), await steady.ask("sample")
-            self.samples.append({"server": of_server, "client": of_client, "kills": self.kills, "cuts": proxy.cuts})
+            self.samples.append(
+                {"server": of_server, "client": of_client, "kills": self.kills, "cuts": proxy.cuts}
+            )
             self.state["minutes"] += every / 60
             self._look_at(server, of_server, of_client)
             self.state.save()
@@ -268,8 +268,9 @@ class Part:
         done = sum(number for name, number in of_client["counts"].items() if name.endswith(" ok"))
         say(
             f"{self.state['minutes']:.1f} min: server {of_server['memory_kb']:,} kB,"
-            f" {of_server['objects']:,} objects, {of_server['tasks']} tasks, {of_server['descriptors']} descriptors,"
-            f" {of_server['accepted']:,} accepted, {of_server['restarts']:,} restarts;"
+            f" {of_server['objects']:,} objects, {of_server['tasks']} tasks,"
+            f" {of_server['descriptors']} descriptors, {of_server['accepted']:,} accepted,"
+            f" {of_server['restarts']:,} restarts;"
             f" client {of_client['memory_kb']:,} kB, {of_client['objects']:,} objects, {done:,} done;"
             f" {self.samples[-1]['cuts']:,} cuts, {self.kills} kills, {len(self.wrong)} wrong"
         )
@@ -316,8 +317,9 @@ def judge(state: State) -> int:
         wrong.append("no part was long enough to be judged")
     for text in wrong:
         print(text)
-    told = f"{state['minutes']:.0f} minutes, {total['accepted']:,} messages, {total['restarts']:,} crashes of agents"
-    told += f", {total['cuts']:,} connections cut, {total['kills']} clients killed"
+    told = f"{state['minutes']:.0f} minutes, {total['accepted']:,} messages"
+    told += f", {total['restarts']:,} crashes of agents, {total['cuts']:,} connections cut"
+    told += f", {total['kills']} clients killed"
     return verdict(not wrong, f"{told}: " + ("flat" if not wrong else f"{len(wrong)} findings"))
 
 

@@ -7,14 +7,25 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator  # noqa: TC003 -- agents' types are read at run time
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import trio
 
-from lmos_actors import ActionFailed, Agent, ChildSpec, Event, NotFound, Progress, Property, action, event, prop
+from lmos_actors import (
+    ActionFailed,
+    Agent,
+    ChildSpec,
+    Event,
+    NotFound,
+    Progress,
+    Property,
+    action,
+    event,
+    prop,
+)
 from lmos_actors.supervision import agents_of
 
 if TYPE_CHECKING:
@@ -174,7 +185,7 @@ def leaves_of(error: BaseException) -> list[BaseException]:
 
 
 async def obey(orders: dict[str, Callable[[], Awaitable[Any]]]) -> None:
-    """Answer the lines of the standard input, each by a line of JSON, until it ends, or the line `end` comes."""
+    """Answer each line of the standard input by a line of JSON, until it ends or the line `end` comes."""
     stdin = trio.lowlevel.FdStream(os.dup(0))
     held = b""
     async for chunk in stdin:

@@ -63,11 +63,12 @@ class Client:
 
     async def found(self, cls: Any, name: str) -> Any:
         """Consume an agent, however often the connection is cut meanwhile."""
-        while True:
-            try:
-                return await self.node.consume(cls, f"{self.origin}/agents/{name}")
-            except ConnectFailed:
-                self.counts["consume ConnectFailed"] += 1
+        with trio.fail_after(PATIENCE):
+            while True:
+                try:
+                    return await self.node.consume(cls, f"{self.origin}/agents/{name}")
+                except ConnectFailed:
+                    self.counts["consume ConnectFailed"] += 1
 
     def note(self, text: str) -> None:
         """Take note of what must not be."""
@@ -157,10 +158,13 @@ class Client:
     async def listen(self) -> None:
         ref = self.worker()
         with trio.move_on_after(self.random.uniform(0.5, 4)):
-            async with ref.observe(Worker.level) as levels, ref.subscribe(Worker.done) as ends:
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self.drain, levels)
-                    nursery.start_soon(self.drain, ends)
+            async with (
+                ref.observe(Worker.level) as levels,
+                ref.subscribe(Worker.done) as ends,
+                trio.open_nursery() as nursery,
+            ):
+                nursery.start_soon(self.drain, levels)
+                nursery.start_soon(self.drain, ends)
 
     async def drain(self, feed: Any) -> None:
         async for _ in feed:

@@ -1,15 +1,23 @@
-"""The server of the soak: `python -m tests.long.soak_server PUBLIC_URL`, which may be empty. Obeys its standard input."""
+"""The server of the soak: `python -m tests.long.soak_server PUBLIC_URL`, which may be empty.
+
+Obeys its standard input.
+"""
 
 from __future__ import annotations
 
 import logging
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import httpx2
 import trio
 
 from lmos_actors import ChildSpec, SupervisorSpec, open_node
+from lmos_actors.bindings._descriptions import KEPT
 from tests.long.soak_agents import Boss, Ledger, Worker, look, obey, tell
+
+if TYPE_CHECKING:
+    from lmos_actors import Node
 
 WORKERS = ("alpha", "beta", "gamma")
 OFTEN = 10**9  # restarts that are no reason to give up
@@ -29,7 +37,7 @@ TREE = SupervisorSpec(
 )
 
 
-async def fill(node: Any) -> None:
+async def fill(node: Node) -> None:
     """Fill what is bounded: the last crash reports and dead letters, so that their growth is no trend."""
     worker = node.root.supervisor("crew").child("alpha")
     for _ in range(150):
@@ -40,12 +48,22 @@ async def fill(node: Any) -> None:
         await worker.ready()
 
 
+async def fill_descriptions(node: Node) -> None:
+    """Have as many descriptions asked for as a server keeps: of agents that come and go."""
+    boss = node.root.child("boss")
+    async with httpx2.AsyncClient(base_url=node.urls[0].replace("ws:", "http:")) as web:
+        for _ in range(KEPT + 10):
+            name = await boss.invoke(Boss.hire)
+            answer = await web.get(f"/agents/boss.{name}")
+            answer.raise_for_status()
+            await boss.invoke(Boss.fire, name)
+
+
 async def serve(public_url: str | None) -> None:
     """Serve until told to end."""
     async with open_node(TREE, listen="ws://127.0.0.1:0", public_url=public_url) as node:
         await fill(node)
-        boss = node.root.child("boss")
-        await boss.invoke(Boss.fire, await boss.invoke(Boss.hire))  # there is a supervisor under it from now on
+        await fill_descriptions(node)
         tell(node.urls[0])
 
         async def sample() -> Any:

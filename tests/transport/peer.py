@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 import attrs
@@ -33,7 +34,15 @@ HEAD = (
 
 
 def xor(data: bytes, key: bytes = KEY) -> bytes:
-    return bytes(byte ^ key[n % 4] for n, byte in enumerate(data))
+    found = bytearray(data)
+    for n, byte in enumerate(key):
+        found[n::4] = found[n::4].translate(_xor_with(byte))
+    return bytes(found)
+
+
+@cache
+def _xor_with(byte: int) -> bytes:
+    return bytes(each ^ byte for each in range(256))
 
 
 def frame(
