@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from ._card_text import WIDTH, cut, grouped, last_traffic, said_lines
+from ._card_text import WHOLE, WIDTH, cut, grouped, last_traffic, said_lines
 from ._verdicts import Verdict
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def _case(group: str, result: Result) -> Element:
         failed = result.verdict is Verdict.FAILED
         said = {"message": cut(result.seen, WIDTH), "type": "failed"} if failed else {}
         told = _element("failure" if failed else "system-out", **said)
-        told.text = _clean("\n".join([*said_lines(result), *last_traffic(result, TOLD)]))
+        told.text = _clean("\n".join([*said_lines(result), *last_traffic(result, TOLD, width=WHOLE)]))
         case.append(told)
     return case
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from ._verdicts import Verdict
@@ -17,8 +18,11 @@ SOME_TRAFFIC: Final = 8
 LITTLE_TRAFFIC: Final = 3
 """And how much of one that was tolerated."""
 
-WIDTH: Final = 160
-"""How many characters of a frame are shown."""
+WIDTH: Final = 200
+"""How many characters of a frame are shown; of ids in a longer one the beginning."""
+
+WHOLE: Final = 10_000
+"""How many of a frame are shown that is shown in full."""
 
 LONGEST: Final = 1_000
 """How many characters of what was expected, or seen, are told."""
@@ -37,6 +41,7 @@ COUNTED: Final = {
 }
 """How a verdict is written behind a number."""
 
+_UUID: Final = re.compile("([0-9a-fA-F]{8})(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _BARE: Final = frozenset({"text", "head", "http"})
 _COLUMN: Final = max(map(len, LABELS.values()))
 
@@ -84,8 +89,9 @@ def traffic_lines(traffic: Sequence[Traffic], left_out: int = 0, *, width: int =
 def _traffic_line(each: Traffic, width: int, *, several: bool) -> str:
     mark = f"{each.connection or 'http'}" if several else ""
     kind = "" if each.kind in _BARE else f"{each.kind} "
+    text = each.text if len(each.text) <= width else _UUID.sub(r"\1…", each.text)
     size = f"  ({each.size} bytes)" if each.size > len(each.text.encode("utf-8", "replace")) else ""
-    return f"{mark}{'>' if each.sent else '<'} {kind}{cut(each.text, width)}{size}".rstrip()
+    return f"{mark}{'>' if each.sent else '<'} {kind}{cut(text, width)}{size}".rstrip()
 
 
 def last_traffic(result: Result, most: int, *, width: int = WIDTH) -> list[str]:
@@ -135,10 +141,13 @@ def case_lines(result: Result, *, verbose: bool = False) -> list[str]:
     if result.verdict in (Verdict.NOT_OFFERED, Verdict.NOT_RUN):
         return [head, *_under("     ", result.seen)]
     most = SOME_TRAFFIC if result.verdict is Verdict.FAILED else LITTLE_TRAFFIC
+    shown = (
+        traffic_lines(result.traffic, result.left_out, width=WHOLE) if verbose else last_traffic(result, most)
+    )
     return [
         head,
         *said_lines(result, "     "),
-        *(f"     {line}" for line in last_traffic(result, len(result.traffic) if verbose else most)),
+        *(f"     {line}" for line in shown),
     ]
 
 

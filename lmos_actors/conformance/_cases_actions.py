@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from ._case import Chapter
 from ._deviations import lmos, td
 from ._inputs import fits, samples
 from ._letter import ABSENT
+from ._roles import NotOffered, NotRun
 from ._socket import ConnectionGone
-from ._specimens import SILENCE
+from ._specimens import SILENCE, leave
 from ._talk import NoAnswer
 
 if TYPE_CHECKING:
@@ -217,6 +219,8 @@ async def pending(visit: Visit) -> None:
     except NoAnswer as why:
         visit.differs("no-pending", why)
         return
+    finally:
+        await leave(talk, sent)
     visit.expect(heard, "actionStatus")
 
 
@@ -229,9 +233,9 @@ async def pending(visit: Visit) -> None:
 )
 async def status_order(visit: Visit) -> None:
     await _hold_order(visit, visit.roles.safe_call(), long=False)
-    waiting = any(action.synchronous is False for action in visit.target.actions.values())
-    if waiting and not visit.ground.speech.is_kotlin:
-        await _hold_order(visit, visit.roles.slow_call(), long=True)
+    if not visit.ground.speech.is_kotlin:
+        with suppress(NotOffered, NotRun):
+            await _hold_order(visit, visit.roles.slow_call(), long=True)
 
 
 async def _hold_order(visit: Visit, call: Call, *, long: bool) -> None:
@@ -271,8 +275,10 @@ async def concurrent(visit: Visit) -> None:
         await talk.answer(sent)
     except SILENCE as why:
         visit.not_offered(f"{why}: actions.pending says more")
-    await talk.send("invokeAction", name=call.action, **call.members())
+    second = await talk.send("invokeAction", name=call.action, **call.members())
     while (heard := await talk.next()) is not None:
         if heard.kind in ("actionStatus", "error") and heard.correlation != sent.correlation:
+            await leave(talk, sent)
+            await leave(talk, second)
             return
     visit.fail("the second was not answered")

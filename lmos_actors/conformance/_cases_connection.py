@@ -26,6 +26,7 @@ _MANY: Final = 20
 _PINGS: Final = 10
 _HEAD: Final = 8  # bytes of a frame with a mask and a length of two bytes
 _PIECE: Final = 20
+_MOMENT: Final = 0.002  # seconds in which what was sent gets there by itself
 
 
 def _request(visit: Visit, talk: Talk) -> bytes:
@@ -191,7 +192,9 @@ async def cut(visit: Visit) -> None:
     other, talk = await visit.talk(), await visit.talk()
     await must_answer(visit, talk, "the handshake")
     await talk.socket.send_bytes(_masked(visit, TEXT, _request(visit, talk))[:20])
+    await trio.sleep(_MOMENT)
     await talk.socket.cut()
+    await trio.sleep(_MOMENT)
     await must_answer(visit, other, "a cut of another connection")
     await must_be_there(visit, "a cut")
 
@@ -283,5 +286,6 @@ async def small_pieces(visit: Visit) -> None:
     pieces += [frame[at : at + _PIECE] for at in range(_HEAD, len(frame), _PIECE)]
     for piece in pieces:
         await talk.socket.send_bytes(piece)
+        await trio.sleep(_MOMENT)
     if await talk.next() is None:
         visit.fail("a message that came in small pieces is not answered")

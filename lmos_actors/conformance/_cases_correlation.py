@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from ._case import Chapter
 from ._deviations import lmos
 from ._socket import ConnectionGone
-from ._specimens import restorable_values
+from ._specimens import leave, restorable_values
 from ._talk import NoAnswer
 
 if TYPE_CHECKING:
@@ -173,4 +173,5 @@ async def statuses(visit: Visit) -> None:
         visit.not_offered(f"{why}: actions.pending says more")
     if heard.is_final:
         return  # correlation.invoke is about these
+    await leave(talk, sent)
     _hold(visit, heard, sent)

@@ -29,6 +29,7 @@ _MEDIA_TYPES: Final = ("application/td+json", "application/json", "application/l
 _MOVED: Final = (301, 302, 303, 307, 308)
 _NOT_THERE: Final = (401, 403, 404, 405, 410)
 _SAME: Final = ("content-type", "content-length")  # of what HEAD and GET say; the rest may change in between
+_TELLING: Final = ("@context", "title", "properties", "actions", "events")
 _TOLD: Final = 3  # findings in one verdict
 _READABLE: Final = "a description that can be read"
 _SERVED: Final = "a description that is served"
@@ -93,7 +94,7 @@ async def well_known(visit: Visit) -> None:
         found = answer.json()
     except ValueError as error:
         visit.fail(f"{WELL_KNOWN} is no JSON: {error}")
-    if not is_object(found) or "title" not in found:
+    if not is_object(found) or not any(word in found for word in _TELLING):
         visit.fail(f"{WELL_KNOWN} is no description: {answer.text[:100]}")
 
 

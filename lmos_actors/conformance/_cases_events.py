@@ -10,7 +10,7 @@ from ._case import Chapter
 from ._deviations import lmos
 from ._inputs import fits
 from ._listening import events, first_event, happen, listen, subscribed, tell
-from ._specimens import same
+from ._schemas import same
 
 if TYPE_CHECKING:
     from ._case import Visit

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ._case import Chapter, input_of
 from ._deviations import extension
 from ._listening import events, first_event, happen, listen, subscribed, tell
-from ._specimens import SILENCE, same
+from ._schemas import same
+from ._specimens import SILENCE
 from ._talk import NoAnswer, Talk
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ async def announced(visit: Visit) -> None:
     if not visit.target.offers:
         visit.not_offered("the description has no lmosx:offers")
     field = (await visit.socket()).handshake.header("lmos-extensions")
-    words = {word.strip() for word in (field or "").split(",")} - {""}
+    words = frozenset(word.strip() for word in (field or "").split(",")) - {""}
     if words != visit.target.offers:
         offered = ", ".join(sorted(visit.target.offers))
         visit.fail(f"LMOS-Extensions: {field}, and lmosx:offers has {offered}")
@@ -316,8 +317,9 @@ async def retry_other(visit: Visit) -> None:
         visit.not_offered("it describes no second action that may be invoked")
     await repeats.ask(talk, talk.new_id())
     await repeats.first()
+    id = talk.new_id()
     with suppress(*SILENCE):
-        await visit.invoke(talk, others[0], message_id=(id := talk.new_id()))
+        await visit.invoke(talk, others[0], message_id=id)
     await repeats.again()
     await repeats.ask(talk, id)
     if not await repeats.comes():

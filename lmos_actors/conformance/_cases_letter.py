@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from ._case import Chapter
 from ._deviations import lmos
 from ._letter import MANDATORY
 from ._roles import NotOffered, NotRun
-from ._specimens import SILENCE, a_reading, a_status, an_error, one_of_each, restorable_values
+from ._specimens import SILENCE, a_reading, a_status, an_error, leave, one_of_each, restorable_values
 
 if TYPE_CHECKING:
     from ._case import Visit
@@ -184,11 +185,11 @@ async def timestamp(visit: Visit) -> None:
 )
 async def status_word(visit: Visit) -> None:
     await _judge_words(visit, visit.roles.safe_call())
-    for call in (visit.roles.slow_call, visit.roles.failing_call)[visit.ground.speech.is_kotlin :]:
-        try:
-            await _judge_words(visit, call())
-        except (NotOffered, NotRun):
-            continue
+    with suppress(NotOffered, NotRun):
+        await _judge_words(visit, visit.roles.failing_call())
+    if not visit.ground.speech.is_kotlin:
+        with suppress(NotOffered, NotRun):
+            await _judge_words(visit, visit.roles.slow_call())
 
 
 async def _judge_words(visit: Visit, call: Call) -> None:
@@ -196,6 +197,8 @@ async def _judge_words(visit: Visit, call: Call) -> None:
         talk = await visit.talk()
         sent = await talk.send("invokeAction", name=call.action, **call.members())
         heard = await talk.answer(sent)
+        if not heard.is_final:
+            await leave(talk, sent)
     except SILENCE:
         return
     visit.judge(heard, "status-word")

@@ -9,7 +9,8 @@ from ._deviations import lmos
 from ._inputs import fits
 from ._letter import ABSENT
 from ._listening import changing, first_change, observing, readings, tell
-from ._specimens import same, values_of
+from ._schemas import same
+from ._specimens import values_of
 
 if TYPE_CHECKING:
     from ._case import Visit

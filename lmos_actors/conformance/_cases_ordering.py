@@ -12,7 +12,8 @@ from ._deviations import lmos
 from ._hints import Call
 from ._inputs import fits
 from ._listening import changing, events, observing, readings, subscribed
-from ._specimens import SILENCE, same
+from ._schemas import is_object, same
+from ._specimens import SILENCE
 from ._talk import NoAnswer
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ async def _gathered(visit: Visit, talk: Talk, event: str) -> list[Heard]:
 def _marked(visit: Visit, call: Call, mark: str) -> Call:
     """Put a mark into an input: in the place of a text, where there is one and the schema lets it."""
     schema = visit.target.actions[call.action].input if call.action in visit.target.actions else None
-    if isinstance(call.input, dict):
+    if is_object(call.input):
         for key, value in call.input.items():
             changed = {**call.input, key: mark}
             if isinstance(value, str) and fits(schema or {}, changed) is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from ._case import Chapter
 from ._deviations import lmos, td
@@ -11,8 +11,9 @@ from ._hints import NewValue
 from ._inputs import fits, samples
 from ._letter import ABSENT
 from ._roles import NotRun
+from ._schemas import is_object, same
 from ._socket import ConnectionGone
-from ._specimens import restorable_values, same, values_of
+from ._specimens import restorable_values, values_of
 from ._talk import NoAnswer
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def _written(heard: Heard, name: str) -> Any:
     if heard.kind == "propertyReading":
         return heard.value if heard.name in (name, None) else ABSENT
     data = heard.get("data")
-    return cast("dict[str, Any]", data).get(name, ABSENT) if isinstance(data, dict) else ABSENT
+    return data.get(name, ABSENT) if is_object(data) else ABSENT
 
 
 @CHAPTER.case(
@@ -265,7 +266,7 @@ async def _ask_all(visit: Visit, talk: Talk, kind: str, op: str, **members: Any)
 
 def _hold_all(visit: Visit, heard: Heard, wanted: dict[str, Any]) -> None:
     data = heard.get("data")
-    if not isinstance(data, dict):
+    if not is_object(data):
         visit.fail(f"data is no object: {heard}")
     if missing := [name for name in wanted if name not in data]:
         visit.fail(f"{', '.join(missing)} is not in data: {heard}")

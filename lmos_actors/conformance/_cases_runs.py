@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ._case import Chapter
 from ._deviations import lmos
 from ._socket import ConnectionGone
+from ._specimens import leave
 from ._talk import NoAnswer
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ async def query_running(visit: Visit) -> None:
     talk = await visit.talk()
     run = await _begin(visit, talk)
     heard = await _ask(visit, talk, "queryAction", run.name or "", run.message_id)
+    await leave(talk, run)
     if heard.kind != "actionStatus" or heard.status not in _GOING:
         visit.fail(heard)
 
@@ -105,6 +107,7 @@ async def query_by_name(visit: Visit) -> None:
     talk = await visit.talk()
     run = await _begin(visit, talk)
     heard = await _ask(visit, talk, "queryAction", run.name or "", None)
+    await leave(talk, run)
     if heard.kind != "actionStatus":
         visit.fail(heard)
 
@@ -249,5 +252,6 @@ async def cancel_other_run(visit: Visit) -> None:
     if ended.kind != "actionStatus":
         visit.not_offered(f"the run was not cancelled: {ended}")
     heard = await _ask(visit, talk, "queryAction", first.name or "", second.message_id)
+    await leave(talk, second)
     if heard.kind == "actionStatus" and heard.status not in _GOING:
         visit.differs("cancels-other-run", f"the other run is now {heard}")

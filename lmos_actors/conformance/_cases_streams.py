@@ -11,7 +11,8 @@ from ._deviations import extension
 from ._frames import BINARY
 from ._inputs import fits
 from ._letter import ABSENT
-from ._specimens import same, values_of
+from ._schemas import same
+from ._specimens import values_of
 from ._talk import NoAnswer
 
 if TYPE_CHECKING:

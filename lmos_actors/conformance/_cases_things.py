@@ -17,7 +17,8 @@ from ._listening import (
     subscribed,
     tell,
 )
-from ._specimens import same, values_of
+from ._schemas import same
+from ._specimens import values_of
 
 if TYPE_CHECKING:
     from ._case import Visit

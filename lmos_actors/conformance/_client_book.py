@@ -27,7 +27,8 @@ class Riddle:
     begun: int = 0
     proven: int = 0
     wrong: list[str] = attrs.field(factory=list[str])
-    traffic: tuple[Traffic, ...] = ()
+    log: Log | None = None
+    since: int = 0
 
 
 @attrs.define
@@ -44,11 +45,18 @@ class Log:
     """What went by on one connection."""
 
     def __init__(self) -> None:
+        self.count = 0
         self._kept: deque[Traffic] = deque(maxlen=_KEPT)
 
     def keep(self, traffic: Traffic) -> None:
         """Keep something."""
+        self.count += 1
         self._kept.append(traffic)
+
+    def since(self, count: int) -> tuple[Traffic, ...]:
+        """Give what came when there were so many already, and after it, as far as it is kept."""
+        gone = self.count - len(self._kept)
+        return tuple(self._kept)[max(0, count - gone) :][:_SHOWN]
 
     def last(self) -> tuple[Traffic, ...]:
         """Give the newest."""
@@ -91,14 +99,22 @@ class Book:
         self.riddles[riddle].tokens.append(token)
         return token
 
-    def begin(self, riddle: str) -> None:
-        """Note that a riddle was begun."""
-        self.riddles[riddle].begun += 1
+    def begin(self, riddle: str, log: Log) -> None:
+        """Note that a riddle was begun, by what has just come."""
+        found = self.riddles[riddle]
+        found.begun += 1
+        found.log, found.since = log, max(0, log.count - 1)
+
+    def is_open(self, riddle: str) -> bool:
+        """Whether a riddle was begun and has come to nothing yet."""
+        found = self.riddles[riddle]
+        return found.begun > found.proven + len(found.wrong)
 
     def prove(self, riddle: str, proof: str, failed: bool, log: Log) -> str:
         """Note a proof; say what is wrong with it, empty if nothing is."""
         found = self.riddles[riddle]
-        found.traffic = log.last()
+        if found.log is None:
+            found.log, found.since = log, max(0, log.count - 1)
         wanted = riddle in _TO_FAIL
         if not any(token in proof for token in found.tokens):
             wrong = f"{proof[:100]!r} is not the token"
@@ -142,8 +158,9 @@ class Book:
         elif not any(each.proven or each.wrong for each in self.riddles.values()):
             result = _result(case, Verdict.NOT_RUN, "no client has ever invoked prove")
         else:
-            result = _result(case, Verdict.FAILED, "it was begun, and never proven")
-        return attrs.evolve(result, traffic=riddle.traffic)
+            result = _result(case, Verdict.FAILED, f"it was begun {riddle.begun}x, and never proven")
+        traffic = riddle.log.since(riddle.since) if riddle.log is not None else ()
+        return attrs.evolve(result, traffic=traffic)
 
 
 def _plain(text: str) -> str:

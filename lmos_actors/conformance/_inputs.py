@@ -12,7 +12,7 @@ from jsonschema_rs import Draft7Validator
 
 from ._bounds import Proposal, place_text, proposals
 from ._schemas import given_values, same
-from ._shapes import Maker, Unmakeable
+from ._shapes import Maker, Unending, Unmakeable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Kind: TypeAlias = Literal["valid", "boundary", "invalid"]
 
 _TRIES: Final = 40
+_ENDLESS: Final = 5  # of them
 _TOLD: Final = 300  # characters
 
 
@@ -104,12 +105,15 @@ def _first(
 ) -> Any:
     """Give the first value made that fits and is wanted. Raises ValueError."""
     why = "no value that fits can be made"
-    checked = _validator(_text(schema))
+    checked, endless = _validator(_text(schema)), 0
     for maker in makers:
         try:
             made = maker.make(dict(schema))
         except Unmakeable as error:
             why = f"no value that fits can be made: {error}"
+            endless += isinstance(error, Unending)
+            if endless > _ENDLESS:
+                break
             continue
         if checked.is_valid(made) and wanted(made):
             return deepcopy(made)

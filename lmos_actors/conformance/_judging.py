@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 _VERSIONS: Final = ("lmos-actors", "trio", "h11")
 _AWAY: Final = 3.0  # seconds at least, until a client is taken to have left for good
+_RETURN: Final = 10.0  # the same, where it is to come back
 _AGENTS: Final = 8  # kinds of clients that are named
+_HIDDEN: Final = ("authorization", "cookie", "proxy-authorization")
 _KINDS: Final[dict[int, Kind]] = {
     CONTINUATION: "continuation",
     TEXT: "text",
@@ -220,7 +222,8 @@ class JudgingServing(Serving):
     def _met(self, head: Head, log: Log) -> Recorder:
         self._number += 1
         recorder = Recorder(log.keep, self._number, self._began)
-        lines = [f"{head.method} {head.target}", *(f"{name}: {value}" for name, value in head.headers)]
+        shown = [(name, "…" if name.lower() in _HIDDEN else value) for name, value in head.headers]
+        lines = [f"{head.method} {head.target}", *(f"{name}: {value}" for name, value in shown)]
         text = "\n".join(lines)
         recorder.say("head", text, len(text), sent=False)
         judge_handshake(head, self.server.book, log)
@@ -237,7 +240,8 @@ class JudgingServing(Serving):
             if not self._open and self._visits == visits:
                 self.left.set()
 
-        self.server.after(max(_AWAY, 2 * self.server.patience), has_left)
+        away = _RETURN if self.server.book.is_open("reconnects") else _AWAY
+        self.server.after(max(away, 2 * self.server.patience), has_left)
 
 
 async def judge_clients(
@@ -254,8 +258,8 @@ async def judge_clients(
     """Serve the scripted thing with its riddles, judge the clients that connect, and give their card.
 
     It ends when `stop` is set, or with `once` when the clients that came have gone, and have been away for
-    twice the `patience` in seconds, 3 at least. `announce` is told the URL of the description once it is
-    served. Raises ConfigError where it cannot be listened.
+    twice the `patience` in seconds, 3 at least, and 10 where a riddle has them come back. `announce` is told
+    the URL of the description once it is served. Raises ConfigError where it cannot be listened there.
     """
     book = Book(level)
     server = RiddleServer(trio.current_time, Random(seed), book, patience)

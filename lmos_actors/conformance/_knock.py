@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ._socket import Headers, Recorder
 
 _READ: Final = 65536
-_HIDDEN: Final = ("authorization", "cookie", "proxy-authorization")
+_PLAIN: Final = ("connection", "host", "origin", "upgrade", "user-agent")  # what is no secret
 
 
 class Refused(Exception):
@@ -82,7 +82,8 @@ async def _shake_hands(knock: Knock, stream: trio.abc.Stream, recorder: Recorder
         (name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in answer.headers
     )
     handshake = Handshake(status=answer.status_code, headers=headers, key=key.decode())
-    told = "\n".join([f"{answer.status_code}", *(f"{name}: {value}" for name, value in headers)])
+    shown = [f"{name}: {'…' if name.startswith('set-cookie') else value}" for name, value in headers]
+    told = "\n".join([f"{answer.status_code}", *shown])
     recorder.say("head", told, len(told), sent=False)
     if answer.status_code != 101:
         raise Refused(handshake)
@@ -123,8 +124,11 @@ def _headers(knock: Knock, key: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def _shown_head(data: bytes) -> str:
-    lines: list[str] = []
-    for line in data.decode("latin-1").splitlines():
-        name = line.partition(":")[0]
-        lines.append(f"{name}: …" if name.lower() in _HIDDEN else line)
-    return "\n".join(lines).rstrip()
+    head, *lines = data.decode("latin-1").splitlines()
+    return "\n".join([head, *map(_shown, lines)]).rstrip()
+
+
+def _shown(line: str) -> str:
+    name, colon, _ = line.partition(":")
+    plain = not colon or name.lower() in _PLAIN or name.lower().startswith("sec-websocket-")
+    return line if plain else f"{name}: …"

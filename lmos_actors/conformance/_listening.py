@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 from ._case import input_of
 from ._hints import NewValue
 from ._letter import ABSENT
+from ._schemas import same
 from ._socket import ConnectionGone
-from ._specimens import SILENCE, same
+from ._specimens import SILENCE
 from ._talk import NoAnswer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
 
     from ._case import Visit
     from ._hints import Call
@@ -156,7 +157,7 @@ class Changer:
 
 
 @asynccontextmanager
-async def changing(visit: Visit, name: str, talk: Talk | None = None) -> AsyncIterator[Changer]:
+async def changing(visit: Visit, name: str, talk: Talk | None = None) -> AsyncGenerator[Changer]:
     """Change a property, over a connection of its own if none is given, and put it back at the end."""
     changer = Changer(visit, await visit.talk() if talk is None else talk, name)
     await changer.begin()

@@ -53,6 +53,7 @@ class _Reader:
         self._pattern = pattern
         self._at = 0
         self._depth = 0
+        self._left = _LONGEST  # repetitions, also those of nothing
 
     @property
     def rest(self) -> str:
@@ -157,7 +158,15 @@ class _Reader:
         least, most = times
         if least > _LONGEST or most < least:
             raise _Strange
-        return lambda random: _short("".join(made(random) for _ in range(random.randint(least, most))))
+
+        def repeat(random: Random) -> str:
+            count = random.randint(least, most)
+            self._left -= count
+            if self._left < 0:
+                raise _Strange
+            return _short("".join(made(random) for _ in range(count)))
+
+        return repeat
 
     def _times(self) -> tuple[int, int] | None:
         for sign, times in (("*", (0, 3)), ("+", (1, 4)), ("?", (0, 1))):

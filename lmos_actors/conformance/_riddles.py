@@ -105,7 +105,7 @@ class RiddleConnection(ScriptedConnection):
         """Note that a riddle has begun."""
         if request.name in READ and request.name in request.thing.properties:
             beside = request.thing is self.riddles.beside
-            self.riddles.book.begin("other-thing" if beside else READ[request.name])
+            self.riddles.book.begin("other-thing" if beside else READ[request.name], self.log)
         super().do_readProperty(request)
 
     def reading(self, name: str, value: Any) -> Json:
@@ -119,13 +119,13 @@ class RiddleConnection(ScriptedConnection):
         """Note that a riddle has begun."""
         super().do_writeProperty(request)
         if request.name == "riddle_slate":
-            self.riddles.book.begin("write")
+            self.riddles.book.begin("write", self.log)
 
     def do_observeProperty(self, request: Request) -> None:
         """Let a riddle change, after a while."""
         super().do_observeProperty(request)
         if request.name == "riddle_changing":
-            self.riddles.book.begin("observe")
+            self.riddles.book.begin("observe", self.log)
             listening = self.listenings[request.thing.id, "property", request.name]
             thing = request.thing
             assert isinstance(thing, RiddleThing)
@@ -148,8 +148,8 @@ class RiddleConnection(ScriptedConnection):
         if riddle is None or not isinstance(outcome, Done) or run.request.thing is not self.riddles.main:
             super().come(run, outcome)
             return
-        if riddle != "event" or self._is_heard("riddled"):
-            self.riddles.book.begin(riddle)
+        if riddle != "reversed" and (riddle != "event" or self._is_heard("riddled")):
+            self.riddles.book.begin(riddle, self.log)
         put = getattr(self, f"put_{name.removeprefix('riddle_')}", None)
         if put is None:
             super().come(run, outcome)
@@ -205,7 +205,7 @@ class RiddleConnection(ScriptedConnection):
         if len(which) < 2:
             return
         self._held.clear()
-        self.riddles.book.begin("reversed")
+        self.riddles.book.begin("reversed", self.log)
         self.riddles.book.give("reversed", f"{which[1][1]} {which[2][1]}")
         for held in sorted(which, reverse=True):
             self.end(which[held][0], completed({"token": which[held][1]}))

@@ -10,6 +10,7 @@ import attrs
 
 from ._hints import Call, Hints, NewValue
 from ._inputs import another, largest, samples, smallest, valid
+from ._schemas import as_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ._target import Target
 
 _FAILING: Final = ("fail", "fails", "failing", "failure")
+_TIMES: Final = ("wait", "sleep", "delay", "second", "duration")
 _UNSAFE: Final = "--allow-unsafe lets it be invoked"
 _MOST: Final = 12  # actions tried to make one event happen
 
@@ -152,12 +154,16 @@ class Roles:
         return _first(self.target.unsafe_actions(), "all its actions are safe")
 
     def slow_call(self) -> Call:
-        """Give the call of a run that takes a while: the hint's, else of an action not synchronous."""
+        """Give the call of a run that takes a while: the hint's, else of an action not synchronous.
+
+        Rather one that is told how long it is to take, by its name or that of a member of its input.
+        """
         if self.hints.slow is not None:
             return self._allowed(self.hints.slow)
         self._needs_actions()
-        names = [name for name, each in self.target.actions.items() if each.synchronous is False]
-        lasting = [name for name in names if not self._is_streamed(name) and not self._is_failing(name)]
+        names = [name for name in self._plain() if self.target.actions[name].synchronous is not True]
+        timed = [name for name in names if self._is_timed(name)]
+        lasting = timed or [name for name in names if self.target.actions[name].synchronous is False]
         if not lasting:
             raise NotRun("it is not known which action takes a while: name one as slow, --hints")
         return self._first_call(lasting, "", lambda name: self._call(name, largest))
@@ -261,7 +267,13 @@ class Roles:
 
     def _takes_long(self, action: str) -> bool:
         hinted = self.hints.slow is not None and self.hints.slow.action == action
-        return hinted or self.target.actions[action].synchronous is False
+        return hinted or self._is_timed(action) or self.target.actions[action].synchronous is False
+
+    def _is_timed(self, action: str) -> bool:
+        """Say whether an action takes the time that it is told to, by what things are called."""
+        schema = self.target.actions[action].input or {}
+        names = " ".join([action, *as_object(schema.get("properties"))]).lower()
+        return any(word in names for word in _TIMES)
 
     def _quick(self, action: str) -> Call:
         return self._call(action, smallest if self._takes_long(action) else valid)

@@ -12,6 +12,7 @@ import attrs
 import trio
 
 from lmos_actors._errors import ConfigError, nearest
+from lmos_actors._hidden import HIDDEN
 
 from ._case import Case, Failed, Ground, Visit
 from ._cases import all_cases
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from ._socket import Headers
 
 _CASE_SECONDS: Final = 60.0
+_SECRET: Final = 4  # characters that a header has at least, to be one
 _VERSIONS: Final = ("lmos-actors", "trio", "h11")
 _WAYS: Final = (
     AS_WRITTEN,
@@ -223,12 +225,39 @@ async def run_case(ground: Ground, case: Case) -> Result:
     began = trio.current_time()
     visit = Visit(ground, case, Random(f"{ground.seed}:{case.id}"))
     verdict, seen = await _outcome(visit, case)
-    return attrs.evolve(
+    result = attrs.evolve(
         _told(case, verdict, seen),
         departures=tuple(visit.departures),
         traffic=tuple(visit.traffic),
         left_out=visit.left_out,
         seconds=trio.current_time() - began,
+    )
+    return _without(_secrets(ground), result)
+
+
+def _secrets(ground: Ground) -> list[str]:
+    """Give what the kit presents, which is to stand in no report."""
+    places = [each for each in (ground.target.socket, ground.target.thing.where) if each is not None]
+    values = [value.decode("latin-1") for each in places for _, value in ground.headers(each)]
+    words = dict.fromkeys(text for value in values for text in (value, value.partition(" ")[2]))
+    return [word for word in words if len(word) >= _SECRET]
+
+
+def _without(secrets: list[str], result: Result) -> Result:
+    """Take secrets out of what was seen: the server may have said them back."""
+    if not secrets:
+        return result
+
+    def hidden(text: str) -> str:
+        for secret in secrets:
+            text = text.replace(secret, HIDDEN)
+        return text
+
+    return attrs.evolve(
+        result,
+        seen=hidden(result.seen),
+        departures=tuple(attrs.evolve(each, seen=hidden(each.seen)) for each in result.departures),
+        traffic=tuple(attrs.evolve(each, text=hidden(each.text)) for each in result.traffic),
     )
 
 

@@ -10,7 +10,9 @@ if TYPE_CHECKING:
 
 Schema: TypeAlias = "dict[str, Any]"
 
-_MOST: Final = 2_000  # schemas that are looked at for one
+MOST: Final = 4_000
+"""Schemas that are looked at, and values that are made, for one value."""
+
 _WIDEST: Final = 16  # alternatives that are combined with others
 _KINDS: Final = (
     ("object", ("properties", "required", "additionalProperties", "minProperties", "maxProperties")),
@@ -73,25 +75,41 @@ def _narrow(
         found[word] = take(left, right)
 
 
-def branches(schema: object, root: Schema) -> list[Schema]:
+class Budget:
+    """How much may still be looked at, so that schemas that refer to themselves come to an end."""
+
+    def __init__(self, left: int = MOST) -> None:
+        self._left = left
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether there was not enough of it."""
+        return self._left < 0
+
+    def take(self) -> bool:
+        """Take one from it; False if there is none."""
+        self._left -= 1
+        return self._left >= 0
+
+
+def branches(schema: object, root: Schema, budget: Budget | None = None) -> list[Schema]:
     """Give the schemas without references, alternatives or conjunctions that a schema stands for.
 
     Not all of them, where they are very many.
     """
-    return _Branches(root).of(schema, ())
+    return _Branches(root, budget or Budget()).of(schema, ())
 
 
 class _Branches:
-    """One walk through the alternatives of a schema, of bounded length."""
+    """One walk through the alternatives of a schema."""
 
-    def __init__(self, root: Schema) -> None:
+    def __init__(self, root: Schema, budget: Budget) -> None:
         self._root = root
-        self._left = _MOST
+        self._budget = budget
 
     def of(self, schema: object, under: tuple[str, ...]) -> list[Schema]:
         """Give the branches of a schema; `under` are the references that have led to it."""
-        self._left -= 1
-        if self._left < 0 or schema is False:
+        if not self._budget.take() or schema is False:
             return []
         plain = as_object(schema)
         reference = plain.get("$ref")

@@ -181,9 +181,7 @@ class Serving:
         headers = list(reply.headers)
         if reply.status != HTTPStatus.NO_CONTENT:
             headers.append(("Content-Length", str(len(reply.body))))
-        response = h11.Response(
-            status_code=reply.status, headers=headers, reason=HTTPStatus(reply.status).phrase.encode()
-        )
+        response = h11.Response(status_code=reply.status, headers=headers, reason=b"")
         parts = [
             parser.send(response),
             parser.send(h11.Data(data=b"" if bare else reply.body)),

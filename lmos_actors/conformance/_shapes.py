@@ -13,13 +13,15 @@ import attrs
 
 from ._patterns import matching
 from ._schemas import (
+    Budget,
     as_list,
     as_number,
     as_object,
     bounds_of,
     branches,
     given_values,
-    is_array,
+    is_array as is_array,
+    is_object as is_object,
     kinds_of,
     same,
 )
@@ -34,7 +36,6 @@ LONGEST: Final = 10_000
 
 _DEEPEST: Final = 12
 _BARE: Final = 4  # below this depth objects get no optional members, so that what is recursive ends
-_MOST: Final = 2_000  # values in one
 _SPAN: Final = 100
 _WORDS: Final = ("hello", "one two", "test", "good day", "a", "text")
 _FORMATS: Final = {
@@ -61,7 +62,11 @@ _FORMATS: Final = {
 
 
 class Unmakeable(ValueError):
-    """No value can be made; the text says of what."""
+    """No value can be made: why."""
+
+
+class Unending(Unmakeable):
+    """It goes on and on: trying it again is of no use."""
 
 
 @attrs.frozen
@@ -75,16 +80,15 @@ class Maker:
     random: Random
     numbers: Literal["some", "most", "least"] = "some"
     members: Literal["some", "all", "none"] = "some"
-    _spent: list[None] = attrs.field(factory=list[None], init=False)
+    _budget: Budget = attrs.field(factory=Budget, init=False)
 
     def make(self, schema: object, depth: int = 0) -> Any:
         """Make a value. Raises Unmakeable."""
-        self._spent.append(None)
-        if depth > _DEEPEST or len(self._spent) > _MOST:
-            raise Unmakeable("there is no end to it")
-        found = branches(schema, self.root)
+        if depth > _DEEPEST or not self._budget.take():
+            raise Unending("there is no end to it")
+        found = branches(schema, self.root, self._budget)
         if not found:
-            raise Unmakeable("nothing fits")
+            raise Unending("there is no end to it") if self._budget.is_spent else Unmakeable("nothing fits")
         plain = self.random.choice(found)
         if "const" in plain:
             return plain["const"]

@@ -1,8 +1,9 @@
-"""What cases look at again and again: a message of each kind, the easiest way, and values to compare."""
+"""What cases look at again and again: a message of each kind, got in the easiest way, and values."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, cast
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
 
 from ._knock import Refused
 from ._letter import ABSENT
@@ -109,14 +110,8 @@ async def restorable_values(visit: Visit, talk: Talk) -> dict[str, Any]:
     return found
 
 
-def same(one: Any, other: Any) -> bool:
-    """Whether two JSON values are equal; a number is no truth value, and 1 is 1.0."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, dict) and isinstance(other, dict):
-        first, second = cast("dict[str, Any]", one), cast("dict[str, Any]", other)
-        return first.keys() == second.keys() and all(same(first[key], second[key]) for key in first)
-    if isinstance(one, list) and isinstance(other, list):
-        items, others = cast("list[Any]", one), cast("list[Any]", other)
-        return len(items) == len(others) and all(map(same, items, others))
-    return bool(one == other)
+async def leave(talk: Talk, run: Sent) -> None:
+    """Let a run that goes on be cancelled, if the server can: the kit is done with it."""
+    if not talk.speech.is_kotlin:
+        with suppress(ConnectionGone):
+            await talk.send("cancelAction", name=run.name, correlation=run.message_id)

@@ -120,7 +120,7 @@ class _Search:
         except Unreachable as error:
             if is_nobody(error):
                 raise Unreachable(self._description or self._url, error.why) from error
-            self._why.append(f"{error}")
+            self._why.append(error.why if place == self._url else f"{error}")
 
     def _take(self, document: Document, *, exact: bool = False) -> None:
         """Keep the things of a document; one that was asked for by itself need not look like one."""
@@ -137,7 +137,12 @@ class _Search:
         """Narrow down what was found: by its name, by the socket that is meant, by having one at all."""
         meant = [each for each in self._found.values() if self._name is None or each.is_called(self._name)]
         leading = [each for each in meant if self._socket in self._leads_to(each)]
-        return leading or [each for each in meant if self._leads_to(each)] or meant
+        there = [each for each in meant if self._is_there(each)]
+        return leading or there or [each for each in meant if self._leads_to(each)] or meant
+
+    def _is_there(self, thing: Thing) -> bool:
+        """Say whether it is described at the address of the socket itself."""
+        return self._socket is not None and thing.where in self._places[:1]
 
     def _leads_to(self, thing: Thing) -> tuple[str, ...]:
         key = _key(thing)
@@ -150,7 +155,7 @@ class _Search:
         """Say whether nothing that fits better may be elsewhere."""
         if self._socket is None or self._name is not None:
             return not links_of(thing)
-        return self._socket in self._leads_to(thing)
+        return self._socket in self._leads_to(thing) or self._is_there(thing)
 
     def _decided(self) -> Thing:
         meant = self._meant()
@@ -241,7 +246,7 @@ def _places(asked: str, *, one: bool) -> tuple[str, ...]:
 
 
 def _key(thing: Thing) -> str:
-    return thing.text if thing.id == thing.where else thing.id
+    return thing.id if thing.data.get("id") == thing.id else thing.text
 
 
 def _nearest(found: Sequence[tuple[str, Form]], where: str) -> tuple[str, Form] | tuple[None, None]:

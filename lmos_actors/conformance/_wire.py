@@ -52,7 +52,7 @@ class Wire:
         self.over = False
         self.deaf = False  # the peer broke the rules: nothing but its Close is heard
         self._reader = FrameReader(MAX_BYTES + 14)
-        self._parts: list[bytes] = []
+        self._parts = bytearray()
         self._opcode = 0
 
     # ---- in
@@ -103,12 +103,12 @@ class Wire:
     def on_part(self, frame: RawFrame) -> None:
         """Take a message, or a part of one."""
         self._opcode = frame.opcode or self._opcode
-        self._parts.append(frame.payload)
-        if sum(map(len, self._parts)) > MAX_BYTES:
+        self._parts += frame.payload
+        if len(self._parts) > MAX_BYTES:
             self.on_violation(1009, f"a message has {MAX_BYTES} bytes at most")
         elif frame.fin:
-            data, opcode = b"".join(self._parts), self._opcode
-            self._parts, self._opcode = [], 0
+            data, opcode = bytes(self._parts), self._opcode
+            self._parts, self._opcode = bytearray(), 0
             self.on_message(opcode, data)
 
     def on_message(self, opcode: int, data: bytes) -> None:

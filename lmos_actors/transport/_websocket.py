@@ -70,11 +70,10 @@ class Connection:
         self._is_last = False  # nothing may be sent after this batch
         self._is_over = False  # nothing more is to be read
         self._is_open = True  # the stream
-        self._owes = False  # the handler may have answers yet to what came before the peer's mistake
+        self._owes = False  # answers to what came before the peer's mistake; the writer had nothing else left
         self._mute = False  # the handler is told no more
         self._pongs: list[bytes] | None = None
-        self._ping_due = False
-        self._pinged = False
+        self._ping_due = self._pinged = False
         self._asked_close: tuple[int, str] | None = None
         self._flush_by: float | None = None
         self._ended: Ended | None = None
@@ -202,8 +201,7 @@ class Connection:
         self._codec.deaf = self._mute = True
         if self._ended is None:
             self._ended = Ended(code, reason, "us", clean=False)
-            # a writer that had nothing left could not know what the same read has brought before the mistake
-            self._owes = not self._rest and not self._is_more and self._failure is None
+            self._owes = not self._rest and not self._is_more and self._failure is None  # in the same read
         else:
             self._is_over = True  # the Close has been said, and the peer's cannot be told from the rest
         self._hurry()

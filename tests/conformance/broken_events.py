@@ -120,7 +120,8 @@ class TwoEventsEach(ScriptedConnection):
 class OneSubscriber(ScriptedServer):
     def happened(self, thing: ScriptedThing, name: str, data: Any) -> None:
         for connection in reversed(self.connections):
-            if any(each.thing is thing and each.name in (name, "") for each in connection.listenings.values()):
+            keys = ((thing.id, "event", name), (thing.id, "all", ""))
+            if any(key in connection.listenings for key in keys):
                 return connection.happened(thing, name, data)
         return None
 
@@ -220,13 +221,13 @@ class AllIsNothing(ScriptedConnection):
         self.acknowledge(request)
 
 
-@SHELF("ends-all-alone", "ends with unsubscribeAllEvents what subscribeAllEvents began", "events.unsubscribe-all")
+@SHELF("ends-all-alone", "ends by unsubscribeAllEvents what was taken at once", "events.unsubscribe-all")
 class EndsAllAlone(ScriptedConnection):
     def is_of_events(self, request: Request, key: tuple[str, str, str]) -> bool:
         return super().is_of_events(request, key) and key[1] == "all"
 
 
-@SHELF("ends-each-alone", "ends with unsubscribeAllEvents what subscribeEvent began", "events.unsubscribe-all")
+@SHELF("ends-each-alone", "ends by unsubscribeAllEvents what was taken one by one", "events.unsubscribe-all")
 class EndsEachAlone(ScriptedConnection):
     def is_of_events(self, request: Request, key: tuple[str, str, str]) -> bool:
         return super().is_of_events(request, key) and key[1] == "event"

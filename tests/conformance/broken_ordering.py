@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lmos_actors.conformance._scripted import Listening, ScriptedConnection, ScriptedServer
+from lmos_actors.conformance._scripted import Listening, ScriptedConnection
 from lmos_actors.conformance._scripted_thing import Problem
 from tests.conformance.shelf import Shelf
 
@@ -30,7 +30,7 @@ class FewAtOnce(ScriptedConnection):
             super().take(request)
 
 
-@SHELF("writes-later", "carries writes out a little later than what comes behind them", "ordering.write-then-read")
+@SHELF("writes-later", "carries writes out later than what comes behind them", "ordering.write-then-read")
 class WritesLater(ScriptedConnection):
     def do_writeProperty(self, request: Request) -> None:
         def write() -> None:

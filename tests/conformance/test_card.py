@@ -92,6 +92,17 @@ def test_what_went_by_is_cut_and_counted() -> None:
     assert whole.count("1> 1") == SOME_TRAFFIC
 
 
+def test_ids_give_way_to_what_is_said() -> None:
+    ids = [f"{n}0ec1a2b-0000-4000-8000-00000000000{n}" for n in range(4)]
+    long = json.dumps({"ids": ids, "pad": "x" * 40, "timestamp": 17})
+    made = card(result("read.value", Verdict.FAILED, "y", traffic=went(f"< {long}", f"> {ids[1]}")))
+    *_, received, sent = card_text(made).partition("\n1 case")[0].splitlines()
+    assert received.startswith('     < {"ids": ["00ec1a2b…", "10ec1a2b…"')
+    assert received.endswith('"timestamp": 17}')
+    assert sent == f"     > {ids[1]}"
+    assert long in card_text(made, verbose=True)
+
+
 def test_a_terminal_is_told_nothing_that_it_would_obey() -> None:
     for verbose in (False, True):
         text = card_text(everything(HOSTILE), verbose=verbose)

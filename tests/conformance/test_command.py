@@ -110,6 +110,14 @@ def test_a_card_is_printed_with_the_command_that_does_it_again(
     assert server.options.headers("ws://elsewhere") == ((b"X-Key", b"secret"),)
 
 
+def test_those_that_failed_are_tried_alone_whatever_was_chosen_before(
+    server: Server, call: Callable[..., Ran]
+) -> None:
+    out = call(URL, "--case", "handshake.*", "--seed", "1").out
+    assert f"again:     lmos-actors conform {URL} --case 'handshake.*' --seed 1\n" in out
+    assert out.endswith(f"alone: lmos-actors conform {URL} --seed 1 --case read.value\n")
+
+
 def test_nothing_failed(server: Server, call: Callable[..., Ran]) -> None:
     server.results = (RESULTS[0], RESULTS[2], RESULTS[3])
     ran = call(URL, "-v")
@@ -145,12 +153,15 @@ def test_json_is_all_of_the_output(server: Server, call: Callable[..., Ran]) -> 
 
 
 def test_files_are_written_beside_the_text(server: Server, call: Callable[..., Ran], tmp_path: Path) -> None:
+    (tmp_path / "card.html").write_text("old " * 50_000)
     ran = call(URL, "--json", "out/card.json", "--junit", "out/card.xml", "--html", "card.html")
     assert ran.code == 1
     assert ran.out.startswith(" handshake")
     assert json.loads((tmp_path / "out/card.json").read_text())["exit_code"] == 1
     assert JUnitXml.fromfile(str(tmp_path / "out/card.xml")).failures == 1
-    assert (tmp_path / "card.html").read_text().startswith("<!doctype html>")
+    page = (tmp_path / "card.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert page.endswith("</html>\n")
 
 
 WRONG: list[tuple[tuple[str, ...], str]] = [

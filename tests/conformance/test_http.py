@@ -115,7 +115,7 @@ async def test_a_header_that_cannot_be_sent_is_told_without_its_value(autojump_c
     async with serving({f"{HERE}/": Page()}) as pages:
         with pytest.raises(ConfigError) as caught:
             await exchange(pages.network, "GET", HERE, headers=[("A", "secret\n")], patience=2)
-    assert "cannot be sent" in str(caught.value)
+    assert "cannot be sent: Illegal header value" in str(caught.value)
     assert "secret" not in str(caught.value)
 
 

@@ -101,6 +101,7 @@ NOTHING: dict[str, Any] = {
     "loop": {"$ref": "#"},
     "wide loop": {"anyOf": [{"$ref": f"#/definitions/{n}"} for n in range(9)], "definitions": {
         str(n): {"anyOf": [{"$ref": f"#/definitions/{m}"} for m in range(9)]} for n in range(9)}},
+    "wide and deep": {"type": "array", "minItems": 9, "items": {"anyOf": [{"$ref": "#"}] * 9}},
     "wide tree": {"type": "object", "required": list("abcdefghi"), "additionalProperties": {"$ref": "#"}},
     "endless": {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]},
     "strange": {"type": "string", "pattern": "^(?!x)y$"},
@@ -116,7 +117,7 @@ def proved(schema: dict[str, Any], sample: Sample) -> bool:
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_samples_are_of_the_kind_that_they_say(name) -> None:
-    for seed in range(20):
+    for seed in range(8):
         found = samples(SCHEMAS[name], Random(seed))
         assert [sample for sample in found if not proved(SCHEMAS[name], sample)] == []
         assert found
@@ -134,7 +135,7 @@ def test_something_is_wrong_in_every_schema_that_says_anything(name) -> None:
 @pytest.mark.parametrize("name", SCHEMAS)
 @pytest.mark.parametrize("make", [valid, largest, smallest])
 def test_plain_values_fit(name, make) -> None:
-    for seed in range(20):
+    for seed in range(8):
         made = make(SCHEMAS[name], Random(seed))
         assert fits(SCHEMAS[name], made) is None
         assert same(made, make(SCHEMAS[name], Random(seed)))
@@ -146,7 +147,7 @@ def test_samples_are_the_same_for_the_same_seed(name) -> None:
 
 
 def test_another_seed_makes_others() -> None:
-    assert len({valid(SCHEMAS["open integer"], Random(seed)) for seed in range(20)}) > 5
+    assert len({valid(SCHEMAS["open integer"], Random(seed)) for seed in range(8)}) > 3
 
 
 @pytest.mark.parametrize("name", NOTHING)
@@ -303,7 +304,7 @@ def test_what_is_the_same_in_json(one, other, expected) -> None:
     ],
 )  # fmt: skip
 def test_patterns_are_matched(pattern) -> None:
-    for seed in range(20):
+    for seed in range(8):
         found = matching(pattern, Random(seed))
         assert found is not None
         assert re.search(pattern, found)
@@ -313,7 +314,8 @@ def test_patterns_are_matched(pattern) -> None:
     "pattern",
     [
         "(?=x)x", "(?!x)y", "(?<=x)y", r"\bx", r"(a)\1", r"\p{L}", "[", "(", ")", "a{2,1}", "a{x}", "*", "[]",
-        "a{20000}", "^((a{1000}){1000})$", "[z-a]", "x{,3}", "\\", r"\xzz", "(" * 40 + ")" * 40,
+        "a{20000}", "(((){999}){999}){999}", "^((a{1000}){1000})$", "[z-a]", "x{,3}", "\\", r"\xzz",
+        "(" * 40 + ")" * 40,
     ],
 )  # fmt: skip
 def test_what_is_strange_in_a_pattern_makes_nothing(pattern) -> None:
@@ -378,7 +380,7 @@ def _above(inner: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[s
     return arrays | objects | several
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.recursive(LEAVES, _above, max_leaves=6), st.integers(0, 1000))
 def test_whatever_is_made_is_proved(schema, seed) -> None:
     found = samples(schema, Random(seed))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import math
 from functools import partial
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,11 +13,20 @@ import trio
 
 from lmos_actors import LmosActorsError, open_node
 from lmos_actors.conformance import Card, Level, Verdict
-from lmos_actors.conformance._client_cases import CLIENT_CASES
+from lmos_actors.conformance._client_book import Book
+from lmos_actors.conformance._client_cases import CLIENT_CASES, RIDDLES
+from lmos_actors.conformance._client_rules import MessageRules
+from lmos_actors.conformance._frames import close_payload, write_frame
+from lmos_actors.conformance._http import exchange
 from lmos_actors.conformance._judging import judge_clients
+from lmos_actors.conformance._riddle_description import puzzling, puzzling_b
+from lmos_actors.conformance._riddles import RiddleConnection, RiddleServer
+from lmos_actors.conformance._scripted_description import ID, ID_B
+from lmos_actors.conformance._scripted_voice import REQUESTS, Say
+from lmos_actors.protocol import td
 from lmos_actors.transport import MemoryNetwork, endpoint_of
 from tests.conformance.broken_clients import ALL, BrokenClient
-from tests.conformance.clients import Client
+from tests.conformance.clients import Client, GaveUp, Json
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -132,3 +144,256 @@ async def test_a_broken_client_is_caught_by_its_case_and_no_other(
 
 def test_every_case_has_a_client_that_it_catches() -> None:
     assert {broken.caught_by for broken in ALL} == {case.id for case in CLIENT_CASES}
+
+
+# --- levels, and what is not tried
+
+
+class Quiet(Client):
+    """Does only what its steps say."""
+
+    steps = ()
+
+
+async def test_who_only_connects_is_not_judged_by_more(autojump_clock: trio.abc.Clock) -> None:
+    card = await judged(partial(by_hand, client=Quiet))
+    seen = {result.id: result for result in card.results}
+    assert ids(card, Verdict.PASSED) == [
+        "client.handshake",
+        "client.subprotocol",
+        "client.masked",
+        "client.frames",
+        "client.close",
+        "client.nothing-after-close",
+    ]
+    assert ids(card, Verdict.FAILED) == []
+    assert seen["client.read"].seen == "no client has begun it. How: read riddle_read; its value is the token"
+
+
+class ProvesNothing(Client):
+    steps = ("read", "output")
+
+    async def prove(self, riddle: str, token: Any, **more: bool) -> None:
+        pass
+
+
+async def test_who_never_proves_anything_has_not_begun(autojump_clock: trio.abc.Clock) -> None:
+    card = await judged(partial(by_hand, client=ProvesNothing))
+    assert ids(card, Verdict.FAILED) == []
+    seen = {result.id: result for result in card.results}
+    assert seen["client.read"].seen == "no client has ever invoked prove"
+
+
+class OneAtATime(Client):
+    steps = ("read", "reversed")
+
+    async def do_reversed(self) -> None:
+        for which in (1, 2):
+            await self.ask("invokeAction", action="riddle_reversed", input={"which": which})
+
+
+async def test_a_riddle_of_two_is_begun_by_two(autojump_clock: trio.abc.Clock) -> None:
+    card = await judged(partial(by_hand, client=OneAtATime))
+    assert "client.reversed" in ids(card, Verdict.NOT_RUN)
+    assert ids(card, Verdict.FAILED) == []
+
+
+@pytest.mark.parametrize(
+    ("client", "case"),
+    [
+        ("OffersNothing", "client.subprotocol"),
+        ("SpelledAsInExamples", "client.spelling"),
+        ("LowerCase", "client.types"),
+        ("Counts", "client.ids"),
+        ("JustLeaves", "client.close"),
+    ],
+)
+async def test_what_works_all_the_same_is_tolerated(
+    client: str, case: str, autojump_clock: trio.abc.Clock
+) -> None:
+    broken = next(each.what for each in ALL if each.what.__name__ == client)
+    card = await judged(partial(by_hand, client=broken), level=Level.LENIENT)
+    assert ids(card, Verdict.FAILED) == []
+    assert ids(card, Verdict.TOLERATED) == [case]
+    result = next(each for each in card.results if each.id == case)
+    assert result.departures
+    assert result.departures[0].title in result.seen
+
+
+# --- what a card says
+
+
+class WrongToken(Client):
+    steps = ("read", "output")
+
+    def value_of(self, reading: Json) -> Any:
+        return "nothing of the kind"
+
+    async def do_output(self) -> None:
+        await self.invoke("output")
+
+
+async def test_a_card_shows_what_went_by(autojump_clock: trio.abc.Clock) -> None:
+    card = await judged(partial(by_hand, client=WrongToken))
+    results = {result.id: result for result in card.results}
+    wrong, unproven = results["client.read"], results["client.output"]
+    assert "is not the token" in wrong.seen
+    first, answer, *_ = wrong.traffic
+    assert (first.sent, first.kind, answer.sent) == (False, "text", True)
+    assert '"riddle_read"' in first.text
+    assert unproven.seen == "it was begun 1x, and never proven"
+    assert '"riddle_output"' in unproven.traffic[0].text
+    assert card.subject == "clients"
+    assert card.thing == ID
+
+
+async def test_wrong_frames_are_shown(autojump_clock: trio.abc.Clock) -> None:
+    broken = next(each.what for each in ALL if each.caught_by == "client.json")
+    card = await judged(partial(by_hand, client=broken))
+    result = next(each for each in card.results if each.id == "client.json")
+    assert result.traffic[-1].text == "hello"
+    assert result.seen.startswith("not JSON: ")
+
+
+async def test_it_ends_when_it_is_told_to(autojump_clock: trio.abc.Clock) -> None:
+    stop = trio.Event()
+    said: list[str] = []
+    cards: list[Card] = []
+
+    async def judge() -> None:
+        card = await judge_clients(MemoryNetwork(), HERE, stop=stop, announce=said.append, seed=3)
+        cards.append(card)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(judge)
+        await trio.sleep(1000)
+        assert cards == []
+        stop.set()
+    assert said == ["http://judge.example/agents/conformance"]
+    assert {result.verdict for result in cards[0].results} == {Verdict.NOT_RUN}
+    assert cards[0].seed == 3
+
+
+async def test_who_is_refused_is_judged_and_has_left(autojump_clock: trio.abc.Clock) -> None:
+    async def knock(network: MemoryNetwork) -> None:
+        stream = await network.connect(HERE, None)
+        await stream.send_all(b"GET /ws HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nUser-Agent: x/1\r\n\r\n")
+        assert (await stream.receive_some(12)) == b"HTTP/1.1 426"
+        await stream.aclose()
+
+    card = await judged(knock)
+    assert card.subject == "x/1"
+    assert ids(card, Verdict.FAILED) == ["client.handshake", "client.subprotocol"]
+
+
+async def test_what_a_client_breaks_it_is_told_of(autojump_clock: trio.abc.Clock) -> None:
+    """Of a rule of frames, by 1002; of the rest, by an error, and it may go on."""
+    answers: list[Any] = []
+
+    class Told(Client):
+        steps = ("last",)
+
+        async def do_last(self) -> None:
+            answers.append(await self.ask("readProperty", name="colour"))
+            await self.stream.send_all(write_frame(0x1, b"x", rsv=1, key=b"abcd"))
+            with pytest.raises(GaveUp):
+                await self.next()
+
+        async def on_close(self, payload: bytes) -> None:
+            answers.append(payload[:2])
+            await super().on_close(payload)
+
+    await judged(partial(by_hand, client=Told))
+    assert answers[0]["status"] == "404"
+    assert answers[1:] == [close_payload(1002)]
+
+
+@pytest.mark.parametrize("describe", [puzzling, puzzling_b])
+def test_the_descriptions_have_nothing_wrong(describe: Any) -> None:
+    assert td.check(describe("ws://127.0.0.1:8080"), strict=True) == ()
+
+
+async def test_the_page_tells_the_riddles(autojump_clock: trio.abc.Clock) -> None:
+    pages: list[bytes] = []
+
+    async def look(network: MemoryNetwork) -> None:
+        answer = await exchange(
+            network, "GET", "http://judge.example/", headers=(("Accept", "text/html"),), patience=5
+        )
+        refused = await exchange(
+            network, "POST", "http://judge.example/agents/conformance/actions/riddle_output", patience=5
+        )
+        assert refused.status == 405
+        pages.append(answer.body)
+        await Quiet(network).run()
+
+    await judged(look)
+    for case in RIDDLES:
+        assert f"<code>{case.riddle}</code>".encode() in pages[0]
+
+
+def test_ids_of_cases_stay() -> None:
+    """A client's card is compared with older ones by them."""
+    watched = (
+        "handshake subprotocol masked frames utf-8 text json types members spelling ids fresh-ids thing-id "
+        "offered input pongs returns-close close nothing-after-close"
+    )
+    riddles = (
+        "read write zoned-time output pending progress failure error numeric-status observe event "
+        "other-thing reversed unknown-members unknown-type stray-event stray-answer stray-pong fragments "
+        "long letters reconnects"
+    )
+    ids = [case.id for case in CLIENT_CASES]
+    assert ids == [f"client.{each}" for each in (*watched.split(), *riddles.split())]
+
+
+# --- nothing that a client sends raises
+
+ODD: tuple[Any, ...] = (
+    None, True, -1, 1.5, 10**400, math.inf, "", "x", "\ud800", [], {}, [1], {"\ud800": 1}, [[["x"]] * 3],
+    {"items": 1, "bytes": 1}, {"items": 10**30, "bytes": 1e300}, {"text": "a", "times": 2.0}, {"which": 1.0},
+    {"to": 5.0}, {"seconds": 0.0}, {"a": 10**400, "b": 1}, {"riddle": "read", "token": "\ud800"},
+)  # fmt: skip
+MEMBERS = (
+    "thingID", "thingId", "messageID", "messageId", "correlationID", "correlationId", "name", "property",
+    "data", "value", "action", "event", "input", "credit", "streams", "remaining", "attempt", "ack", "items",
+    "bytes", "stream", "reason", "properties",
+)  # fmt: skip
+
+
+def test_nothing_that_a_client_sends_raises() -> None:
+    random = Random(1)
+    time = [0.0]
+    server = RiddleServer(lambda: time[0], Random(1), Book(Level.SPEC), 2.0)
+    names = {
+        "name": [*server.main.properties], "action": [*server.main.actions], "event": [*server.main.events],
+        "thingID": [ID, ID_B], "messageID": [f"m{number}" for number in range(30)],
+    }  # fmt: skip
+    names |= {"property": names["name"], "thingId": names["thingID"], "correlationID": names["messageID"]}
+    connections: list[RiddleConnection] = []
+    for _ in range(1500):
+        if len(connections) < 3:
+            made = server.connect(offered=random.random() < 0.5, peer=random.choice(["", "p" * 32]))
+            assert isinstance(made, RiddleConnection)
+            connections.append(made)
+        connection = random.choice(connections)
+        kind = random.choice([*REQUESTS, "subscribeevent", "error", "x", 5])
+        message: Json = {"messageType": kind}
+        for member in ["thingID", "messageID", *REQUESTS.get(str(kind), ()), *random.sample(MEMBERS, 2)]:
+            likely = names.get(member)
+            message[member] = random.choice(likely if likely and random.random() < 0.8 else ODD)
+        text = json.dumps(message)
+        text = text[: random.randrange(len(text))] if random.random() < 0.02 else text
+        MessageRules(server.book, connection.log, server.things, {}).judge(text)
+        connection.text(text)
+        for out in connection.out:
+            if isinstance(out, Say):
+                out.text.encode()
+        connection.out.clear()
+        if random.random() < 0.005:
+            connections.remove(connection)
+            connection.lost()
+        time[0] += random.random() / 10
+        server.tick()
+    for result in server.book.results():
+        result.seen.encode()

@@ -139,6 +139,30 @@ def test_a_property_that_a_hint_names_only_needs_to_be_one_that_can_be_observed(
         roles(fixed, allow_unsafe=True).changeable_property()
 
 
+# --- what takes a while
+
+
+def timed(name: str, member: str, **members: Any) -> dict[str, Any]:
+    number = {"type": "object", "properties": {member: {"type": "integer", "minimum": 1, "maximum": 9}}}
+    return {name: {"safe": True, "input": number, **members}}
+
+
+@pytest.mark.parametrize(("name", "member"), [("Sleep", "n"), ("run", "delaySeconds"), ("run", "duration")])
+def test_what_is_told_how_long_to_take_takes_little_but_where_that_is_wanted(name, member) -> None:
+    other = {"chat": {"safe": True, "synchronous": False}}
+    found = roles({"actions": {**other, **timed(name, member)}})
+    assert found.slow_call() == Call(action=name, input={member: 9})
+    assert found.safe_calls() == (Call(action="chat"), Call(action=name, input={member: 1}))
+    assert found.triggers("x")[-1] in found.safe_calls()
+
+
+def test_what_is_synchronous_is_not_slow() -> None:
+    found = roles(
+        {"actions": {**timed("wait", "n", synchronous=True), **timed("chat", "n", synchronous=False)}}
+    )
+    assert found.slow_call() == Call(action="chat", input={"n": 9})
+
+
 # --- hints
 
 

@@ -72,6 +72,21 @@ def test_what_ends_a_case_is_told(error: Exception, verdict: Verdict) -> None:
     assert result.expected == "this"
 
 
+def test_what_the_kit_presents_is_in_no_report() -> None:
+    async def run(visit: Visit) -> None:
+        await visit.talk()
+        raise Failed("you said s3cret-token, and k3y")
+
+    headers = ((b"Authorization", b"Bearer s3cret-token"), (b"X-Api-Key", b"k3yk3y"), (b"X", b"k3y"))
+    result = result_of(run, headers=lambda _: headers)
+    assert result.seen == "you said ***, and k3y"
+    text = "".join(each.text for each in result.traffic)
+    assert "Authorization: …" in text
+    assert "X-Api-Key: …" in text
+    assert "Sec-WebSocket-Version: 13" in text
+    assert "s3cret" not in text
+
+
 def test_a_mistake_of_the_kit_is_no_verdict() -> None:
     with pytest.raises(BaseExceptionGroup) as caught:
         result_of(raising(KeyError("kit")))

@@ -13,6 +13,7 @@ from lmos_actors.conformance._affordances import HttpForm
 from lmos_actors.conformance._http import Unreachable
 from lmos_actors.conformance._lookup import next_of
 from lmos_actors.conformance._target import Reach, Target, find_target
+from lmos_actors.protocol.td import MAX_BYTES
 
 from .pages import SILENCE, Page, described, moved, serving
 
@@ -95,6 +96,22 @@ async def test_a_file_has_it(tmp_path, autojump_clock) -> None:
     assert (target.thing.where, target.thing.media_type, target.socket) == (str(file), "", SOCKET)
 
 
+async def test_what_is_in_a_file_that_is_named_is_meant_whatever_it_is(tmp_path, autojump_clock) -> None:
+    file = tmp_path / "thing.json"
+    for text, known in (('{"id": "urn:a", "title": "bare"}', "urn:a"), ("no JSON", str(file))):
+        file.write_text(text)
+        assert (await found({}, SOCKET, description=str(file))).thing.id == known
+
+
+async def test_a_file_that_is_too_long_is_no_description(tmp_path, autojump_clock) -> None:
+    file = tmp_path / "thing.json"
+    file.write_bytes(b"{}".ljust(MAX_BYTES))
+    assert (await found({}, SOCKET, description=str(file))).thing.id == str(file)
+    file.write_bytes(b"{}".ljust(MAX_BYTES + 1))
+    with pytest.raises(ConfigError, match="a description has at most 1048576 bytes"):
+        await found({}, SOCKET, description=str(file))
+
+
 @pytest.mark.parametrize("kind", ["file", "url"])
 async def test_it_is_looked_for_where_the_option_says_alone(kind, tmp_path, autojump_clock) -> None:
     file = tmp_path / "thing.json"
@@ -175,7 +192,11 @@ def test_where_no_redirect_is_followed_to(here, location, told) -> None:
     ("pages", "url", "told"),
     [
         ({}, HERE, "nobody listens there"),
-        ({f"{HERE}/x": Page()}, "http://thing/y", "it answered 404"),
+        (
+            {f"{HERE}/x": Page()},
+            "http://thing/y",
+            "http://thing/y: no description is there (it answered 404)",
+        ),
         ({f"{HERE}/x": Page(status=401)}, "http://thing/x", "it answered 401; --bearer, --basic or --header"),
         ({f"{HERE}/x": described(b"<html>", "text/html")}, "http://thing/x", "not JSON"),
         ({f"{HERE}/x": described(b"{")}, "http://thing/x", "not JSON"),
@@ -192,6 +213,11 @@ async def test_without_a_description_it_is_unreachable(pages, url, told, autojum
     with pytest.raises(Unreachable) as caught:
         await found(pages, url)
     assert told in str(caught.value)
+
+
+async def test_who_is_not_there_is_told(autojump_clock) -> None:
+    with pytest.raises(Unreachable, match=r"^http://nobody/td: nobody listens there$"):
+        await found({WELL_KNOWN: described(td())}, SOCKET, description="http://nobody/td")
 
 
 @pytest.mark.parametrize(
@@ -287,6 +313,19 @@ async def test_others_are_those_on_the_same_socket_whatever_the_socket_is_called
     )
 
 
+async def test_what_is_described_at_the_socket_itself_is_meant(autojump_clock) -> None:
+    pages = {f"{HERE}/agents/a": described(td("urn:a")), WELL_KNOWN: described([td("urn:a"), td("urn:b")])}
+    target = await found(pages, "ws://thing/agents/a")
+    assert (target.thing.id, target.socket) == ("urn:a", "ws://thing/agents/a")
+
+
+async def test_what_has_its_address_for_an_id_is_not_another_where_it_is_listed(autojump_clock) -> None:
+    own, other = td(f"{HERE}/agents/a"), td(f"{HERE}/agents/b")
+    pages = {f"{HERE}/agents/a": described(own), f"{HERE}/": described([own, other])}
+    target = await found(pages, f"{HERE}/agents/a")
+    assert [each.id for each in target.others] == [f"{HERE}/agents/b"]
+
+
 async def test_a_list_of_links_is_followed(autojump_clock) -> None:
     links = [{"rel": "item", "href": "agents/a"}, {"rel": "item", "href": "http://thing/agents/b"}]
     listing = {"@context": "x", "title": "node", "links": links, "properties": {}}
@@ -301,6 +340,21 @@ async def test_a_list_of_links_is_followed(autojump_clock) -> None:
         await found(pages, HERE)
     del pages[f"{HERE}/agents/b"]
     assert (await found(pages, HERE)).thing.id == "urn:a"
+
+
+async def test_a_thing_that_has_http_alone_is_told_from_the_list_that_links_to_it(autojump_clock) -> None:
+    listing = {"@context": "x", "title": "node", "links": [{"rel": "item", "href": "/a"}], "properties": {}}
+    pages = {
+        WELL_KNOWN: described(listing),
+        f"{HERE}/a": described(td("urn:a", form("/p", subprotocol=None))),
+    }
+    target = await found(pages, HERE)
+    assert (target.thing.id, target.socket, target.others) == ("urn:a", None, ())
+
+
+async def test_a_list_that_is_named_is_the_only_place(autojump_clock) -> None:
+    pages = {f"{HERE}/things": described([td("urn:a")]), WELL_KNOWN: described(td("urn:b"))}
+    assert (await found(pages, f"{HERE}/things")).thing.id == "urn:a"
 
 
 # --- where it leads
@@ -358,6 +412,7 @@ BROKEN = td(
     actions={
         "ok": {"safe": True, "forms": [form(op="invokeaction")]},
         "odd": {"safe": "yes", "input": {"type": "string"}, "forms": [form(op="invokeaction"), {"op": 7}]},
+        "bare": {"safe": True, "forms": 7},
         "none": 7,
     },
     links="nowhere",
@@ -370,8 +425,8 @@ async def test_what_can_be_read_of_a_wrong_description_is(autojump_clock) -> Non
     assert "safe" in target.thing.problem or "links" in target.thing.problem
     assert (target.thing.data, target.socket) == (BROKEN, SOCKET)
     assert list(target.properties) == ["level"]
-    assert list(target.actions) == ["ok", "odd"]
-    assert target.safe_actions() == ("ok",)
+    assert list(target.actions) == ["ok", "odd", "bare"]
+    assert target.safe_actions() == ("ok", "bare")
     assert target.actions["odd"].input == {"type": "string"}
     assert len(target.actions["odd"].forms or ()) == 1
 

@@ -303,6 +303,7 @@ class Run:
         self.wrong: list[str] = state["wrong"]
         self.codes: Counter[str] = Counter(state["codes"])
         self.slowest = 0.0
+        self.full = () if given.quick else ("full",)
         self.at_tenth = 0
 
     @property
@@ -311,7 +312,7 @@ class Run:
 
     async def run(self) -> None:
         """Start a server, fire at it, look at it."""
-        server = await Process.start(self.folder, "server", "tests.long.soak_server", "")
+        server = await Process.start(self.folder, "server", "tests.long.soak_server", "", *self.full)
         port = int((await server.hear()).rpartition(":")[2])
         before = await server.ask("sample")
         async with trio.open_nursery() as nursery:
@@ -408,6 +409,7 @@ def main(args: Iterable[str] | None = None) -> int:
     parser.add_argument("--frames", type=int, default=FRAMES)
     parser.add_argument("--every", type=float, default=20.0, help="seconds between two looks at the server")
     parser.add_argument("--seed", help="of the frames; chance without it")
+    parser.add_argument("--quick", action="store_true", help="do not fill first what is bounded")
     parser.add_argument("--folder", type=Path, help="for what the server writes to standard error")
     given = parser.parse_args(None if args is None else list(args))
     folder = given.folder or Path(mkdtemp(prefix="fuzz-"))

@@ -6,7 +6,7 @@ combinations of a file's matrix or sweep are run with each seed. Every run must 
 twenty runs again in another process, with another hash seed, and must have the same message logs.
 
 Runs share a process: an interpreter is started for each 20 blocks, not for each run. Prints one line at the
-end, and before it the runs that failed, each with the command that shows it again.
+end, and before it the runs that failed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def block(file: str, first: int, count: int) -> dict[str, Any]:
         logs.update(result.digest.encode())
         if not result.ok:
             why = "; ".join(f"{one.what}: {one.saw}" for one in result.failures[:3])
-            failed.append(f"{result.again or result.label}  # {result.ended}: {why}")
+            failed.append(f"{Path(file).name} {result.label}: {result.ended}: {why}")
     return {"runs": len(resolved.cells), "failed": failed, "digest": logs.hexdigest()}
 
 

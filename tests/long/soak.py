@@ -199,6 +199,7 @@ class Part:
         self.random = Random()
         self.samples: list[dict[str, Any]] = []
         self.kills = 0
+        self.full = () if given.quick else ("full",)
         self.wrong: list[str] = []
 
     @asynccontextmanager
@@ -217,10 +218,12 @@ class Part:
         self.state["parts"].append(record)
         async with self._proxy() as proxy:
             origin = f"127.0.0.1:{proxy.port}"
-            server = await Process.start(self.folder, "server", "tests.long.soak_server", f"ws://{origin}")
+            server = await Process.start(
+                self.folder, "server", "tests.long.soak_server", f"ws://{origin}", *self.full
+            )
             proxy.target = int((await server.hear()).rpartition(":")[2])
             before = await server.ask("sample")
-            steady = await self._client("steady", origin)
+            steady = await self._client("steady", origin, "1100" if self.full else "0")
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._victims, origin)
                 await self._watch(server, steady, proxy)
@@ -228,8 +231,10 @@ class Part:
             await self._end(server, steady, before)
         record["ended"] = True
 
-    async def _client(self, name: str, origin: str) -> Process:
-        return await Process.start(self.folder, name, "tests.long.soak_client", f"http://{origin}", name)
+    async def _client(self, name: str, origin: str, refusals: str = "0") -> Process:
+        return await Process.start(
+            self.folder, name, "tests.long.soak_client", f"http://{origin}", name, refusals
+        )
 
     async def _victims(self, origin: str) -> None:
         number = 0
@@ -330,6 +335,7 @@ def main(args: Iterable[str] | None = None) -> int:
     parser.add_argument("--every", type=float, default=60.0, help="seconds between two samples")
     parser.add_argument("--cut", type=float, default=6.0, help="seconds between two cuts, on average")
     parser.add_argument("--kill", type=float, default=180.0, help="seconds that a client lives, on average")
+    parser.add_argument("--quick", action="store_true", help="do not fill first what is bounded")
     parser.add_argument("--folder", type=Path, help="for what the processes write to standard error")
     given = parser.parse_args(None if args is None else list(args))
     folder = given.folder or Path(mkdtemp(prefix="soak-"))

@@ -1,4 +1,4 @@
-"""The server of the soak: `python -m tests.long.soak_server PUBLIC_URL`, which may be empty.
+"""The server of the soak: `python -m tests.long.soak_server PUBLIC_URL [full]`.
 
 Obeys its standard input.
 """
@@ -48,22 +48,23 @@ async def fill(node: Node) -> None:
         await worker.ready()
 
 
-async def fill_descriptions(node: Node) -> None:
-    """Have as many descriptions asked for as a server keeps: of agents that come and go."""
+async def fill_descriptions(node: Node, count: int) -> None:
+    """Have descriptions asked for, of agents that come and go: a server keeps some."""
     boss = node.root.child("boss")
     async with httpx2.AsyncClient(base_url=node.urls[0].replace("ws:", "http:")) as web:
-        for _ in range(KEPT + 10):
+        for _ in range(count):
             name = await boss.invoke(Boss.hire)
             answer = await web.get(f"/agents/boss.{name}")
             answer.raise_for_status()
             await boss.invoke(Boss.fire, name)
 
 
-async def serve(public_url: str | None) -> None:
-    """Serve until told to end."""
+async def serve(public_url: str | None, full: bool) -> None:
+    """Serve until told to end; `full`: with all that is bounded at its bound."""
     async with open_node(TREE, listen="ws://127.0.0.1:0", public_url=public_url) as node:
-        await fill(node)
-        await fill_descriptions(node)
+        if full:
+            await fill(node)
+        await fill_descriptions(node, KEPT + 10 if full else 1)
         tell(node.urls[0])
 
         async def sample() -> Any:
@@ -74,4 +75,4 @@ async def serve(public_url: str | None) -> None:
 
 if __name__ == "__main__":
     logging.getLogger("lmos_actors").setLevel(logging.CRITICAL)  # agents crash all the time here
-    trio.run(serve, sys.argv[1] or None)
+    trio.run(serve, sys.argv[1] or None, sys.argv[2:] == ["full"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,6 +26,7 @@ from tests.rfc6455.verdicts import (
     judged,
     own_account,
 )
+from tests.source import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,6 +55,13 @@ def test_every_case_of_the_suite_is_there_once() -> None:
     wanted = [f"{number}.{last}" for number, count in PUBLISHED.items() for last in range(1, count + 1)]
     assert len(wanted) == 301
     assert sorted(found) == sorted(wanted)
+
+
+def test_the_page_counts_them() -> None:
+    page = (ROOT / "docs/reference/rfc6455.md").read_text(encoding="utf-8")
+    counted = dict(re.findall(r"^\| (\d+) \|.*?\| (\d+) \|", page, re.MULTILINE))
+    groups = Counter(number.partition(".")[0] for number in PUBLISHED for _ in range(PUBLISHED[number]))
+    assert {group: int(count) for group, count in counted.items()} == groups
 
 
 def test_what_the_suite_only_informs_of_and_what_it_lets_pass() -> None:

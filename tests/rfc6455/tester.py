@@ -17,7 +17,7 @@ from tests.rfc6455.plan import BINARY, CLOSE, PING, PONG, STILL, TEXT, Begun, Fr
 if TYPE_CHECKING:
     from tests.rfc6455.plan import Case, Chop, Event
 
-PATIENCE: Final = 10.0  # seconds for whatever has to come; nobody who is right is waited for
+PATIENCE: Final = 20.0  # seconds for whatever has to come; nobody who is right is waited for
 A_MOMENT: Final = 0.005  # nothing has happened for so long: nothing will
 _FEW: Final = 2000  # writes of a message after each of which the other end has its turn
 SPARSELY: Final = 8

@@ -1,0 +1,114 @@
+"""The cases keep their feet whatever a server says, and try nothing that a description does not have."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lmos_actors.conformance import Hints, Verdict, all_cases
+from lmos_actors.conformance._case import Visit
+from lmos_actors.conformance._scripted import ScriptedConnection, ScriptedServer
+from tests.conformance.breaking import card_of, ids, right, told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lmos_actors.conformance._scripted_thing import Json, ScriptedThing
+
+JUNK: tuple[Any, ...] = (None, True, -1, 1e300, "", "x", [], {}, [[{}]], {"a": None}, "\ud800", "2026-01-01")
+
+
+class Garbling(ScriptedConnection):
+    """Puts something else into each message, or leaves something out, or says it again."""
+
+    chance = Random(0)
+
+    def spelled(self, message: Json) -> Json:
+        told = super().spelled(message)
+        victim = self.chance.choice(list(told))
+        if self.chance.random() < 0.3:
+            del told[victim]
+        elif self.chance.random() < 0.7:
+            told[victim] = self.chance.choice(JUNK)
+        return told
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_no_answer_puts_the_kit_out_of_step(seed: int) -> None:
+    Garbling.chance = Random(seed)
+    card = card_of(lambda: right(connection=Garbling))
+    assert len(card.results) == len(all_cases())
+    assert card.count(Verdict.FAILED) > 5
+
+
+class Silent(ScriptedConnection):
+    """Says nothing."""
+
+    def put(self, out: object) -> None:
+        """Let nothing go out."""
+
+
+def test_silence_fails_what_it_must_and_ends() -> None:
+    card = card_of(lambda: right(connection=Silent), cases=("properties.*", "actions.*", "errors.*"))
+    assert {"properties.read", "actions.completed", "errors.unknown-thing"} <= ids(card, Verdict.FAILED)
+
+
+def _with(kept: str) -> type[ScriptedServer]:
+    """Give a server of things that have one group of affordances, or one affordance alone."""
+
+    class Reduced(ScriptedServer):
+        def add(self, name: str, describe: Callable[[str], Json]) -> ScriptedThing:
+            def reduced(base: str) -> Json:
+                document = describe(base)
+                document["lmosx:offers"] = []
+                document["forms"] = [{**document["forms"][0], "op": ["queryallactions"]}]
+                for group in ("properties", "actions", "events"):
+                    document[group] = {
+                        name: each for name, each in document[group].items() if kept in (group, name)
+                    }
+                return document
+
+            return super().add(name, reduced)
+
+    return Reduced
+
+
+@pytest.mark.parametrize("kept", ["nothing", "properties", "version", "secret", "actions", "reset", "events"])
+def test_a_thing_with_less_fails_nothing(kept: str) -> None:
+    card = card_of(lambda: right(server=_with(kept)), hints=Hints())
+    assert not ids(card, Verdict.FAILED, Verdict.TOLERATED), told(card)
+
+
+def test_what_is_unsafe_is_sent_only_with_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[str] = []
+    record = Visit.record
+
+    def listen(visit: Visit, traffic: Any) -> None:
+        if traffic.sent and traffic.kind in ("text", "http"):
+            sent.append(traffic.text)
+        record(visit, traffic)
+
+    monkeypatch.setattr(Visit, "record", listen)
+    card_of(allow_unsafe=False)
+    assert sent
+    assert not [text for text in sent if "reset" in text]
+
+
+def test_nothing_is_left_changed() -> None:
+    seen: list[Json] = []
+
+    def make() -> Any:
+        serving = right()
+        seen.append(serving.server.main.values)
+        return serving
+
+    card_of(make)
+    assert seen[0] == {
+        "level": 20,
+        "label": "new",
+        "settings": {"mode": "a", "ratio": 0.5},
+        "version": "1.0",
+        "secret": "none",
+    }

@@ -1,0 +1,99 @@
+"""Our own server, held against every case: whatever fails here is wrong in it, or in the case."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from contextlib import contextmanager
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from agents.conformance import Conformance, ConformanceB
+from lmos_actors import Agent, describe, open_node
+from lmos_actors.cli import main
+from lmos_actors.conformance import ConformOptions, Level, Verdict, all_cases, conform
+from lmos_actors.conformance._scripted_description import described, described_b
+from lmos_actors.protocol.td import dump
+from lmos_actors.transport import MemoryNetwork
+from tests.conformance.breaking import HINTS, ids, on_virtual_time, told
+from tests.source import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from lmos_actors.conformance import Card
+
+URL = "http://here/agents/conformance"
+THINGS = ("agents/conformance.py:Conformance", "agents/conformance.py:ConformanceB")
+
+
+def own_card(url: str = URL, **options: Any) -> Card:
+    """Let the two agents be judged, on virtual time."""
+
+    async def judged() -> Card:
+        network = MemoryNetwork()
+        async with open_node(listen="ws://here", network=network) as node:
+            await node.start(Conformance)
+            await node.start(ConformanceB)
+            card = await conform(network, url, ConformOptions(**options))
+            assert node.connection_failures == ()
+            assert not node.crash_reports
+        return card
+
+    card: Card = on_virtual_time(judged)
+    return card
+
+
+def test_it_passes_every_case_by_the_letter() -> None:
+    card = own_card(level=Level.SPEC, allow_unsafe=True, hints=HINTS)
+    assert ids(card, Verdict.PASSED) == {case.id for case in all_cases()}, told(card)
+
+
+def test_without_hints_everything_is_found_that_it_takes() -> None:
+    card = own_card("ws://here/agents/conformance", level=Level.SPEC, allow_unsafe=True, seed=1)
+    assert ids(card, Verdict.PASSED) == {case.id for case in all_cases()}, told(card)
+
+
+def test_it_serves_who_speaks_as_kotlin_wot() -> None:
+    card = own_card(level=Level.KOTLIN_WOT, allow_unsafe=True, hints=HINTS)
+    assert not ids(card, Verdict.FAILED, Verdict.NOT_RUN), told(card)
+
+
+@pytest.mark.parametrize(("agent", "wanted"), [(Conformance, described), (ConformanceB, described_b)])
+def test_it_has_what_the_scripted_thing_has(agent: type[Agent], wanted: Callable[[str], Any]) -> None:
+    assert _shape(dump(describe(agent))) == _shape(wanted("ws://here"))
+
+
+def _shape(data: dict[str, Any]) -> dict[str, Any]:
+    words = ("readOnly", "writeOnly", "observable", "safe", "idempotent")
+    return {
+        kind: {name: [bool(each.get(word)) for word in words] for name, each in data[kind].items()}
+        for kind in ("properties", "actions", "events")
+        if kind in data
+    }
+
+
+@contextmanager
+def serving() -> Generator[str]:
+    """Serve the agents by the command while entered; gives the URL of the first."""
+    call = [sys.executable, "-m", "lmos_actors", "serve", *THINGS, "--listen", "ws://127.0.0.1:0"]
+    with subprocess.Popen(call, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        try:
+            assert process.stdout is not None
+            said = [
+                json.loads(line) for line in takewhile(lambda line: '"ready"' not in line, process.stdout)
+            ]
+            yield said[0]["url"]
+        finally:
+            process.kill()
+
+
+def test_one_command_judges_what_another_serves(capsys: pytest.CaptureFixture[str]) -> None:
+    quick = ("handshake.*", "description.*", "things.*", "events.*", "http.*", "extension.stream*")
+    words = [word for each in quick for word in ("--case", each)]
+    with serving() as url, pytest.raises(SystemExit) as ended:
+        main(["conform", url, "--level", "spec", "--allow-unsafe", *words])
+    assert ended.value.code == 0, capsys.readouterr().out
