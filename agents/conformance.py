@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import trio
 from msgspec import Meta, Struct
 
-from lmos_actors import ActionFailed, Agent, Event, Property, Unit, action, event, every, prop
+from lmos_actors import ActionFailed, Agent, Event, Progress, Property, Unit, action, event, every, prop
 
 MANY = 64  # runs of one action at a time
 
@@ -21,6 +21,7 @@ Label = Annotated[str, Meta(min_length=1, max_length=40)]
 Seconds = Annotated[float, Meta(ge=0), Unit("s")]
 Addend = Annotated[int, Meta(ge=-1000, le=1000)]
 Times = Annotated[int, Meta(ge=1, le=3)]
+Share = Annotated[float, Meta(ge=0, le=1)]
 
 
 class Settings(Struct, frozen=True):
@@ -84,9 +85,13 @@ class Conformance(Agent):
         return a + b
 
     @action(safe=True, synchronous=False, concurrency=MANY)
-    async def wait(self, seconds: Annotated[float, Meta(ge=0, le=60)]) -> Waited:
-        """Is pending at once, and completed after so many seconds, unless it is cancelled."""
-        await trio.sleep(seconds)
+    async def wait(self, progress: Progress[Share], seconds: Annotated[float, Meta(ge=0, le=60)]) -> Waited:
+        """Is pending at once, and completed after so many seconds, unless cancelled; tells how far it is."""
+        first = min(0.5, seconds / 2)
+        await trio.sleep(first)
+        if seconds:
+            progress.report(first / seconds)
+        await trio.sleep(seconds - first)
         return Waited(seconds)
 
     @action(safe=True)

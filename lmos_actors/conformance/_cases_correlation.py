@@ -114,7 +114,7 @@ async def by_message_id(visit: Visit) -> None:
         sent = await talk.send("readProperty", name=visit.roles.readable_property(), correlation=None)
     heard = await talk.final(sent)
     if heard.correlation is None:
-        visit.differs("correlation-missing", f"{heard.kind} has no correlationID")
+        visit.differs("correlation-unasked", f"{heard.kind} has no correlationID")
     elif heard.correlation != sent.message_id:
         visit.fail(
             f"{heard.kind} has the correlationID {heard.correlation!r}, and the request {sent.message_id!r}"

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ._case import Chapter, input_of
 from ._deviations import extension
+from ._inputs import fits
+from ._letter import ABSENT
 from ._listening import events, first_event, happen, listen, subscribed, tell
+from ._roles import NotOffered, NotRun
 from ._schemas import same
 from ._specimens import SILENCE
 from ._talk import NoAnswer, Talk
@@ -216,6 +219,47 @@ async def deadline_left(visit: Visit) -> None:
     heard = await visit.invoke(talk, call, remaining=30)
     if _outcome(heard)[:2] != _outcome(without)[:2]:
         visit.fail(heard)
+
+
+# --- progress
+
+
+@CHAPTER.case(
+    "extension.progress",
+    "What a run says of its progress fits its schema",
+    section=extension("Members, Progress"),
+    expected="a `progress` that fits lmosx:progress in each actionStatus `in progress` that has one and no output",
+    needs="an action that may be invoked and has lmosx:progress",
+)
+async def progress(visit: Visit) -> None:
+    call, talk = _progressing(visit), await visit.talk()
+    schema = visit.target.actions[call.action].progress or {}
+    sent, told = await talk.send("invokeAction", name=call.action, **input_of(call)), False
+    with suppress(NoAnswer):
+        while not told and not (heard := await talk.answer(sent)).is_final:
+            told = heard.get("progress") is not ABSENT and heard.get("output") is ABSENT
+            wrong = fits(schema, heard.get("progress")) if told else None
+            if wrong is not None:
+                visit.fail(f"progress of {call.action}: {wrong}")
+    if not told:
+        visit.not_offered(f"{call.action} said nothing of its progress within {visit.ground.patience:g} s")
+
+
+def _progressing(visit: Visit) -> Call:
+    """Give the call of an action that says how far it is: one that takes a while, if there is one."""
+    names = [name for name, each in visit.target.actions.items() if each.progress is not None]
+    if not names:
+        visit.not_offered("no action has lmosx:progress")
+    if visit.ground.speech.is_kotlin:
+        visit.not_offered("a consumer with the habits of kotlin-wot is told nothing beyond LMOS")
+    with suppress(NotOffered, NotRun):
+        call = visit.roles.slow_call()
+        if call.action in names:
+            return call
+    for name in names:
+        if visit.ground.allow_unsafe or name in visit.target.safe_actions():
+            return visit.roles.call(name)
+    visit.not_run(f"{names[0]} is not safe: --allow-unsafe lets it be invoked")
 
 
 # --- repeated requests

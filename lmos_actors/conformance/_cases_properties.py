@@ -13,7 +13,7 @@ from ._letter import ABSENT
 from ._roles import NotRun
 from ._schemas import is_object, same
 from ._socket import ConnectionGone
-from ._specimens import restorable_values, values_of
+from ._specimens import is_offered, restorable_values, values_of
 from ._talk import NoAnswer
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ async def write_multiple(visit: Visit) -> None:
     expected="a propertyReadings with all properties that can be read, and none that is write-only; the "
     "text has no "
     "message for it, and kotlin-wot's readAllProperties is tried",
-    needs="the operation readallproperties in a form of the thing",
+    needs="an answer to kotlin-wot's readAllProperties",
 )
 async def read_all(visit: Visit) -> None:
     visit.roles.readable_property()
@@ -235,7 +235,7 @@ async def read_all(visit: Visit) -> None:
     expected="a propertyReadings with the properties asked for, and no others; the text has no message for "
     "it, and "
     "kotlin-wot's readMultipleProperties is tried",
-    needs="the operation readmultipleproperties in a form of the thing",
+    needs="an answer to kotlin-wot's readMultipleProperties",
 )
 async def read_multiple(visit: Visit) -> None:
     visit.roles.readable_property()
@@ -250,17 +250,19 @@ async def read_multiple(visit: Visit) -> None:
 
 async def _ask_all(visit: Visit, talk: Talk, kind: str, op: str, **members: Any) -> Heard:
     """Ask for several properties at once; that it cannot be done only counts if it is said to be possible."""
-    offered = any(op in form.ops for form in visit.target.readable_part.forms or ())
+    is_in_text = kind == "writeMultipleProperties"
+    offered = is_in_text and is_offered(visit.target.readable_part.forms, op)
+    why_not = f"no form of the thing has {op}" if is_in_text else f"no text has a message for {op}"
     try:
         heard = await talk.ask(kind, **members)
     except (NoAnswer, ConnectionGone) as why:
         if offered:
             raise
-        visit.not_offered(f"no form of the thing has {op}, and {why}")
+        visit.not_offered(f"{why_not}, and {why}")
     if heard.kind != "propertyReadings":
         if offered:
             visit.fail(heard)
-        visit.not_offered(f"no form of the thing has {op}, and the answer was {heard}")
+        visit.not_offered(f"{why_not}, and the answer was {heard}")
     return heard
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ._case import Chapter
-from ._deviations import lmos
+from ._deviations import extension, lmos
 from ._socket import ConnectionGone
-from ._specimens import leave
+from ._specimens import is_offered, leave
 from ._talk import NoAnswer
 
 if TYPE_CHECKING:
@@ -47,8 +47,7 @@ async def _ask(
     visit: Visit, talk: Talk, kind: str, action: str, correlation: str | None, **members: Any
 ) -> Heard:
     """Query or cancel, and wait for the reply. That it cannot be done only counts if the forms offer it."""
-    forms = visit.target.actions[action].forms or ()
-    offered = any(kind.lower() in form.ops for form in forms)
+    offered = is_offered(visit.target.actions[action].forms, kind.lower())
     try:
         sent = await talk.send(kind, name=action, correlation=correlation, **members)
         heard = await _reply(talk, sent)
@@ -240,11 +239,15 @@ async def cancel_unknown(visit: Visit) -> None:
 @CHAPTER.case(
     "cancel.other-run",
     "A cancel ends the run that it is about, and no other",
-    section=lmos("Common Message Requirements"),
+    section=extension("Members, Queries and cancels"),
     expected="of two runs of an action the one goes on whose correlationID the cancelAction does not have",
-    needs=_LASTING,
+    needs=f"{_LASTING}, and lmosx:offers: LMOS does not say which of several runs is meant",
 )
 async def cancel_other_run(visit: Visit) -> None:
+    if not visit.target.offers:
+        visit.not_offered(
+            "it offers none of the extensions, and LMOS does not say which of several runs is meant"
+        )
     talk = await visit.talk()
     first = await _begin(visit, talk)
     second = await _begin(visit, talk)

@@ -154,6 +154,11 @@ ROWS: Final = (
     Deviation(
         key="correlation-missing", title="an answer is not correlated", section=_REQUIREMENTS, breaks=True
     ),
+    Deviation(
+        key="correlation-unasked",
+        title="an answer to a request without a correlationID is not correlated",
+        section=lmos("actionStatus, Example Response"),
+    ),
     # --- properties and actions
     Deviation(
         key="takes-wrong-value",
@@ -173,9 +178,6 @@ ROWS: Final = (
         section=td("5.3.1.4 ActionAffordance"),
     ),
     Deviation(
-        key="refuses-null-input", title="null is not taken for no input", section=lmos("invokeAction")
-    ),
-    Deviation(
         key="no-pending",
         title="nothing is said of a run until it is over",
         section=lmos("Request-Reply"),
@@ -191,8 +193,8 @@ ROWS: Final = (
     ),
     Deviation(
         key="cancels-other-run",
-        title="a cancel ends other runs of the action too",
-        section=_REQUIREMENTS,
+        title="a cancel ends another run of the action than it is about",
+        section=extension("Members, Queries and cancels"),
     ),
     Deviation(
         key="error-blames-server",

@@ -89,7 +89,7 @@ ACTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
         "output": {"type": "integer"},
     },
     "wait": {
-        "description": "Is pending at once, and completed after so many seconds, unless it is cancelled.",
+        "description": "Is pending at once, and completed after so many seconds, unless cancelled; tells how far it is.",
         "safe": True,
         "synchronous": False,
         "input": {
@@ -98,6 +98,7 @@ ACTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
             "required": ["seconds"],
         },
         "output": {"type": "object", "properties": {"waited": {"type": "number"}}, "required": ["waited"]},
+        "lmosx:progress": {"type": "number", "minimum": 0, "maximum": 1},
     },
     "fail": {"description": "Fails, always.", "safe": True, "output": {}},
     "ring": _RING,

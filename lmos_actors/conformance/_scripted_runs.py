@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 REMEMBERED: Final = 256
 REMEMBERED_SECONDS: Final = 60.0
+PROGRESS_SECONDS: Final = 0.5
 _ENDED: Final = 64
 _LONGEST: Final = 1e9  # seconds
 _OPEN: Final = 256
@@ -228,6 +229,20 @@ class RunsVoice(Voice):
         """Complete a run later."""
         timer = self.world.after(outcome.seconds, lambda: self.end(run, completed(outcome.output)))
         run.timers.append(timer)
+        if outcome.seconds > 2 * PROGRESS_SECONDS:
+            share = PROGRESS_SECONDS / outcome.seconds
+            run.timers.append(self.world.after(PROGRESS_SECONDS, lambda: self.go_on(run, share)))
+
+    def go_on(self, run: Run, share: float) -> None:
+        """Say how far a run is, to all who hear of it."""
+        run.status = "in progress"
+        for voice in run.heard_by:
+            voice.say_progress(run, share)
+
+    def say_progress(self, run: Run, share: float) -> None:
+        """Say how far a run is, here."""
+        if not self.kotlin:
+            self.say_status(run, {"status": "in progress", "progress": share})
 
     def pump(self, run: Run) -> None:
         """Give the items for which there is credit, and the end."""

@@ -14,6 +14,8 @@ from ._talk import NoAnswer
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from lmos_actors.protocol.td import Form
+
     from ._case import Visit
     from ._letter import Heard
     from ._talk import Sent, Talk
@@ -22,6 +24,7 @@ SILENCE: Final = (NoAnswer, ConnectionGone, Refused)
 """What a server does that gives no answer."""
 
 _MOST: Final = 20
+_SOCKETS: Final = ("ws:", "wss:")
 
 
 async def a_reading(visit: Visit) -> tuple[Sent, Heard]:
@@ -108,6 +111,14 @@ async def restorable_values(visit: Visit, talk: Talk) -> dict[str, Any]:
     if not found:
         raise NotOffered("no property that can be written could be read: properties.read says more")
     return found
+
+
+def is_offered(forms: Iterable[Form] | None, op: str) -> bool:
+    """Whether a form for LMOS names an operation, such as `queryaction`."""
+    return any(
+        op in form.ops and (form.subprotocol == "lmosprotocol" or form.href.lower().startswith(_SOCKETS))
+        for form in forms or ()
+    )
 
 
 async def leave(talk: Talk, run: Sent) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,9 @@ HINTS = Hints(
 )
 """What the scripted thing is for. Without hints, what never happens would only be "not run"."""
 
+MORNING = datetime(2026, 1, 31, 8, 15, tzinfo=UTC)
+"""When virtual time begins, so that a card is the same each time."""
+
 HERE = endpoint_of("ws://kit.example:80/ws")
 
 
@@ -45,6 +49,11 @@ def right(
     class Made(server):  # type: ignore[misc, valid-type]
         connection_class = connection
         thing_class = thing
+
+        def timestamp(self) -> str:
+            if server.timestamp is not ScriptedServer.timestamp:
+                return super().timestamp()  # type: ignore[no-any-return]
+            return (MORNING + timedelta(seconds=self.clock())).isoformat().replace("+00:00", "Z")
 
     class MadeServing(serving):  # type: ignore[misc, valid-type]
         wire_class = wire if wire is not Wire else serving.wire_class

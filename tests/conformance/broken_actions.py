@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lmos_actors.conformance import Level
 from lmos_actors.conformance._scripted import ScriptedConnection
 from lmos_actors.conformance._scripted_runs import completed
 from lmos_actors.conformance._scripted_thing import ABSENT, Done, Problem, ScriptedThing, invalid
@@ -59,7 +60,7 @@ class NeedsNoInput(ScriptedConnection):
             self.say_final(request, self.correlation(request), completed(None))
 
 
-@SHELF("refuses-null", "takes null for an input where there is none", "actions.null-input")
+@SHELF("refuses-null", "takes null for an input", "kotlin.null-input", level=Level.KOTLIN_WOT)
 class RefusesNull(ScriptedConnection):
     def do_invokeAction(self, request: Request) -> None:
         if request.payload is None and "input" not in request.thing.action(request.name):

@@ -107,10 +107,10 @@ class LeavesAtClose(Client):
 
 
 @caught_by("returns-close")
-class IgnoresClose(Client):
+class ClosesLate(Client):
     async def on_close(self, payload: bytes) -> None:
         await trio.sleep(2.5)
-        self.closed = True
+        await super().on_close(payload)
 
 
 @caught_by("close")
@@ -413,4 +413,13 @@ class Ascii(Client):
 class StaysAway(Client):
     async def do_reconnects(self) -> None:
         await self.invoke("restart")
+        await self.wait_for_the_end()
+
+
+@caught_by("reconnects")
+class ProvesTooSoon(Client):
+    async def do_reconnects(self) -> None:
+        token = self.token_of(await self.invoke("restart"))
+        told = {"riddle": "reconnects", "token": token}
+        await self.say("invokeAction", action="prove", input=told)
         await self.wait_for_the_end()

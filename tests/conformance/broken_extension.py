@@ -108,6 +108,12 @@ class AlwaysLate(ScriptedConnection):
         return super().run_of(request)
 
 
+@SHELF("percents", "tells progress in percent, where its description has a share", "extension.progress")
+class Percents(ScriptedConnection):
+    def say_progress(self, run: Run, share: float) -> None:
+        super().say_progress(run, share * 100)
+
+
 # --- repeats
 
 

@@ -16,7 +16,7 @@ from lmos_actors.conformance import Card, Level, Verdict
 from lmos_actors.conformance._client_book import Book
 from lmos_actors.conformance._client_cases import CLIENT_CASES, RIDDLES
 from lmos_actors.conformance._client_rules import MessageRules
-from lmos_actors.conformance._frames import close_payload, write_frame
+from lmos_actors.conformance._frames import RawFrame, close_payload, write_frame
 from lmos_actors.conformance._http import exchange
 from lmos_actors.conformance._judging import judge_clients
 from lmos_actors.conformance._riddle_description import puzzling, puzzling_b
@@ -306,6 +306,92 @@ async def test_what_a_client_breaks_it_is_told_of(autojump_clock: trio.abc.Clock
     await judged(partial(by_hand, client=Told))
     assert answers[0]["status"] == "404"
     assert answers[1:] == [close_payload(1002)]
+
+
+class LatestPong(Client):
+    """Answers the newest of two pings, which RFC 6455, 5.5.3, allows."""
+
+    steps = ("fragments",)
+    pings = 0
+
+    async def on_ping(self, payload: bytes) -> None:
+        self.pings += 1
+        if self.pings == 2:
+            await super().on_ping(payload)
+
+
+class AsksAgain(Client):
+    """Repeats a request, which the description offers as `retries`."""
+
+    steps = ("last",)
+
+    async def do_last(self) -> None:
+        again = self.new_id()
+        for _ in range(2):
+            await self.ask("writeProperty", name="level", data=3, messageID=again)
+
+
+class ComesBackLate(Client):
+    steps = ("reconnects",)
+
+    async def connect(self) -> None:
+        if self.closed:
+            await trio.sleep(6)
+        await super().connect()
+
+
+@pytest.mark.parametrize("client", [LatestPong, AsksAgain, ComesBackLate])
+async def test_what_is_allowed_passes(client: type[Client], autojump_clock: trio.abc.Clock) -> None:
+    card = await judged(partial(by_hand, client=client))
+    assert ids(card, Verdict.FAILED) == [], told(card)
+    wanted = {LatestPong: "pongs", AsksAgain: "fresh-ids", ComesBackLate: "reconnects"}[client]
+    assert f"client.{wanted}" in ids(card, Verdict.PASSED)
+
+
+async def test_clients_may_come_one_after_the_other(autojump_clock: trio.abc.Clock) -> None:
+    visits: list[float] = []
+
+    async def come_and_go(network: MemoryNetwork) -> None:
+        for _ in range(3):
+            client = Quiet(network)
+            await client.connect()
+            visits.append(trio.current_time())
+            await client.say_goodbye()
+            await client.stream.aclose()
+            await trio.sleep(2.5)
+
+    await judged(come_and_go)
+    assert len(visits) == 3
+
+
+async def test_credentials_are_not_shown(autojump_clock: trio.abc.Clock) -> None:
+    class Knows(Quiet):
+        def headers(self) -> dict[str, str]:
+            headers = super().headers() | {"Authorization": "Bearer hush", "Cookie": "hush=1"}
+            return {name: value for name, value in headers.items() if name != "Sec-WebSocket-Protocol"}
+
+    card = await judged(partial(by_hand, client=Knows))
+    head = next(result for result in card.results if result.id == "client.subprotocol").traffic[0].text
+    assert "Authorization: …" in head
+    assert "hush" not in head
+
+
+async def test_parts_are_cut_within_a_letter(autojump_clock: trio.abc.Clock) -> None:
+    frames: list[RawFrame] = []
+
+    class Keeps(Client):
+        steps = ("fragments",)
+
+        async def on_frame(self, frame: RawFrame) -> Json | None:
+            frames.append(frame)
+            return await super().on_frame(frame)
+
+    await judged(partial(by_hand, client=Keeps))
+    first = frames[0]
+    assert (first.opcode, first.fin) == (0x1, False)
+    with pytest.raises(UnicodeDecodeError):
+        first.payload.decode()
+    assert [frame.opcode for frame in frames[1:4]] == [0x9, 0x0, 0x0]
 
 
 @pytest.mark.parametrize("describe", [puzzling, puzzling_b])

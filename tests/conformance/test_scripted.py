@@ -12,7 +12,8 @@ import pytest
 from lmos_actors.conformance._scripted import ScriptedConnection, ScriptedServer
 from lmos_actors.conformance._scripted_description import ID, ID_B, described, described_b
 from lmos_actors.conformance._scripted_http import HttpRequest, ScriptedPages
-from lmos_actors.conformance._scripted_voice import Hang, Say
+from lmos_actors.conformance._scripted_voice import MOST_WAITING, Cut, Hang, Say
+from lmos_actors.conformance._wire import Wire
 from lmos_actors.protocol import td
 
 M = "5b6c7d8e-9f0a-4b1c-8d2e-3f4a5b6c7d15"
@@ -383,6 +384,20 @@ def test_at_the_address_of_a_thing_no_id_is_needed(desk: Desk) -> None:
     peer = desk.connect(path="/agents/conformance-b")
     assert peer.one("readProperty", thingID="", name="level")["thingID"] == ID_B
     assert desk.connect().one("readProperty", thingID="", name="level")["status"] == "400"
+
+
+def test_who_takes_nothing_is_cut(peer: Peer) -> None:
+    for _ in range(MOST_WAITING + 1):
+        peer.connection.say("event", ID, None, {})
+    assert peer.heard() == [Cut()]
+
+
+def test_nothing_is_written_after_a_close(peer: Peer) -> None:
+    wire = Wire(peer.connection)
+    assert wire.written(Say("x")) == b"\x81\x01x"
+    assert wire.written(Hang(1000)) == b"\x88\x02\x03\xe8"
+    assert wire.written(Say("x")) == b""
+    assert wire.written(Hang(1000)) == b""
 
 
 # --- HTTP

@@ -1,7 +1,7 @@
 """The kit under test: a right server passes everything, a wrong one fails what is meant for it, and no more.
 
-`caught_by` names the case that is meant for a broken server, `also` the few that cannot hold without it. Every
-broken server is run against its chapter and a share of the other cases; with `--long`, against all cases.
+`caught_by` names the case that is meant for a broken server, `also` the few that cannot hold without it.
+Every one is run against its chapter and a share of the other cases; with `--long`, against all cases.
 """
 
 from __future__ import annotations
