@@ -86,7 +86,7 @@ class Conformance(Agent):
 
     @action(safe=True, synchronous=False, concurrency=MANY)
     async def wait(self, progress: Progress[Share], seconds: Annotated[float, Meta(ge=0, le=60)]) -> Waited:
-        """Is pending at once, and completed after so many seconds, unless cancelled; tells how far it is."""
+        """Is pending at once, tells how far it is, and is completed after so many seconds."""
         first = min(0.5, seconds / 2)
         await trio.sleep(first)
         if seconds:

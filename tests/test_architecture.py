@@ -413,6 +413,7 @@ FILES: dict[str, tuple[str, ...]] = {
         "_cases_ordering",
         "_cases_things",
         "_cases_extension",
+        "_cases_retries",
         "_cases_streams",
         "_cases",
         "_run",

@@ -22,6 +22,7 @@ from ._cases_letter import CHAPTER as LETTER
 from ._cases_observe import CHAPTER as OBSERVE
 from ._cases_ordering import CHAPTER as ORDERING
 from ._cases_properties import CHAPTER as PROPERTIES
+from ._cases_retries import CHAPTER as RETRIES
 from ._cases_runs import CHAPTER as RUNS
 from ._cases_spelling import CHAPTER as SPELLING
 from ._cases_streams import CHAPTER as STREAMS
@@ -45,6 +46,7 @@ _CHAPTERS: Final[tuple[Chapter, ...]] = (
     ORDERING,
     THINGS,
     EXTENSION,
+    RETRIES,
     STREAMS,
     KOTLIN,
     FRAMES,

@@ -89,7 +89,7 @@ ACTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
         "output": {"type": "integer"},
     },
     "wait": {
-        "description": "Is pending at once, and completed after so many seconds, unless cancelled; tells how far it is.",
+        "description": "Is pending at once, tells how far it is, and is completed after so many seconds.",
         "safe": True,
         "synchronous": False,
         "input": {

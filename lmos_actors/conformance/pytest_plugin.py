@@ -11,6 +11,11 @@ which is run for each case. pytest need not rewrite the assertions in here: PYTE
 
 from __future__ import annotations
 
+import hashlib
+import os
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -131,10 +136,40 @@ def _judged(config: pytest.Config, url: str, options: ConformOptions, case: Case
 
     if not known.why:
         try:
-            return trio.run(judge)
+            with _alone(config, url):
+                return trio.run(judge)
         except (Unreachable, ConfigError) as error:
             known.why = str(error)
     pytest.fail(known.why, pytrace=False)
+
+
+@contextmanager
+def _alone(config: pytest.Config, url: str) -> Iterator[None]:
+    """Have the processes of pytest-xdist take turns at a server: what one makes happen reaches the others."""
+    run: Any = getattr(config, "workerinput", {}).get("testrunuid")
+    if run is None:
+        yield
+        return
+    name = hashlib.sha256(f"{run} {url}".encode()).hexdigest()
+    path = Path(tempfile.gettempdir(), f"lmos-conform-{name[:32]}")
+    descriptor = _locked(path)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)  # who waits for it sees that it is gone
+        os.close(descriptor)
+
+
+def _locked(path: Path) -> int:
+    """Open a file that nobody else has locked, and lock it; waits for that."""
+    import fcntl
+
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
+            return descriptor
+        os.close(descriptor)
 
 
 def _tell(item: pytest.Item, result: Result) -> None:

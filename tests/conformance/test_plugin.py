@@ -6,7 +6,10 @@ import os
 import re
 import subprocess
 import sys
+import threading
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import attrs
 import pytest
@@ -182,6 +185,27 @@ def test_without_a_url_nothing_is_judged(
     ran.assert_outcomes(errors=1, deselected=4)
     assert "give --lmos-url URL, or override the fixture lmos_url" in ran.stdout.str()
     assert server.prepared == []
+
+
+def test_workers_take_turns_at_a_server() -> None:
+    def config(run: str) -> Any:
+        return SimpleNamespace(workerinput={"testrunuid": run})
+
+    run = uuid4().hex
+    order: list[str] = []
+
+    def other() -> None:
+        with pytest_plugin._alone(config(run), URL):
+            order.append("other")
+
+    thread = threading.Thread(target=other)
+    with pytest_plugin._alone(config(run), URL):
+        with pytest_plugin._alone(config(run), f"{URL}1"), pytest_plugin._alone(config(f"{run}1"), URL):
+            thread.start()
+        thread.join(0.05)
+        order.append("first")
+    thread.join(10)
+    assert order == ["first", "other"]
 
 
 def test_a_real_server_in_other_processes(tmp_path: Path) -> None:

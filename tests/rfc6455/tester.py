@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import socket
+from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 PATIENCE: Final = 20.0  # seconds for whatever has to come; nobody who is right is waited for
 A_MOMENT: Final = 0.005  # nothing has happened for so long: nothing will
 _FEW: Final = 2000  # writes of a message after each of which the other end has its turn
-SPARSELY: Final = 8
+SPARSELY: Final = 8  # of the later ones, how many to a turn
 _KEY: Final = base64.b64encode(b"sixteen bytes it")
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _EVENTS: Final = {TEXT: "text", BINARY: "binary", PING: "ping", PONG: "pong"}
@@ -113,7 +114,8 @@ class Tester:
             self._put(Frame(CLOSE, self.seen.answered))
             await self._flush(None)
         if not self._is_client:
-            self._socket.shutdown(socket.SHUT_WR)
+            with suppress(OSError):  # the other end may be gone
+                self._socket.shutdown(socket.SHUT_WR)
         while await self._next():
             pass
 
