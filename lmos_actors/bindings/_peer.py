@@ -6,6 +6,7 @@ While there is no connection requests fail at once (C1).
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+from weakref import WeakValueDictionary
 
 import trio
 from trio.lowlevel import checkpoint_if_cancelled, enable_ki_protection
@@ -85,7 +86,8 @@ class Peer(Traffic):
         """Whether a try has failed or succeeded by now."""
         self.users = 0
         self.scope = trio.CancelScope()
-        self.things: dict[str, FarThing] = {}
+        self.things: WeakValueDictionary[str, FarThing] = WeakValueDictionary()
+        """By id; each for as long as anybody refers to it, asks it or listens to it."""
         self._node = node
         self._learnt: tuple[str, ...] = ()
         self._connection: Connection | None = None

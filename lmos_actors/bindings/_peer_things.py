@@ -25,7 +25,9 @@ def path_of(thing_id: str) -> str:
 class FarThing:
     """One thing behind a peer: refs to it are equal, share what is listened to, and name it by one path."""
 
-    __slots__ = ("description", "listenings", "number", "path", "peer", "rt", "thing_id", "unwell")
+    __slots__ = (
+        "__weakref__", "description", "listenings", "number", "path", "peer", "rt", "thing_id", "unwell",
+    )  # fmt: skip
 
     def __init__(self, peer: Peer, thing_id: str) -> None:
         self.peer = peer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -140,7 +141,7 @@ async def _as_peer(visit: Visit, peer: str) -> Talk:
     needs=_REPEATED,
 )
 async def retry_peer(visit: Visit) -> None:
-    repeats, peer = await _Repeats.begin(visit), visit.random.randbytes(24).hex()
+    repeats, peer = await _Repeats.begin(visit), secrets.token_hex(24)  # as the seed comes again
     talk = await _as_peer(visit, peer)
     await repeats.ask(talk, id := talk.new_id(), attempt=1)
     await repeats.first()

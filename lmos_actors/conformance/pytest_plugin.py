@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,7 +33,7 @@ from ._run import ConformOptions, chosen, prepare, run_case
 from ._verdicts import Level, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from ._case import Case, Ground
     from ._verdicts import Result
@@ -144,7 +144,7 @@ def _judged(config: pytest.Config, url: str, options: ConformOptions, case: Case
 
 
 @contextmanager
-def _alone(config: pytest.Config, url: str) -> Iterator[None]:
+def _alone(config: pytest.Config, url: str) -> Generator[None]:
     """Have the processes of pytest-xdist take turns at a server: what one makes happen reaches the others."""
     run: Any = getattr(config, "workerinput", {}).get("testrunuid")
     if run is None:
@@ -167,8 +167,9 @@ def _locked(path: Path) -> int:
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
-            return descriptor
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), path.stat()):
+                return descriptor
         os.close(descriptor)
 
 

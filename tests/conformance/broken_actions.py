@@ -79,6 +79,9 @@ class NoPending(ScriptedConnection):
     def say_pending(self, run: Run) -> None:
         """Say nothing."""
 
+    def say_progress(self, run: Run, share: float) -> None:
+        """Say nothing."""
+
 
 @SHELF("backwards", "says pending after in progress", "actions.status-order")
 class Backwards(ScriptedConnection):

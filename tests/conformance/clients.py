@@ -39,7 +39,7 @@ class GaveUp(Exception):
 class Client:
     """Solves all riddles, over one connection and one more."""
 
-    steps = (
+    steps: tuple[str, ...] = (
         "read", "write", "zoned_time", "other_thing", "output", "pending", "progress", "failure", "error",
         "numeric_status", "observe", "event", "reversed", "unknown_members", "unknown_type", "stray_event",
         "stray_answer", "stray_pong", "fragments", "long", "letters", "reconnects", "last",
@@ -153,7 +153,7 @@ class Client:
         return True
 
     def is_answer(self, message: Json, to: Json) -> bool:
-        return message.get("correlationID") == to["messageID"]
+        return bool(message.get("correlationID") == to["messageID"])
 
     def is_final(self, message: Json) -> bool:
         return message["messageType"] != "actionStatus" or message["status"] in ("completed", "failed")

@@ -57,6 +57,19 @@ def test_without_hints_everything_is_found_that_it_takes() -> None:
     assert ids(card, Verdict.PASSED) == {case.id for case in all_cases()}, told(card)
 
 
+def test_it_can_be_judged_again_with_the_same_seed() -> None:
+    async def judged() -> Card:
+        network = MemoryNetwork()
+        async with open_node(listen="ws://here", network=network) as node:
+            await node.start(Conformance)
+            options = ConformOptions(level=Level.SPEC, hints=HINTS, cases=("extension.*",))
+            await conform(network, URL, options)
+            return await conform(network, URL, options)
+
+    card: Card = on_virtual_time(judged)
+    assert card.count(Verdict.PASSED) == len(card.results), told(card)
+
+
 def test_it_serves_who_speaks_as_kotlin_wot() -> None:
     card = own_card(level=Level.KOTLIN_WOT, allow_unsafe=True, hints=HINTS)
     assert not ids(card, Verdict.FAILED, Verdict.NOT_RUN), told(card)
