@@ -107,7 +107,8 @@ def _url(visit: Visit) -> str:
 
 def _media_type(visit: Visit, answer: HttpAnswer) -> None:
     if answer.media_type not in _MEDIA_TYPES:
-        visit.differs("td-media-type", f"Content-Type: {answer.header('content-type')}")
+        said = answer.header("content-type")
+        visit.differs("td-media-type", "no Content-Type" if said is None else f"Content-Type: {said}")
 
 
 # --- what stands in it

@@ -25,6 +25,7 @@ _QUERY: Final = lmos("queryAction")
 _CANCEL: Final = lmos("cancelAction")
 _LASTING: Final = "an action that takes a while"
 _GOING: Final = ("pending", "in progress")
+_LONGER: Final = "name a longer one as slow, --hints"
 _UNKNOWN: Final = "an error or an actionStatus, and a connection that stays"
 
 
@@ -39,7 +40,7 @@ async def _begin(visit: Visit, talk: Talk) -> Sent:
     except NoAnswer:
         return sent  # that it says nothing at first is another case's
     if heard.is_final:
-        visit.not_run(f"the run was over at once ({heard}): name a longer one as slow, --hints")
+        visit.not_run(f"the run was over at once ({heard}): {_LONGER}")
     return sent
 
 
@@ -90,6 +91,8 @@ async def query_running(visit: Visit) -> None:
     talk = await visit.talk()
     run = await _begin(visit, talk)
     heard = await _ask(visit, talk, "queryAction", run.name or "", run.message_id)
+    if heard.kind == "actionStatus" and heard.is_final:
+        visit.not_run(f"the run was over before it could be asked about ({heard}): {_LONGER}")
     await leave(talk, run)
     if heard.kind != "actionStatus" or heard.status not in _GOING:
         visit.fail(heard)

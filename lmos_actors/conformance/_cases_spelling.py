@@ -31,12 +31,15 @@ async def understood(visit: Visit, speech: Speech) -> str | None:
     return None if heard.kind == "propertyReading" else str(heard)
 
 
-async def _hold(visit: Visit, speech: Speech, key: str) -> None:
+async def _hold(visit: Visit, speech: Speech, key: str, *, refusable: bool = False) -> None:
+    """`refusable`: the text has another spelling too, so that an error is as right an answer."""
     seen = await understood(visit, speech)
     if seen is None:
         return
     if speech == visit.ground.speech or await understood(visit, visit.ground.speech) is not None:
         visit.not_offered("its property cannot be read in any spelling: properties.read says more")
+    if refusable and seen.startswith("error "):
+        visit.not_offered(f"it goes by the tables, and refuses what is spelt as the examples: {seen}")
     visit.differs(key, seen)
 
 
@@ -55,11 +58,13 @@ async def table_ids(visit: Visit) -> None:
     "spelling.example-ids",
     "Requests are understood with thingId, messageId, correlationId",
     section=lmos("invokeAction, Example Request"),
-    expected="a propertyReading in answer to a readProperty that is spelt as most examples are",
+    expected="a propertyReading in answer to a readProperty that is spelt as most examples are, or an error: "
+    "the tables demand the other spelling",
     needs=_READABLE,
 )
 async def example_ids(visit: Visit) -> None:
-    await _hold(visit, attrs.evolve(visit.ground.speech, ids="Id"), "example-spelling-unread")
+    speech = attrs.evolve(visit.ground.speech, ids="Id")
+    await _hold(visit, speech, "example-spelling-unread", refusable=True)
 
 
 @CHAPTER.case(

@@ -141,7 +141,7 @@ ROWS: Final = (
     ),
     Deviation(
         key="example-spelling-unread",
-        title="requests with thingId, messageId, correlationId are not understood",
+        title="requests with thingId, messageId, correlationId are neither understood nor refused",
         section=lmos("invokeAction, Example Request"),
     ),
     # --- correlation
@@ -153,11 +153,6 @@ ROWS: Final = (
     ),
     Deviation(
         key="correlation-missing", title="an answer is not correlated", section=_REQUIREMENTS, breaks=True
-    ),
-    Deviation(
-        key="correlation-unasked",
-        title="an answer to a request without a correlationID is not correlated",
-        section=lmos("actionStatus, Example Response"),
     ),
     # --- properties and actions
     Deviation(
@@ -315,6 +310,11 @@ ROWS: Final = (
         title="the readings of an observation do not carry its correlationID",
         section=lmos("propertyReading"),
         kotlin=True,
+    ),
+    Deviation(
+        key="own-change-untold",
+        title="who observes a property is not told of its own changes beside the answers to them",
+        section=lmos("One Request-Multiple Responses"),
     ),
     # --- order
     Deviation(

@@ -46,14 +46,12 @@ class ErrorsUncorrelated(ScriptedConnection):
         self.say_error(self.at.id, problem, None, {})
 
 
-@SHELF("needs-correlation", "correlates with nothing but a correlationID", "correlation.by-message-id")
+@SHELF("needs-correlation", "makes up a correlationID where there is none", "correlation.by-message-id")
 class NeedsCorrelation(ScriptedConnection):
     def correlation(self, request: Request) -> str | None:
-        return (
-            request.given
-            if request.kind in ("readProperty", "invokeAction")
-            else super().correlation(request)
-        )
+        if request.given is None and request.kind in ("readProperty", "invokeAction"):
+            return self.new_id()
+        return super().correlation(request)
 
 
 @SHELF("latest-request", "correlates with the latest request, whichever it answers", "correlation.two-open")

@@ -76,13 +76,13 @@ class WritesNothing(Writes):
         return Reply(204)
 
 
-@SHELF("writes-read-only", "writes what is read-only", "http.read-only")
+@SHELF("http-writes-read-only", "writes what is read-only", "http.read-only")
 class WritesReadOnly(Writes):
     def written(self, thing: ScriptedThing, name: str, request: HttpRequest) -> Reply | None:
         return Reply(204) if thing.property(name).get("readOnly") else None
 
 
-@SHELF("gives-secrets-away", "gives away what is write-only", "http.write-only")
+@SHELF("http-gives-secrets-away", "gives away what is write-only", "http.write-only")
 class GivesSecretsAway(ScriptedPages):
     def property(self, method: str, thing: ScriptedThing, name: str, request: HttpRequest) -> Reply:
         if method == "GET" and name == "secret":
@@ -175,7 +175,7 @@ class Invokes(ScriptedPages):
         raise NotImplementedError
 
 
-@SHELF("takes-any-input", "takes any input that is JSON", "http.wrong-input")
+@SHELF("http-takes-any-input", "takes any input that is JSON", "http.wrong-input")
 class TakesAnyInput(Invokes):
     def spares(self, problem: Problem) -> bool:
         return "not JSON" not in problem.detail

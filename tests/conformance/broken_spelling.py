@@ -25,12 +25,11 @@ class ReadsNoID(ScriptedConnection):
         return super().request(message)
 
 
-@SHELF("reads-no-Id", "reads thingID only", "spelling.example-ids")
+@SHELF("reads-no-Id", "reads thingID only, and says nothing to thingId", "spelling.example-ids")
 class ReadsNoId(ScriptedConnection):
-    def request(self, message: Json) -> Request:
-        if "thingId" in message:
-            raise invalid("thingID: a text is needed", "$.thingID")
-        return super().request(message)
+    def take(self, request: Request) -> None:
+        if "thingId" not in request.message:
+            super().take(request)
 
 
 @SHELF("writes-Id", "writes thingId, however it is asked", "spelling.answer-ids")

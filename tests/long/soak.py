@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 SLACK = {
     "memory_kb": 4096,
     "objects": 4000,
-    "ours": 1000,
+    "ours": 300,
     "tasks": 20,
     "descriptors": 12,
     "listeners": 12,
@@ -231,9 +231,9 @@ class Part:
             await self._end(server, steady, before)
         record["ended"] = True
 
-    async def _client(self, name: str, origin: str, refusals: str = "0") -> Process:
+    async def _client(self, name: str, origin: str, crashes: str = "0") -> Process:
         return await Process.start(
-            self.folder, name, "tests.long.soak_client", f"http://{origin}", name, refusals
+            self.folder, name, "tests.long.soak_client", f"http://{origin}", name, crashes
         )
 
     async def _victims(self, origin: str) -> None:

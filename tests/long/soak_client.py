@@ -1,4 +1,4 @@
-"""A client of the soak: `python -m tests.long.soak_client ORIGIN NAME REFUSALS`. Obeys its standard input.
+"""A client of the soak: `python -m tests.long.soak_client ORIGIN NAME CRASHES`. Obeys its standard input.
 
 What may become of a request whose connection is cut, or whose agent crashes, is expected. Everything else is
 wrong, and told with each sample.
@@ -243,15 +243,15 @@ RATES |= {"crash": 4, "book": 0.25, "guest": 3, "page": 1.5, "sse": 5}
 """Seconds between two of each, on average."""
 
 
-async def use(origin: str, name: str, refusals: int) -> None:
+async def use(origin: str, name: str, crashes: int) -> None:
     """Use the server until told to end, after so many dead letters."""
     timeout = httpx2.Timeout(PATIENCE)
     async with open_node() as node, httpx2.AsyncClient(base_url=origin, timeout=timeout) as web:
         client = Client(node, origin, name, web)
         await client.begin()
-        for number in range(refusals):
+        for number in range(crashes):
             with suppress(*EXPECTED):
-                await client.workers[number % 3].tell(Worker.refuse)
+                await client.workers[number % 3].tell(Worker.crash)
             await trio.sleep(0.01)
         tell("ready")
 
