@@ -374,6 +374,7 @@ FILES: dict[str, tuple[str, ...]] = {
         "_hints",
         "_patterns",
         "_schemas",
+        "_weights",
         "_shapes",
         "_bounds",
         "_inputs",

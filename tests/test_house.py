@@ -96,7 +96,7 @@ def test_a_malformed_fragment_is_seen(name: str, text: str, count: int) -> None:
 
 def test_the_machine_runs_the_commands_of_the_readme() -> None:
     script = (ROOT / ".ci/run").read_text(encoding="utf-8")
-    assert re.findall(r"^stage .* readme_command (\w+)$", script, re.MULTILINE) == ["run", "test"]
+    assert re.findall(r"^ *stage .* readme_command (\w+)$", script, re.MULTILINE) == ["run", "test"]
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ class Conforming(Knocking):
     """The options of `conform`, but for those that say what is told."""
 
     case: Annotated[list[str] | None, Parameter(negative=(), metavar="PATTERN", group=JUDGED)] = None
-    """Only cases with this id, such as read.value, or "read.*". May be given several times."""
+    """Only cases with this id, such as letter.reading, or "letter.*". May be given several times."""
     level: Annotated[_LEVELS, Parameter(group=JUDGED)] = "lenient"
     """spec: everything as written. lenient: what works all the same is tolerated. \
 kotlin-wot: spoken to, and judged, as kotlin-wot has it."""
@@ -178,7 +178,7 @@ def conform(
 
     lmos-actors conform http://127.0.0.1:8080/agents/weather --level spec --html card.html
 
-    lmos-actors conform ws://127.0.0.1:9000/lamp --description lamp.td.json --case "read.*" -v
+    lmos-actors conform ws://127.0.0.1:9000/lamp --description lamp.td.json --case "properties.*" -v
 
     lmos-actors conform http://127.0.0.1:8080 --thing urn:lamp --allow-unsafe --hints hints.yaml
 

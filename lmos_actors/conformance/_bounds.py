@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import attrs
 
 from ._schemas import (
+    Budget,
     as_list,
     as_number,
     as_object,
@@ -29,6 +31,7 @@ Path: TypeAlias = tuple[str | int, ...]
 _DEEPEST: Final = 4
 _WIDEST: Final = 60  # places of a schema that are looked at
 _ITEMS: Final = 100
+_SOME: Final = 20  # members that are left out, one by one
 _BEYOND_ASCII: Final = "Grüße, 你好 🙂"
 _OTHERS: Final[tuple[tuple[tuple[str, ...], str, Any], ...]] = (
     (("string",), "a text", "nonsense"),
@@ -50,7 +53,7 @@ class Proposal:
 
 def proposals(schema: Schema, base: Any) -> Iterator[Proposal]:
     """Propose values at the bounds and wrong ones, each the same as `base` but in one place."""
-    for path, part, is_needed in _places(schema, (), schema)[:_WIDEST]:
+    for path, part, is_needed in islice(_places(schema, (), schema, Budget()), _WIDEST):
         here = found_at(base, path)
         if here is _NOTHING:
             continue
@@ -94,23 +97,21 @@ def _with(base: Any, path: Path, value: Any) -> Any:
 
 
 def _places(
-    schema: object, path: Path, root: Schema, is_needed: bool = False
-) -> list[tuple[Path, Schema, bool]]:
+    schema: object, path: Path, root: Schema, budget: Budget, is_needed: bool = False
+) -> Iterator[tuple[Path, Schema, bool]]:
     """Give the places in a value that a schema says something about, the whole first.
 
     With each goes whether there must be something: where there need not be, null may well count as nothing.
     """
     if len(path) > _DEEPEST:
-        return []
-    found: list[tuple[Path, Schema, bool]] = []
-    for plain in branches(schema, root):
-        found.append((path, plain, is_needed))
+        return
+    for plain in branches(schema, root, budget):
+        yield path, plain, is_needed
         required = as_list(plain.get("required"))
         for name, each in as_object(plain.get("properties")).items():
-            found += _places(each, (*path, name), root, name in required)
+            yield from _places(each, (*path, name), root, budget, name in required)
         if isinstance(plain.get("items"), dict):
-            found += _places(plain["items"], (*path, 0), root, True)
-    return found
+            yield from _places(plain["items"], (*path, 0), root, budget, True)
 
 
 def _of_place(schema: Schema, here: Any, place: str, is_needed: bool) -> Iterator[Proposal]:
@@ -122,7 +123,7 @@ def _of_place(schema: Schema, here: Any, place: str, is_needed: bool) -> Iterato
     elif isinstance(here, bool):
         yield Proposal(True, "boundary", f"{place} is true")
         yield Proposal(False, "boundary", f"{place} is false")
-    elif isinstance(here, int | float):
+    elif as_number(here) is not None:
         yield from _of_number(schema, here, place)
     elif isinstance(here, str):
         yield from _of_text(schema, here, place)
@@ -214,7 +215,7 @@ def _of_object(schema: Schema, here: dict[str, Any], place: str) -> Iterator[Pro
     required = [each for each in as_list(schema.get("required")) if each in here]
     bare = {name: value for name, value in here.items() if name in required}
     yield Proposal(bare, "boundary", f"{place} has only what is required")
-    for missing in required:
+    for missing in required[:_SOME]:
         rest = {name: value for name, value in here.items() if name != missing}
         yield Proposal(rest, "invalid", f"{place} lacks {missing}")
     least, most = as_number(schema.get("minProperties")), as_number(schema.get("maxProperties"))

@@ -241,8 +241,9 @@ class Visit:
 
     async def aclose(self) -> None:
         """Let all connections go."""
-        for socket in self._sockets:
-            await socket.aclose()
+        with trio.CancelScope(shield=True):  # each takes half a second at the most
+            for socket in self._sockets:
+                await socket.aclose()
 
     # --- what cases have in common
 
@@ -283,7 +284,10 @@ class Visit:
         return await talk.ask("invokeAction", name=call.action, **input_of(call), **members)
 
     async def trigger(self, event: str) -> Call:
-        """Give the action that makes an event happen: the hint, or what is found by trying once per run."""
+        """Give the action that makes an event happen: the hint, or what is found by trying once per run.
+
+        Raises NotRun where nothing is known to, or it may not be invoked.
+        """
         known = self.ground.triggers
         if event not in known:
             known[event] = await self._find_trigger(event)
@@ -295,7 +299,7 @@ class Visit:
     async def _find_trigger(self, event: str) -> Call | None:
         hinted = self.ground.hints.triggers.get(event)
         if hinted is not None:
-            return hinted
+            return self.roles.allowed(hinted)
         for call in self.roles.triggers(event):
             try:
                 listening, asking = await self.talk(), await self.talk()

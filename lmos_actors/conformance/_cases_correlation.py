@@ -114,9 +114,7 @@ async def by_message_id(visit: Visit) -> None:
         sent = await talk.send("readProperty", name=visit.roles.readable_property(), correlation=None)
     heard = await talk.final(sent)
     if heard.correlation is None:
-        visit.not_offered(
-            f"{heard.kind} has no correlationID, which is optional: clients need to give one in their requests"
-        )
+        visit.not_offered(f"{heard.kind} has no correlationID, which is optional: requests need to have one")
     elif heard.correlation != sent.message_id:
         visit.fail(
             f"{heard.kind} has the correlationID {heard.correlation!r}, and the request {sent.message_id!r}"

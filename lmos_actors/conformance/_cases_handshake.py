@@ -139,8 +139,8 @@ async def version(visit: Visit) -> None:
         visit.fail(f"{refused.status}")
     spoken = refused.header("sec-websocket-version")
     if "13" not in _words(spoken or ""):
-        said = "without a Sec-WebSocket-Version" if spoken is None else f"with Sec-WebSocket-Version: {spoken}"
-        visit.differs("version-unsaid", f"{refused.status} {said}")
+        said = "no Sec-WebSocket-Version" if spoken is None else f"Sec-WebSocket-Version: {spoken}"
+        visit.differs("version-unsaid", f"{refused.status} with {said}")
 
 
 @CHAPTER.case(

@@ -26,6 +26,7 @@ from ._case import Chapter
 from ._deviations import http, td
 from ._letter import ABSENT
 from ._schemas import is_object
+from ._specimens import put_back
 
 if TYPE_CHECKING:
     from ._case import Visit
@@ -129,13 +130,17 @@ async def write_seen(visit: Visit) -> None:
     )
     talk = await visit.talk()
     before = await read_by_socket(talk, name)
+    if before is ABSENT:
+        visit.not_offered(f"{name} cannot be read: properties.read says more")
     change = visit.roles.change_of(name, before)
     value = getattr(change, "value", ABSENT)
     if value is ABSENT:
         visit.not_run(f"no other value for {name} was found: name one under changes, --hints")
-    answer = await carry_out(visit, form, value)
-    after = await read_by_socket(talk, name)
-    await carry_out(visit, form, before)
+    try:
+        answer = await carry_out(visit, form, value)
+        after = await read_by_socket(talk, name)
+    finally:
+        await put_back(visit, talk, name, before)
     if answer.status not in GOOD:
         visit.not_offered(f"{form.method} of {name} is answered with {answer.status}: http.write says more")
     if after != value:
@@ -189,9 +194,14 @@ async def wrong_value(visit: Visit) -> None:
             continue
         talk = await visit.talk()
         before = await read_by_socket(talk, name)
-        answer = await carry_out(visit, form, wrong)
-        if before is not ABSENT and await read_by_socket(talk, name) != before:
-            await carry_out(visit, form, before)
+        if before is ABSENT:
+            visit.not_offered(f"{name} cannot be read: properties.read says more")
+        try:
+            answer = await carry_out(visit, form, wrong)
+            after = await read_by_socket(talk, name)
+        finally:
+            await put_back(visit, talk, name, before)
+        if after != before:
             visit.fail(f"{shown(wrong)} does not fit {name}, and was written")
         must_be_refused(visit, answer, f"{form.method} of {name} with {shown(wrong)}")
         return

@@ -13,7 +13,7 @@ from ._letter import ABSENT
 from ._roles import NotRun
 from ._schemas import is_object, same
 from ._socket import ConnectionGone
-from ._specimens import is_offered, restorable_values, values_of
+from ._specimens import is_offered, put_back, restorable_values, values_of
 from ._talk import NoAnswer
 
 if TYPE_CHECKING:
@@ -135,8 +135,7 @@ async def _held_after_write(
         if name in now and not same(now[name], new):
             visit.fail(f"{name}: {new!r} was written, and {now[name]!r} is read")
     finally:
-        with suppress(NoAnswer, ConnectionGone):
-            await writing.ask("writeProperty", name=name, data=old)
+        await put_back(visit, writing, name, old)
 
 
 @CHAPTER.case(
@@ -151,13 +150,15 @@ async def write_wrong(visit: Visit) -> None:
     talk = await visit.talk()
     tried = False
     for name, old in (await restorable_values(visit, talk)).items():
-        for sample in _wrong(visit, name):
-            tried = True
-            heard = await talk.ask("writeProperty", name=name, data=sample.value)
-            if heard.kind != "error":
-                visit.differs("takes-wrong-value", f"{name}: {sample.value!r} ({sample.why}) gave {heard}")
-        with suppress(NoAnswer):
-            await talk.ask("writeProperty", name=name, data=old)
+        try:
+            for sample in _wrong(visit, name):
+                tried = True
+                heard = await talk.ask("writeProperty", name=name, data=sample.value)
+                if heard.kind != "error":
+                    told = f"{name}: {sample.value!r} ({sample.why}) gave {heard}"
+                    visit.differs("takes-wrong-value", told)
+        finally:
+            await put_back(visit, talk, name, old)
     if not tried:
         visit.not_offered("no property has a schema that a value could be wrong for")
 
@@ -180,14 +181,14 @@ async def write_wrong_kept(visit: Visit) -> None:
     refused = False
     for name, old in (await restorable_values(visit, talk)).items():
         for sample in _wrong(visit, name):
-            heard = await talk.ask("writeProperty", name=name, data=sample.value)
-            now = await values_of(visit, talk, [name])
-            kept = name not in now or same(now[name], old)
-            if not kept:
-                await talk.ask("writeProperty", name=name, data=old)
+            try:
+                heard = await talk.ask("writeProperty", name=name, data=sample.value)
+                now = await values_of(visit, talk, [name])
+            finally:
+                await put_back(visit, talk, name, old)
             if heard.kind == "error":
                 refused = True
-                if not kept:
+                if name in now and not same(now[name], old):
                     visit.fail(f"{name}: {sample.value!r} was refused, and {now[name]!r} is read")
     if not refused:
         visit.not_offered("no write was refused: properties.write-wrong says more")

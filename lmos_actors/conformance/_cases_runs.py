@@ -92,10 +92,18 @@ async def query_running(visit: Visit) -> None:
     run = await _begin(visit, talk)
     heard = await _ask(visit, talk, "queryAction", run.name or "", run.message_id)
     if heard.kind == "actionStatus" and heard.is_final:
-        visit.not_run(f"the run was over before it could be asked about ({heard}): {_LONGER}")
+        await _both_ends(visit, talk, heard)
     await leave(talk, run)
     if heard.kind != "actionStatus" or heard.status not in _GOING:
         visit.fail(heard)
+
+
+async def _both_ends(visit: Visit, talk: Talk, end: Heard) -> None:
+    """Tell a run that ended just then, so that its end and the reply say the same, from a wrong reply."""
+    while (heard := await talk.next()) is not None:
+        if heard.kind in ("actionStatus", "error"):
+            visit.not_run(f"the run was over before it was asked about ({end}): {_LONGER}")
+    visit.fail(f"nothing but {end}, the end of the run without an answer to queryAction, or a wrong answer")
 
 
 @CHAPTER.case(
@@ -114,6 +122,24 @@ async def query_by_name(visit: Visit) -> None:
         visit.fail(heard)
 
 
+async def _finished(visit: Visit, talk: Talk, op: str) -> tuple[Sent, Heard]:
+    """Let a run end, of an action whose forms offer the operation if there is one; give how it ended."""
+    calls = visit.roles.safe_calls()
+    offering = (call for call in calls if is_offered(visit.target.actions[call.action].forms, op))
+    call = next(offering, calls[0])
+    sent = await talk.send("invokeAction", name=call.action, **call.members())
+    try:
+        return sent, await talk.final(sent)
+    except NoAnswer as why:
+        visit.not_offered(f"{why}: actions.completed says more")
+
+
+def _holds_forms(visit: Visit, run: Sent, op: str, error: Heard) -> None:
+    """Hold an error against nobody whose forms do not say that the operation can be done."""
+    if not is_offered(visit.target.actions[run.name or ""].forms, op):
+        visit.not_offered(f"no form of {run.name} has the operation {op}, and the answer was {error}")
+
+
 @CHAPTER.case(
     "query.finished",
     "A run can be asked about when it is over",
@@ -123,16 +149,12 @@ async def query_by_name(visit: Visit) -> None:
 )
 async def query_finished(visit: Visit) -> None:
     talk = await visit.talk()
-    call = visit.roles.safe_call()
-    sent = await talk.send("invokeAction", name=call.action, **call.members())
-    try:
-        over = await talk.final(sent)
-    except NoAnswer as why:
-        visit.not_offered(f"{why}: actions.completed says more")
+    sent, over = await _finished(visit, talk, "queryaction")
     if over.status != "completed":
         visit.not_offered(f"{over}: actions.completed says more")
-    heard = await _ask(visit, talk, "queryAction", call.action, sent.message_id)
+    heard = await _ask(visit, talk, "queryAction", sent.name or "", sent.message_id)
     if heard.kind == "error":
+        _holds_forms(visit, sent, "queryaction", heard)
         visit.differs("run-forgotten", heard)
     elif heard.status != "completed":
         visit.fail(heard)
@@ -219,13 +241,11 @@ async def cancel_stays(visit: Visit) -> None:
 )
 async def cancel_finished(visit: Visit) -> None:
     talk = await visit.talk()
-    call = visit.roles.safe_call()
-    sent = await talk.send("invokeAction", name=call.action, **call.members())
-    try:
-        await talk.final(sent)
-    except NoAnswer as why:
-        visit.not_offered(f"{why}: actions.completed says more")
-    await _cancel(visit, talk, call.action, sent.message_id)
+    sent, _ = await _finished(visit, talk, "cancelaction")
+    heard = await _ask(visit, talk, "cancelAction", sent.name or "", sent.message_id)
+    if heard.kind == "error":
+        _holds_forms(visit, sent, "cancelaction", heard)
+        visit.differs("cancel-error", heard)
 
 
 @CHAPTER.case(

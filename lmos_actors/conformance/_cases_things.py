@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from ._case import Chapter
 from ._deviations import lmos
 from ._listening import (
@@ -48,6 +50,7 @@ async def _with_event(visit: Visit) -> tuple[Target, str, Call]:
             if event in other.events:
                 call = await visit.trigger(event)
                 if call.action in other.actions:
+                    attrs.evolve(visit.roles, target=other).allowed(call)
                     return other, event, call
     visit.not_offered("no event that the same action makes happen is common to two things")
 

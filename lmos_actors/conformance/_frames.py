@@ -13,7 +13,7 @@ CLOSE: Final = 0x8
 PING: Final = 0x9
 PONG: Final = 0xA
 
-LONGEST: Final = 64 << 20
+LONGEST: Final = 8 << 20
 """Bytes of one frame that are read at most."""
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import attrs
@@ -13,6 +15,7 @@ from lmos_actors._errors import ConfigError, ConnectFailed, LmosActorsError
 from lmos_actors.transport import endpoint_of, why_cut
 
 from ._verdicts import Traffic
+from ._weights import DEEPEST, depth_of
 
 if TYPE_CHECKING:
     import ssl
@@ -79,11 +82,24 @@ def read_json(text: str | bytes) -> Any:
     """Read JSON strictly: UTF-8, no NaN, no name twice in one object. Raises ValueError."""
     try:
         plain = text if isinstance(text, str) else text.decode("utf-8")
-        return json.loads(plain, parse_constant=_no_constant, object_pairs_hook=_object)
+        found = json.loads(
+            plain, parse_constant=_no_constant, object_pairs_hook=_object, parse_float=finite_number
+        )
+        if depth_of(found) > DEEPEST:
+            raise RecursionError
+        return found
     except RecursionError:
         raise ValueError("nested too deeply") from None
     except UnicodeDecodeError:
         raise ValueError("not a text in UTF-8") from None
+
+
+def finite_number(text: str) -> float:
+    """Read a number as one of 64 bits. Raises ValueError for one that is beyond them."""
+    found = float(text)
+    if math.isinf(found):
+        raise ValueError(f"the number {text[:40]} is too large to be read")
+    return found
 
 
 def _no_constant(word: str) -> Any:
@@ -93,8 +109,7 @@ def _no_constant(word: str) -> Any:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
         raise ValueError(f"the name {twice!r} stands twice in one object")
     return found
 

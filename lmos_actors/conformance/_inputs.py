@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from copy import deepcopy
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import attrs
-from jsonschema_rs import Draft7Validator
+from jsonschema_rs import Draft7Validator, ValidationError
 
 from ._bounds import Proposal, place_text, proposals
 from ._schemas import given_values, same
 from ._shapes import Maker, Unending, Unmakeable
+from ._weights import depth_of, is_bearable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -21,8 +23,10 @@ if TYPE_CHECKING:
 Kind: TypeAlias = Literal["valid", "boundary", "invalid"]
 
 _TRIES: Final = 40
-_ENDLESS: Final = 5  # of them
+_ENDLESS: Final = 2  # of them
 _TOLD: Final = 300  # characters
+_LONGEST: Final = 65_536  # characters of a schema
+_PROPOSED: Final = 200  # values
 
 
 @attrs.frozen
@@ -40,26 +44,73 @@ def fits(schema: Mapping[str, Any], value: Any) -> str | None:
     A schema that is none itself has every value fit: that is for the description's own cases to judge.
     """
     try:
-        found = next(iter(_validator(_text(schema)).iter_errors(value)), None)
+        return _checked(_text(schema)).wrong(value)
     except ValueError:
         return None
-    if found is None:
-        return None
-    told = found.message if len(found.message) <= _TOLD else f"{found.message[:_TOLD]}…"
-    return f"{told} at {place_text(tuple(found.instance_path))}"
 
 
 def _text(schema: Mapping[str, Any]) -> str:
-    return json.dumps(schema)
+    try:
+        return json.dumps(schema)
+    except RecursionError:
+        raise ValueError("the data schema is nested too deeply") from None
+
+
+class _Checked:
+    """A schema, as what values are held against. One whose text has an `$id` to lead astray is none."""
+
+    def __init__(self, text: str) -> None:
+        schema = json.loads(text)
+        if '"$id"' in text and '"$ref"' in text:
+            raise ValueError("the data schema has references within several documents")
+        try:
+            self._validator = Draft7Validator(schema, offline=True)
+        except Exception as error:
+            raise ValueError(f"the data schema is none: {error}") from None
+        self._schema = schema
+        self._bearable: dict[int, bool] = {}  # by the levels of the value
+
+    def proves(self, value: Any, *, valid: bool) -> bool:
+        """Say whether a value can be sent, and fits or does not, as is wanted."""
+        try:
+            return (self._error(value) is None) is valid
+        except ValueError:
+            return False
+
+    def wrong(self, value: Any) -> str | None:
+        """Say what is wrong with a value, and where; None if nothing is. Raises ValueError."""
+        found = self._error(value)
+        if found is None:
+            return None
+        told = found.message if len(found.message) <= _TOLD else f"{found.message[:_TOLD]}…"
+        return f"{told} at {place_text(tuple(found.instance_path))}"
+
+    def _error(self, value: Any) -> ValidationError | None:
+        """Give the first error, None for a value that fits. Raises ValueError where that cannot be said."""
+        depth = depth_of(value)
+        if depth not in self._bearable:
+            self._bearable[depth] = is_bearable(self._schema, depth)
+        if not self._bearable[depth]:
+            raise ValueError("the data schema goes on and on")
+        try:
+            json.dumps(value, allow_nan=False).encode()
+            return next(iter(self._validator.iter_errors(value)), None)
+        except (RecursionError, OverflowError, TypeError) as error:
+            raise ValueError(f"cannot be held against the data schema: {error}") from None
 
 
 @lru_cache(maxsize=256)
-def _validator(schema: str) -> Draft7Validator:
+def _checked(schema: str) -> _Checked:
     """Compile a schema; what it refers to elsewhere is not fetched. Raises ValueError."""
-    try:
-        return Draft7Validator(json.loads(schema), offline=True)
-    except Exception as error:
-        raise ValueError(f"the data schema is none: {error}") from None
+    return _Checked(schema)
+
+
+def _makeable(schema: Mapping[str, Any]) -> _Checked:
+    """Compile a schema that values are to be made for. Raises ValueError."""
+    text = _text(schema)
+    if len(text) > _LONGEST:
+        raise ValueError(f"a data schema of {len(text)} characters is too long to make values for")
+    return _checked(text)
 
 
 def valid(schema: Mapping[str, Any], random: Random) -> Any:
@@ -105,7 +156,7 @@ def _first(
 ) -> Any:
     """Give the first value made that fits and is wanted. Raises ValueError."""
     why = "no value that fits can be made"
-    checked, endless = _validator(_text(schema)), 0
+    checked, endless = _makeable(schema), 0
     for maker in makers:
         try:
             made = maker.make(dict(schema))
@@ -115,10 +166,10 @@ def _first(
             if endless > _ENDLESS:
                 break
             continue
-        if checked.is_valid(made) and wanted(made):
+        if checked.proves(made, valid=True) and wanted(made):
             return deepcopy(made)
     for given in given_values(schema):
-        if checked.is_valid(given) and wanted(given):
+        if checked.proves(given, valid=True) and wanted(given):
             return deepcopy(given)
     raise ValueError(why)
 
@@ -133,13 +184,13 @@ def samples(schema: Mapping[str, Any], random: Random, *, most: int = 12) -> tup
     is up to `random`.
     """
     try:
-        checked = _validator(_text(schema))
+        checked = _makeable(schema)
     except ValueError:
         return ()
     kinds: dict[Kind, list[Sample]] = {"valid": [], "boundary": [], "invalid": []}
     seen: list[Any] = []
     for each in (*_plain_ones(schema, random), *_proposed(schema, random)):
-        proved = checked.is_valid(each.value) is (each.kind != "invalid")
+        proved = checked.proves(each.value, valid=each.kind != "invalid")
         if proved and not any(same(each.value, known) for known in seen):
             seen.append(each.value)
             kinds[each.kind].append(Sample(deepcopy(each.value), each.kind, each.why))
@@ -168,7 +219,7 @@ def _proposed(schema: Mapping[str, Any], random: Random) -> Iterable[Proposal]:
         base = _first(schema, (Maker(dict(schema), random, members="all") for _ in range(_TRIES)))
     except ValueError:
         return ()
-    return proposals(dict(schema), base)
+    return islice(proposals(dict(schema), base), _PROPOSED)
 
 
 def _chosen(kinds: dict[Kind, list[Sample]], random: Random, most: int) -> tuple[Sample, ...]:

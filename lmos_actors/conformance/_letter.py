@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
+
+from ._http import finite_number
+from ._weights import DEEPEST, depth_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -166,16 +170,22 @@ def hear(text: str | bytes, at: float, number: int) -> Heard:
     twice: list[str] = []
 
     def keep(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        names = [name for name, _ in pairs]
-        twice.extend(sorted({name for name in names if names.count(name) > 1}))
-        return dict(pairs)
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            twice.extend(sorted(name for name, n in Counter(name for name, _ in pairs).items() if n > 1))
+        return found
 
     if isinstance(text, bytes):
         return Heard(text[:1000].hex(), {}, "a binary message", (), at, number)
     try:
-        data: Any = json.loads(text, object_pairs_hook=keep, parse_constant=_refuse)
+        data: Any = json.loads(
+            text, object_pairs_hook=keep, parse_constant=_refuse, parse_float=finite_number
+        )
+        if depth_of(data) > DEEPEST:
+            raise RecursionError
     except (ValueError, RecursionError) as error:
-        return Heard(text, {}, f"a message that is no JSON ({error})", (), at, number)
+        why = str(error) if isinstance(error, ValueError) else f"more than {DEEPEST} levels are not read"
+        return Heard(text, {}, f"a message that is no JSON ({why})", (), at, number)
     if not isinstance(data, dict):
         return Heard(text, {}, "a message that is no JSON object", (), at, number)
     return Heard(text, cast("dict[str, Any]", data), "", tuple(twice), at, number)

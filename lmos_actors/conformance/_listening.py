@@ -10,7 +10,7 @@ from ._hints import NewValue
 from ._letter import ABSENT
 from ._schemas import same
 from ._socket import ConnectionGone
-from ._specimens import SILENCE
+from ._specimens import SILENCE, put_back
 from ._talk import NoAnswer
 
 if TYPE_CHECKING:
@@ -127,7 +127,8 @@ class Changer:
         before, how = self.value, self._visit.roles.change_of(self._name, self.value)
         if isinstance(how, NewValue):
             self._written = True
-            await self.write(how.value)
+            with suppress(*SILENCE):  # whether that is answered is not looked at
+                await self._talk.ask("writeProperty", name=self._name, data=how.value)
         else:
             with suppress(*SILENCE):
                 await self._talk.ask("invokeAction", name=how.action, **input_of(how))
@@ -136,16 +137,10 @@ class Changer:
             self._visit.not_offered(f"{self._name} could not be changed: properties.write-kept says more")
         return self.value
 
-    async def write(self, value: Any) -> None:
-        """Write a value; whether that is answered is not looked at."""
-        with suppress(*SILENCE):
-            await self._talk.ask("writeProperty", name=self._name, data=value)
-
     async def restore(self) -> None:
         """Put back what it was at first, if it was written."""
-        if self._written and not same(self.value, self._first):
-            await self.write(self._first)
-            self.value = self._first
+        if self._written:
+            await put_back(self._visit, self._talk, self._name, self._first)
 
     async def _read(self) -> Any:
         value: Any = ABSENT

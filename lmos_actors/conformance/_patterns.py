@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     Made: TypeAlias = "Callable[[Random], str]"
 
 _LONGEST: Final = 10_000  # characters
+_WIDEST: Final = 1_000  # characters of an expression
 _DEEPEST: Final = 30
 _DIGITS: Final = "0123456789"
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
@@ -30,6 +31,8 @@ class _Strange(Exception):
 
 def matching(pattern: str, random: Random) -> str | None:
     """Make a text that should match, None where the expression has what is not understood here."""
+    if len(pattern) > _WIDEST:
+        return None
     try:
         reader = _Reader(pattern)
         made = reader.alternatives()

@@ -76,7 +76,7 @@ class Roles:
         """Say what changes a property from `value`: the hint, or with `allow_unsafe` another value for it."""
         hinted = self.hints.changes.get(name)
         if isinstance(hinted, Call):
-            return self._allowed(hinted)
+            return self.allowed(hinted)
         if hinted is None and name not in self.target.restorable():
             raise NotRun(f"what changes {name} is not known: name it under changes, --hints")
         if not self.allow_unsafe:
@@ -159,7 +159,7 @@ class Roles:
         Rather one that is told how long it is to take, by its name or that of a member of its input.
         """
         if self.hints.slow is not None:
-            return self._allowed(self.hints.slow)
+            return self.allowed(self.hints.slow)
         self._needs_actions()
         names = [name for name in self._plain() if self.target.actions[name].synchronous is not True]
         timed = [name for name in names if self._is_timed(name)]
@@ -171,7 +171,7 @@ class Roles:
     def failing_call(self) -> Call:
         """Give the call of a run that fails: the hint's, else of an action that is called so."""
         if self.hints.fails is not None:
-            return self._allowed(self.hints.fails)
+            return self.allowed(self.hints.fails)
         self._needs_actions()
         names = [name for name in self.target.actions if self._is_failing(name)]
         if not names:
@@ -242,7 +242,8 @@ class Roles:
     def _may(self, action: str) -> bool:
         return self.allow_unsafe or action in self.target.safe_actions()
 
-    def _allowed(self, call: Call) -> Call:
+    def allowed(self, call: Call) -> Call:
+        """Give a call that may be invoked back. Raises NotRun for one that may not."""
         if not self._may(call.action):
             raise NotRun(f"{call.action} is not safe: {_UNSAFE}")
         return call

@@ -14,6 +14,8 @@ MOST: Final = 4_000
 """Schemas that are looked at, and values that are made, for one value."""
 
 _WIDEST: Final = 16  # alternatives that are combined with others
+_GREATEST: Final = 1.7e308
+_VALUES: Final = 1_000  # of an enum, that are looked for in another
 _KINDS: Final = (
     ("object", ("properties", "required", "additionalProperties", "minProperties", "maxProperties")),
     ("array", ("items", "minItems", "maxItems", "uniqueItems", "contains")),
@@ -43,10 +45,10 @@ def as_list(value: object) -> list[Any]:
 
 
 def as_number(value: object) -> int | float | None:
-    """Give plain data that is a finite number, or None."""
+    """Give plain data that is a number, or None; also for one that is beyond what others can count with."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return value if isinstance(value, int) or math.isfinite(value) else None
+    return value if abs(value) <= _GREATEST else None
 
 
 def merged(first: Schema, second: Schema) -> Schema:
@@ -63,7 +65,7 @@ def merged(first: Schema, second: Schema) -> Schema:
         both = {name: merged(as_object(left[name]), as_object(right[name])) for name in left if name in right}
         found["properties"] = {**left, **right, **both}
     if "enum" in first and "enum" in second:
-        found["enum"] = [each for each in as_list(first["enum"]) if each in as_list(second["enum"])]
+        found["enum"] = [each for each in as_list(first["enum"]) if each in as_list(second["enum"])[:_VALUES]]
     return found
 
 
@@ -86,9 +88,9 @@ class Budget:
         """Whether there was not enough of it."""
         return self._left < 0
 
-    def take(self) -> bool:
-        """Take one from it; False if there is none."""
-        self._left -= 1
+    def take(self, much: int = 1) -> bool:
+        """Take so much from it; False if there is not enough."""
+        self._left -= much
         return self._left >= 0
 
 
@@ -118,15 +120,21 @@ class _Branches:
             return [] if name in under else self.of(_referred(name, self._root), (*under, name))
         found = [{word: value for word, value in plain.items() if word not in ("oneOf", "anyOf", "allOf")}]
         for part in as_list(plain.get("allOf")):
-            found = _both(found, self.of(part, under))
+            found = self._both(found, self.of(part, under))
         for word in ("oneOf", "anyOf"):
             if word in plain:
-                found = _both(found, [each for part in as_list(plain[word]) for each in self.of(part, under)])
+                parts = [each for part in as_list(plain[word]) for each in self.of(part, under)]
+                found = self._both(found, parts)
         return found
 
+    def _both(self, left: list[Schema], right: list[Schema]) -> list[Schema]:
+        pairs = [(one, other) for one in left[:_WIDEST] for other in right[:_WIDEST]]
+        return [merged(*pair) for pair in pairs if self._budget.take(sum(map(_size, pair)))]
 
-def _both(left: list[Schema], right: list[Schema]) -> list[Schema]:
-    return [merged(one, other) for one in left[:_WIDEST] for other in right[:_WIDEST]]
+
+def _size(schema: Schema) -> int:
+    lists = (schema.get("properties"), schema.get("required"), schema.get("enum"))
+    return 1 + sum(len(each) for each in lists if is_object(each) or is_array(each)) // _WIDEST
 
 
 def _referred(reference: str, root: Schema) -> object:

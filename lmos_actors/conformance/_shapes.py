@@ -221,13 +221,15 @@ class Maker:
 
     def _object(self, schema: Schema, depth: int) -> dict[str, Any]:
         known = as_object(schema.get("properties"))
+        self._budget.take(len(known) // 16)  # to look at them is work, too
         required = [each for each in as_list(schema.get("required")) if isinstance(each, str)]
-        names = [name for name in known if name in required or self._takes(known[name], depth)]
+        needed = frozenset(required)
+        names = [name for name in known if name in needed or self._takes(known[name], depth)]
         names += [name for name in dict.fromkeys(required) if name not in known]
         found = {name: self.make(self._schema_of(name, schema), depth + 1) for name in names}
         self._fill(found, schema, known, depth)
         most = as_number(schema.get("maxProperties"))
-        for name in [each for each in reversed(found) if each not in required]:
+        for name in [each for each in reversed(found) if each not in needed]:
             if most is not None and len(found) > most:
                 del found[name]
         return found

@@ -37,6 +37,9 @@ Record: TypeAlias = "Callable[[Traffic], None]"
 _MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _READ: Final = 65536
 _SHOWN: Final = 2_000
+_MOST_BYTES: Final = 64 << 20  # that are read of one connection, so that nobody can fill the memory
+_MOST_FRAMES: Final = 20_000
+_SENDING: Final = 10.0  # seconds that the other side has to take what is sent
 _KINDS: Final[dict[int, Kind]] = {
     CONTINUATION: "continuation",
     TEXT: "text",
@@ -140,6 +143,7 @@ class Socket:
         self._parts: list[bytes] = []
         self._opcode = TEXT
         self._said_close = False
+        self._came = 0  # bytes
 
     # --- out
 
@@ -174,10 +178,13 @@ class Socket:
         await self.send_frame(CLOSE, close_payload(code, reason))
 
     async def _send(self, data: bytes) -> None:
-        try:
-            await self._stream.send_all(data)
-        except LOST as error:
-            raise ConnectionGone(self._went(None, why(error))) from None
+        with trio.move_on_after(_SENDING) as sending:
+            try:
+                await self._stream.send_all(data)
+            except LOST as error:
+                raise ConnectionGone(self._went(None, why(error))) from None
+        if sending.cancelled_caught:
+            raise ConnectionGone(self._went(None, f"it took nothing more for {_SENDING:g} s"))
 
     # --- in
 
@@ -264,6 +271,10 @@ class Socket:
             self._recorder.keep(_KINDS.get(frame.opcode, "bytes"), frame.payload, sent=False)
         self.frames += found
         self._waiting += found
+        self._came += len(data)
+        if self._came > _MOST_BYTES or len(self.frames) > _MOST_FRAMES:
+            told = f"the kit reads no more than {_MOST_FRAMES} frames and {_MOST_BYTES >> 20} MiB"
+            raise ConnectionGone(self._went(None, told))
 
     def read_on(self, data: bytes) -> None:
         """Take bytes that came behind the handshake."""

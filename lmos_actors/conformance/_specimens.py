@@ -5,6 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+import trio
+
+from ._http import Unreachable
 from ._knock import Refused
 from ._letter import ABSENT
 from ._roles import NotOffered, NotRun
@@ -111,6 +114,16 @@ async def restorable_values(visit: Visit, talk: Talk) -> dict[str, Any]:
     if not found:
         raise NotOffered("no property that can be written could be read: properties.read says more")
     return found
+
+
+async def put_back(visit: Visit, talk: Talk, name: str, value: Any) -> None:
+    """Write to a property what it was, over a new connection if need be. No interrupt prevents that."""
+    with trio.move_on_after(3 * visit.ground.patience, shield=True), suppress(*SILENCE, Unreachable):
+        try:
+            await talk.ask("writeProperty", name=name, data=value)
+        except SILENCE:
+            again = await visit.talk(talk.speech, thing=talk.thing)
+            await again.ask("writeProperty", name=name, data=value)
 
 
 def is_offered(forms: Iterable[Form] | None, op: str) -> bool:

@@ -48,6 +48,7 @@ SILENT: Final = (
 """Requests that the text gives no answer to."""
 
 _PROPERTY: Final = ("readProperty", "writeProperty", "observeProperty", "unobserveProperty")
+_DRAINING: Final = 10
 _SAME: Final = "the same as messageID"
 
 
@@ -234,10 +235,11 @@ class Talk:
     async def drain(self, within: float | None = None) -> list[Heard]:
         """Wait until nothing has come for so many seconds; give what came that nobody has claimed.
 
-        The end of the connection ends the wait.
+        The end of the connection ends the wait, and ten times as long does, if it never stops.
         """
+        deadline = trio.current_time() + _DRAINING * self._seconds(within)
         try:
-            while await self._hear(self._seconds(within)):
+            while trio.current_time() < deadline and await self._hear(self._seconds(within)):
                 pass
         except ConnectionGone:
             pass

@@ -12,7 +12,9 @@ from lmos_actors._errors import ConfigError
 from lmos_actors.protocol.td import SUBPROTOCOL, Description, effective_forms, load, resolve
 from lmos_actors.transport import endpoint_of
 
+from ._http import finite_number
 from ._schemas import is_array, is_object
+from ._weights import DEEPEST, depth_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +59,9 @@ class Thing:
 def things_in(document: Document) -> tuple[Thing, ...]:
     """Give the things that a document describes: one, several in an array, or one that cannot be read."""
     try:
-        data: object = json.loads(document.text)
+        data: object = json.loads(document.text, parse_float=finite_number)
+        if depth_of(data) > DEEPEST:
+            raise RecursionError
         problem = document.problem
     except (ValueError, RecursionError) as error:
         told = "nested too deeply" if isinstance(error, RecursionError) else str(error)

@@ -19,7 +19,6 @@ DEEPEST: Final = 100
 
 _IN_PLACE: Final = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else")
 _BELOW: Final = ("items", "additionalItems", "contains", "additionalProperties", "propertyNames")
-_BELOW_BY_NAME: Final = ("properties", "patternProperties")
 
 
 def depth_of(value: object) -> int:
@@ -46,7 +45,8 @@ def is_bearable(schema: Mapping[str, Any], depth: int) -> bool:
     as that. References to what has a name, rather than a place in the schema, are not followed.
     """
     try:
-        return depth <= DEEPEST and _Weighing(dict(schema)).of(schema, depth) <= HEAVIEST
+        root = dict(schema)
+        return depth <= DEEPEST and _Weighing(root).of(root, depth) <= HEAVIEST
     except RecursionError:
         return False
 
@@ -74,7 +74,7 @@ class _Weighing:
         weight = 0.0
         if "$ref" in schema:
             reference = schema["$ref"]
-            if not isinstance(reference, str) or "$id" in schema or "$id" in self._root:
+            if not isinstance(reference, str):
                 return math.inf
             weight += self.of(self._place(reference), depth)
         for word in _IN_PLACE:
@@ -85,10 +85,13 @@ class _Weighing:
     def _below(self, schema: dict[str, Any], depth: int) -> float:
         if depth < 0:
             return 0
-        found = [each for word in _BELOW_BY_NAME for each in as_object(schema.get(word)).values()]
-        for word in _BELOW:
-            found += as_list(schema.get(word)) or [schema.get(word)]
-        return sum(self.of(each, depth) for each in found if is_object(each))
+        named = [self.of(each, depth) for each in as_object(schema.get("properties")).values()]
+        matched = as_object(schema.get("patternProperties")).values()
+        listed = [self.of(each, depth) for each in as_list(schema.get("items"))]
+        rest = [self.of(schema.get(word), depth) for word in _BELOW]
+        # of several members, and of several items, each is another value
+        both = (max(named, default=0), max(listed, default=0), *rest)
+        return sum(both) + sum(self.of(each, depth) for each in matched)
 
     def _place(self, reference: str) -> object:
         """Give what is at a place of the schema; a name is taken to lead in a circle."""

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ._verdicts import Result
 
 WHERE: Final = "lmos"
-"""What the ids of tests that come without a test file begin with: `lmos::read.value`."""
+"""What the ids of tests that come without a test file begin with: `lmos::letter.reading`."""
 
 _FIXTURE: Final = "lmos_case"
 _ID, _VERDICT, _SEEN = "lmos_case", "lmos_verdict", "lmos_seen"
@@ -58,7 +58,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     levels = [level.value for level in Level]
     group.addoption("--lmos-url", metavar="URL", help="judge this server: a test for each case")
     group.addoption("--lmos-level", choices=levels, default="lenient", help="how strictly (lenient)")
-    text = "only cases with this id, such as 'read.*'; may be given several times"
+    text = "only cases with this id, such as 'letter.*'; may be given several times"
     group.addoption("--lmos-case", metavar="PATTERN", action="append", default=[], help=text)
     text = "invoke actions that are not safe, too, and write other values to properties"
     group.addoption("--lmos-allow-unsafe", action="store_true", help=text)

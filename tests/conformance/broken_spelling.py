@@ -28,7 +28,7 @@ class ReadsNoID(ScriptedConnection):
 @SHELF("reads-no-Id", "reads thingID only, and says nothing to thingId", "spelling.example-ids")
 class ReadsNoId(ScriptedConnection):
     def take(self, request: Request) -> None:
-        if "thingId" not in request.message:
+        if self.ids != "Id":
             super().take(request)
 
 

@@ -166,7 +166,7 @@ def test_levels(case: str, parts: dict[str, Any], lenient: Verdict, kotlin: Verd
 
 def test_what_is_seen_says_what_to_mend() -> None:
     seen = {
-        "handshake.version": ({"serving": HidesItsVersion}, "400 without a Sec-WebSocket-Version"),
+        "handshake.version": ({"serving": HidesItsVersion}, "400 with no Sec-WebSocket-Version"),
         "description.security": ({"pages": HasNoSecurity}, 'add "security": "nosec_sc"'),
         "frames.not-json": ({"connection": ClosesOnBadJson}, "after a word that is no JSON"),
         "http.method": ({"pages": HidesItsMethods}, "PATCH of version"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -18,6 +20,7 @@ from lmos_actors.transport import TcpNetwork
 from tests.conformance.cards import HOSTILE, card, result
 from tests.conformance.near import near
 from tests.scenario.project import Ran
+from tests.source import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -265,6 +268,19 @@ def test_cases_are_listed_without_a_server(call: Callable[..., Ran]) -> None:
     listed = json.loads(call("--list", "--case", "handshake.*", "--json").out)["cases"]
     assert [each["id"] for each in listed] == [each for each in CASES if each.startswith("handshake.")]
     assert set(listed[0]) == {"id", "group", "title", "section", "expected", "needs", "unsafe"}
+
+
+def test_the_cases_of_examples_are_there(call: Callable[..., Ran]) -> None:
+    pages = [*sorted((ROOT / "docs").rglob("*conform*.md")), ROOT / "docs/reference/command-line.md"]
+    texts = [call("--help").out, *(page.read_text(encoding="utf-8") for page in pages)]
+    named = [
+        each
+        for text in texts
+        for each in re.findall(r"(?:--case |lmos::|such as \W*)\"?([a-z]+\.[a-z*-]+)", text)
+    ]
+    assert len(named) > 8
+    for pattern in named:
+        assert [id for id in CASES if fnmatchcase(id, pattern)], pattern
 
 
 def test_a_real_server_is_judged(call: Callable[..., Ran]) -> None:

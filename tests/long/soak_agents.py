@@ -75,7 +75,7 @@ class Guest(Worker):
     """Leaves by itself, should nobody let it go."""
 
     def started(self) -> None:
-        self.after(30, self.stop)
+        self.after(5, self.stop)
 
 
 class Ledger(Agent):
