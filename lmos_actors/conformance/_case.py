@@ -281,7 +281,7 @@ class Visit:
 
     async def invoke(self, talk: Talk, call: Call, **members: Any) -> Heard:
         """Invoke an action, and wait for its final answer."""
-        return await talk.ask("invokeAction", name=call.action, **input_of(call), **members)
+        return await talk.ask("invokeAction", name=call.action, **call.members(), **members)
 
     async def trigger(self, event: str) -> Call:
         """Give the action that makes an event happen: the hint, or what is found by trying once per run.
@@ -310,8 +310,3 @@ class Visit:
             except (NoAnswer, ConnectionGone, Refused, Failed):
                 continue
         return None
-
-
-def input_of(call: Call) -> Mapping[str, Any]:
-    """Give the member for the input of a call: none where it has none."""
-    return {"input": call.input} if call.has_input else {}

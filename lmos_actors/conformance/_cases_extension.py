@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from ._case import Chapter, input_of
+from ._case import Chapter
 from ._deviations import extension
 from ._inputs import fits
 from ._letter import ABSENT
@@ -116,7 +116,7 @@ async def ack_first(visit: Visit) -> None:
     event = visit.roles.event()
     call, talk = await visit.trigger(event), await visit.talk()
     sent = await talk.send("subscribeEvent", name=event, ack=True)
-    run = await talk.send("invokeAction", name=call.action, **input_of(call))
+    run = await talk.send("invokeAction", name=call.action, **call.members())
     told = await first_event(visit, talk, event)
     with suppress(*SILENCE):
         await talk.final(run)
@@ -199,7 +199,7 @@ async def gaps(visit: Visit) -> None:
 async def deadline(visit: Visit) -> None:
     needs(visit, "deadlines")
     call, talk = visit.roles.slow_call(), await visit.talk()
-    sent = await talk.send("invokeAction", name=call.action, remaining=0.2, **input_of(call))
+    sent = await talk.send("invokeAction", name=call.action, remaining=0.2, **call.members())
     heard = await talk.final(sent)
     if heard.kind != "error" or not str(heard.data.get("type")).endswith("#deadline-exceeded"):
         visit.fail(heard)
@@ -237,7 +237,7 @@ async def deadline_left(visit: Visit) -> None:
 async def progress(visit: Visit) -> None:
     call, talk = _progressing(visit), await visit.talk()
     schema = visit.target.actions[call.action].progress or {}
-    sent, told = await talk.send("invokeAction", name=call.action, **input_of(call)), False
+    sent, told = await talk.send("invokeAction", name=call.action, **call.members()), False
     with suppress(NoAnswer):
         while not told and not (heard := await talk.answer(sent)).is_final:
             told = heard.get("progress") is not ABSENT and heard.get("output") is ABSENT

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ._by_http import GOOD, accepting, carry_out, must_be_refused, shown, value_of, wrong_for
-from ._case import Chapter, input_of
+from ._case import Chapter
 from ._deviations import http, td
 from ._inputs import fits
 from ._letter import ABSENT
@@ -75,7 +75,7 @@ async def invoke_equal(visit: Visit) -> None:
         answer = await carry_out(visit, form, call.input if call.has_input else ABSENT)
         if answer.status == 200 and (output := value_of(visit, answer, call.action)) != outputs[0]:
             told = f"{shown(output)} over HTTP, and {shown(outputs[0])} over the WebSocket"
-            visit.fail(f"{call.action}, with {shown(dict(input_of(call)))}, gives {told}")
+            visit.fail(f"{call.action}, with {shown(call.members())}, gives {told}")
         return
     visit.not_offered(
         "it describes no form for HTTP that invokes an action which gives one output for one input"

@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from ._case import Chapter, input_of
+from ._case import Chapter
 from ._deviations import lmos
 from ._hints import Call
 from ._inputs import fits
@@ -182,7 +182,7 @@ def _time(heard: Heard) -> datetime | None:
 async def slow_run(visit: Visit) -> None:
     name, call = visit.roles.readable_property(), visit.roles.slow_call()
     talk = await visit.talk()
-    run = await talk.send("invokeAction", name=call.action, **input_of(call))
+    run = await talk.send("invokeAction", name=call.action, **call.members())
     read = await talk.send("readProperty", name=name)
     talk.forget(run)
     try:
@@ -202,7 +202,7 @@ async def slow_elsewhere(visit: Visit) -> None:
     name, call = visit.roles.readable_property(), visit.roles.slow_call()
     busy, talk = await visit.talk(), await visit.talk()
     await visit.settle(talk)
-    await busy.send("invokeAction", name=call.action, **input_of(call))
+    await busy.send("invokeAction", name=call.action, **call.members())
     with suppress(NoAnswer):
         await busy.next(within=visit.ground.patience / 4)
     await talk.ask("readProperty", name=name)

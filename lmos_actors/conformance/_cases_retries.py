@@ -6,7 +6,7 @@ import secrets
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from ._case import Chapter, input_of
+from ._case import Chapter
 from ._cases_extension import needs, outcome
 from ._deviations import extension
 from ._listening import events, first_event, subscribed
@@ -41,7 +41,7 @@ class _Repeats:
 
     async def ask(self, talk: Talk, id: str, **members: Any) -> Heard | None:
         """Invoke the action under an id; give the answer, if there is one."""
-        members = {**input_of(self._call), **members}
+        members = {**self._call.members(), **members}
         with suppress(*SILENCE):
             sent = await talk.send("invokeAction", name=self._call.action, message_id=id, **members)
             return await talk.final(sent)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
-from ._case import Chapter, input_of
+from ._case import Chapter
 from ._cases_extension import needs
 from ._deviations import extension
 from ._frames import BINARY
@@ -49,7 +49,7 @@ class _Stream:
         call = visit.roles.streamed_call()
         talk = await visit.talk() if talk is None else talk
         members: dict[str, Any] = {} if items is None else {"credit": {"items": items, "bytes": size}}
-        sent = await talk.send("invokeAction", name=call.action, **input_of(call), **members)
+        sent = await talk.send("invokeAction", name=call.action, **call.members(), **members)
         return cls(visit, talk, call, sent)
 
     async def take(self, most: int, within: float | None = None) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from ._case import input_of
 from ._hints import NewValue
 from ._letter import ABSENT
 from ._schemas import same
@@ -90,7 +89,7 @@ async def happen(visit: Visit, call: Call, *, thing: str | None = None, times: i
     talk = await visit.talk(thing=thing)
     for _ in range(times):
         with suppress(*SILENCE):  # that it is answered is not what is looked at
-            await talk.ask("invokeAction", name=call.action, **input_of(call))
+            await talk.ask("invokeAction", name=call.action, **call.members())
 
 
 async def first_event(visit: Visit, talk: Talk, event: str) -> Heard:
@@ -131,7 +130,7 @@ class Changer:
                 await self._talk.ask("writeProperty", name=self._name, data=how.value)
         else:
             with suppress(*SILENCE):
-                await self._talk.ask("invokeAction", name=how.action, **input_of(how))
+                await self._talk.ask("invokeAction", name=how.action, **how.members())
         self.value = await self._read()
         if same(self.value, before):
             self._visit.not_offered(f"{self._name} could not be changed: properties.write-kept says more")

@@ -128,7 +128,7 @@ def test_what_was_changed_is_put_back_at_an_interrupt(case: str, seconds: float)
             serving = right(connection=Slow)
             await nursery.start(serving.run, network, HERE)
             written = trio.Event()
-            serving.server.main.write = _telling(serving.server.main.write, written)  # type: ignore[method-assign]
+            serving.server.main.write = _telling(serving.server.main.write, written)  # type: ignore[assignment, method-assign]
             with trio.fail_after(60):
                 await _interrupted(network, case, written, seconds)
             nursery.cancel_scope.cancel()
