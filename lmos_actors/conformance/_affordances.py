@@ -83,10 +83,6 @@ class Affordances:
         """Name the actions that are safe."""
         return tuple(name for name, each in self.actions.items() if each.safe)
 
-    def unsafe_actions(self) -> tuple[str, ...]:
-        """Name the actions that are not said to be safe."""
-        return tuple(name for name, each in self.actions.items() if not each.safe)
-
     # --- over HTTP
 
     def http_form(self, kind: str, name: str, op: str) -> HttpForm | None:

@@ -25,8 +25,8 @@ async def answers(visit: Visit, talk: Talk) -> bool:
     Whether it is the right answer is for other cases to say.
     """
     asked = [("readProperty", name) for name in visit.target.readable()[:1]]
-    asked.append(("readProperty", visit.roles.unknown_property()))
-    asked.append(("invokeAction", visit.roles.unknown_action()))
+    asked.append(("readProperty", visit.target.unknown_property()))
+    asked.append(("invokeAction", visit.target.unknown_action()))
     for kind, name in asked:
         await talk.send(kind, name=name)
         if await talk.next() is not None:
@@ -58,7 +58,7 @@ async def must_be_read(
     property that is read.
     """
     talk = await visit.talk()
-    name = name or next(iter(visit.target.readable()), None) or visit.roles.unknown_property()
+    name = name or next(iter(visit.target.readable()), None) or visit.target.unknown_property()
     try:
         plain = await talk.ask("readProperty", name=name)
     except NoAnswer:

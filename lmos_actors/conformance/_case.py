@@ -21,7 +21,7 @@ from ._verdicts import Departure, Level
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable
     from random import Random
 
     from lmos_actors.transport import Network
@@ -253,7 +253,7 @@ class Visit:
         `but`: a property that is not to be asked for.
         """
         names = (name for name in self.target.readable() if name != but)
-        name = next(names, None) or self.roles.unknown_property()
+        name = next(names, None) or self.target.unknown_property()
         with suppress(NoAnswer):
             await talk.ask("readProperty", name=name)
 

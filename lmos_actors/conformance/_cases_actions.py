@@ -110,9 +110,11 @@ async def boundary_input(visit: Visit) -> None:
     needs=_WITH_INPUT,
 )
 async def wrong_input(visit: Visit) -> None:
-    visit.roles.wrong_input()
+    inputs = _inputs(visit, "invalid")
+    if not inputs:
+        visit.not_offered("no action that may be invoked has an input that could be wrong")
     talk = await visit.talk()
-    for action, sample in _inputs(visit, "invalid"):
+    for action, sample in inputs:
         heard = await talk.ask("invokeAction", name=action, input=sample.value)
         if not _is_refusal(heard):
             visit.differs("takes-wrong-input", f"{action}: {sample.value!r} ({sample.why}) gave {heard}")

@@ -87,7 +87,7 @@ async def invoke(visit: Visit) -> None:
 )
 async def error(visit: Visit) -> None:
     talk = await visit.talk()
-    sent = await talk.send("readProperty", name=visit.roles.unknown_property(), correlation=talk.new_id())
+    sent = await talk.send("readProperty", name=visit.target.unknown_property(), correlation=talk.new_id())
     try:
         heard = await talk.answer(sent)
     except (NoAnswer, ConnectionGone) as why:
@@ -133,7 +133,7 @@ async def two_open(visit: Visit) -> None:
     talk = await visit.talk()
     known = visit.roles.readable_property()
     others = [name for name in visit.target.readable() if name != known]
-    names = (known, others[0] if others else visit.roles.unknown_property())
+    names = (known, others[0] if others else visit.target.unknown_property())
     for _ in range(4):
         sent = [await talk.send("readProperty", name=name) for name in names]
         for _ in sent:

@@ -31,8 +31,8 @@ _ANSWERS: Final = ("propertyReading", "propertyReadings", "actionStatus", "error
 )
 async def unknown_thing(visit: Visit) -> None:
     talk = await visit.talk()
-    name = next(iter(visit.target.readable()), None) or visit.roles.unknown_property()
-    visit.expect(await talk.ask("readProperty", name=name, thing=visit.roles.unknown_thing()), "error")
+    name = next(iter(visit.target.readable()), None) or visit.target.unknown_property()
+    visit.expect(await talk.ask("readProperty", name=name, thing=visit.target.unknown_thing()), "error")
 
 
 @CHAPTER.case(
@@ -43,7 +43,7 @@ async def unknown_thing(visit: Visit) -> None:
 )
 async def unknown_property(visit: Visit) -> None:
     talk = await visit.talk()
-    visit.expect(await talk.ask("readProperty", name=visit.roles.unknown_property()), "error")
+    visit.expect(await talk.ask("readProperty", name=visit.target.unknown_property()), "error")
 
 
 @CHAPTER.case(
@@ -54,7 +54,7 @@ async def unknown_property(visit: Visit) -> None:
 )
 async def unknown_write(visit: Visit) -> None:
     talk = await visit.talk()
-    visit.expect(await talk.ask("writeProperty", name=visit.roles.unknown_property(), data=1), "error")
+    visit.expect(await talk.ask("writeProperty", name=visit.target.unknown_property(), data=1), "error")
 
 
 @CHAPTER.case(
@@ -65,7 +65,7 @@ async def unknown_write(visit: Visit) -> None:
 )
 async def unknown_action(visit: Visit) -> None:
     talk = await visit.talk()
-    visit.expect(await talk.ask("invokeAction", name=visit.roles.unknown_action()), "error")
+    visit.expect(await talk.ask("invokeAction", name=visit.target.unknown_action()), "error")
 
 
 @CHAPTER.case(
@@ -78,7 +78,7 @@ async def unknown_action(visit: Visit) -> None:
 )
 async def unknown_event(visit: Visit) -> None:
     talk = await visit.talk()
-    sent = await talk.send("subscribeEvent", name=visit.roles.unknown_event())
+    sent = await talk.send("subscribeEvent", name=visit.target.unknown_event())
     visit.expect(await talk.answer(sent), "error")
 
 
@@ -104,12 +104,12 @@ async def stays(visit: Visit) -> None:
     talk = await visit.talk()
     for _ in range(3):
         for kind, name in (
-            ("readProperty", visit.roles.unknown_property()),
-            ("invokeAction", visit.roles.unknown_action()),
+            ("readProperty", visit.target.unknown_property()),
+            ("invokeAction", visit.target.unknown_action()),
         ):
             with suppress(NoAnswer):
                 await talk.ask(kind, name=name)
-    name = next(iter(visit.target.readable()), None) or visit.roles.unknown_property()
+    name = next(iter(visit.target.readable()), None) or visit.target.unknown_property()
     await talk.ask("readProperty", name=name)
 
 
@@ -136,12 +136,12 @@ async def once(visit: Visit) -> None:
 async def _ask_everything(visit: Visit, talk: Talk) -> list[tuple[Sent, Heard]]:
     """Ask something of every kind; give what was answered."""
     found: list[tuple[Sent, Heard]] = []
-    known = next(iter(visit.target.readable()), None) or visit.roles.unknown_property()
+    known = next(iter(visit.target.readable()), None) or visit.target.unknown_property()
     for kind, name, thing in (
         ("readProperty", known, None),
-        ("readProperty", visit.roles.unknown_property(), None),
-        ("readProperty", known, visit.roles.unknown_thing()),
-        ("invokeAction", visit.roles.unknown_action(), None),
+        ("readProperty", visit.target.unknown_property(), None),
+        ("readProperty", known, visit.target.unknown_thing()),
+        ("invokeAction", visit.target.unknown_action(), None),
     ):
         found += await _answered(talk, await talk.send(kind, name=name, thing=thing))
     for name, value in (await values_of(visit, talk, visit.target.restorable())).items():

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 CHAPTER = Chapter()
 
-_MEMBERS: Final = extension("Members")
 _ACKS: Final = extension("Members, Acknowledgements")
 _DEADLINES: Final = extension("Members, Deadlines")
 
@@ -139,7 +138,7 @@ async def ack_first(visit: Visit) -> None:
 async def ack_refused(visit: Visit) -> None:
     needs(visit, "acks")
     talk = await visit.talk()
-    sent = await talk.send("subscribeEvent", name=visit.roles.unknown_event(), ack=True)
+    sent = await talk.send("subscribeEvent", name=visit.target.unknown_event(), ack=True)
     with suppress(NoAnswer):
         await talk.answer(sent)
     talk.forget(sent)

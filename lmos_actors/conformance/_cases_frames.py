@@ -55,7 +55,7 @@ async def _all(visit: Visit, rows: Iterable[Bad], talk: Talk) -> None:
 @CHAPTER.case("frames.not-json", "What is no JSON is answered by an error", section=_ERROR, expected=_SOFTLY)
 async def not_json(visit: Visit) -> None:
     talk = await visit.talk()
-    whole = talk.text("readProperty", name=visit.roles.unknown_property())
+    whole = talk.text("readProperty", name=visit.target.unknown_property())
     rows = (
         Bad(what="half a message", text=whole[: len(whole) // 2], has_id=False),
         Bad(what="a word that is no JSON", text="hello", has_id=False),
@@ -69,7 +69,7 @@ async def not_json(visit: Visit) -> None:
 )
 async def no_object(visit: Visit) -> None:
     talk = await visit.talk()
-    whole = talk.text("readProperty", name=visit.roles.unknown_property())
+    whole = talk.text("readProperty", name=visit.target.unknown_property())
     texts = {"an array": f"[{whole}]", "a text": '"hello"', "a number": "42", "null": "null", "true": "true"}
     await _all(visit, [Bad(what=what, text=text, has_id=False) for what, text in texts.items()], talk)
 
@@ -108,7 +108,7 @@ async def not_utf8(visit: Visit) -> None:
 )
 async def no_type(visit: Visit) -> None:
     talk = await visit.talk()
-    text = _without(_request(talk, name=visit.roles.unknown_property()), "messageType")
+    text = _without(_request(talk, name=visit.target.unknown_property()), "messageType")
     await judge_bad(visit, talk, Bad(what="a message without messageType", text=text))
 
 
@@ -120,7 +120,7 @@ async def no_type(visit: Visit) -> None:
 )
 async def no_thing(visit: Visit) -> None:
     talk = await visit.talk()
-    text = _without(_request(talk, name=visit.roles.unknown_property()), "thing")
+    text = _without(_request(talk, name=visit.target.unknown_property()), "thing")
     await judge_bad(visit, talk, Bad(what="a message without thingID", text=text, only_error=False))
 
 
@@ -129,7 +129,7 @@ async def no_thing(visit: Visit) -> None:
 )
 async def no_id(visit: Visit) -> None:
     talk = await visit.talk()
-    text = _without(_request(talk, name=visit.roles.unknown_property()), "messageI", "correlation")
+    text = _without(_request(talk, name=visit.target.unknown_property()), "messageI", "correlation")
     await judge_bad(visit, talk, Bad(what="a message without messageID", text=text, has_id=False))
 
 
@@ -160,7 +160,7 @@ async def no_name(visit: Visit) -> None:
 )
 async def member_types(visit: Visit) -> None:
     talk = await visit.talk()
-    whole = _request(talk, name=visit.roles.unknown_property())
+    whole = _request(talk, name=visit.target.unknown_property())
     rows: list[Bad] = []
     for word, value in (
         ("messageType", 7),
@@ -247,9 +247,9 @@ async def _odd(visit: Visit, text: str, what: str, talk: Talk) -> None:
 )
 async def two_spellings(visit: Visit) -> None:
     talk = await visit.talk()
-    whole = _request(talk, name=visit.roles.unknown_property())
+    whole = _request(talk, name=visit.target.unknown_property())
     other = "thingId" if talk.speech.ids == "ID" else "thingID"
-    text = json.dumps({**whole, other: visit.roles.unknown_thing()})
+    text = json.dumps({**whole, other: visit.target.unknown_thing()})
     await _odd(visit, text, "a message with two thingIDs that differ", talk)
 
 
@@ -261,7 +261,7 @@ async def two_spellings(visit: Visit) -> None:
 )
 async def duplicate_member(visit: Visit) -> None:
     talk = await visit.talk()
-    text = json.dumps(_request(talk, name=visit.roles.unknown_property()))
+    text = json.dumps(_request(talk, name=visit.target.unknown_property()))
     await _odd(visit, f'{text[:-1]}, "{talk.speech.names}": "other"}}', "a member that is there twice", talk)
 
 
@@ -273,7 +273,7 @@ async def duplicate_member(visit: Visit) -> None:
 )
 async def nesting(visit: Visit) -> None:
     talk = await visit.talk()
-    text = json.dumps(_request(talk, "writeProperty", name=visit.roles.unknown_property()))
+    text = json.dumps(_request(talk, "writeProperty", name=visit.target.unknown_property()))
     text = f'{text[:-1]}, "data": {"[" * _LEVELS}{"]" * _LEVELS}}}'
     await _odd(visit, text, f"a value nested {_LEVELS} levels deep", talk)
 
@@ -290,7 +290,7 @@ async def huge_number(visit: Visit) -> None:
         ("9" * _DIGITS, f"a number of {_DIGITS} digits"),
     ):
         talk = await visit.talk()
-        text = json.dumps(_request(talk, "writeProperty", name=visit.roles.unknown_property()))
+        text = json.dumps(_request(talk, "writeProperty", name=visit.target.unknown_property()))
         await _odd(visit, f'{text[:-1]}, "data": {number}}}', what, talk)
 
 

@@ -27,7 +27,7 @@ _NEVER_SAID: Final = (1004, 1005, 1006, 1015)  # codes that no Close may have: R
 
 def _request(visit: Visit, talk: Talk) -> str:
     """Make a request about something that is not there."""
-    return talk.text("readProperty", name=visit.roles.unknown_property())
+    return talk.text("readProperty", name=visit.target.unknown_property())
 
 
 async def _sent_in_parts(talk: Talk, parts: list[bytes]) -> None:

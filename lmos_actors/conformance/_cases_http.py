@@ -251,7 +251,7 @@ def _neighbour(visit: Visit) -> tuple[str, str]:
     for name, form in forms_for(visit, "properties", "readproperty", visit.target.readable()):
         above, _, last = form.url.rpartition("/")
         if unquote(last) == name:
-            missing = visit.roles.unknown_property()
+            missing = visit.target.unknown_property()
             return missing, f"{above}/{quote(missing, safe='')}"
     visit.not_offered("no form for HTTP that reads a property has an address that ends in its name")
 

@@ -70,7 +70,7 @@ async def first_reading(visit: Visit) -> None:
 )
 async def unknown(visit: Visit) -> None:
     talk = await visit.talk()
-    visit.expect(await talk.ask("observeProperty", name=visit.roles.unknown_property()), "error")
+    visit.expect(await talk.ask("observeProperty", name=visit.target.unknown_property()), "error")
 
 
 @CHAPTER.case(

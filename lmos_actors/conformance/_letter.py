@@ -29,9 +29,6 @@ STATUS: Final = re.compile(r"[1-5]\d\d")
 STATUSES: Final = ("pending", "in progress", "completed", "failed")
 """The words for the status of a run; the prose of the text has all of them, its table all but the second."""
 
-FINAL: Final = ("completed", "failed", "cancelled")
-"""After these nothing comes; the third is not in the text, and read all the same."""
-
 MANDATORY: Final[dict[str, tuple[str, ...]]] = {
     "propertyReading": ("name", "value", "timestamp"),
     "propertyReadings": ("data", "timestamp"),

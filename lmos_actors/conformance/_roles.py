@@ -149,10 +149,6 @@ class Roles:
         action = self.target.actions[name]
         return input in (None, action.input is not None) and output in (None, action.output is not None)
 
-    def unsafe_action(self) -> str:
-        """Name an action that is not safe. It is not to be invoked but with `allow_unsafe`."""
-        return _first(self.target.unsafe_actions(), "all its actions are safe")
-
     def slow_call(self) -> Call:
         """Give the call of a run that takes a while: the hint's, else of an action not synchronous.
 
@@ -188,19 +184,6 @@ class Roles:
         why = "it describes no action that answers by a stream and takes none"
         return self._first_call(names, why, lambda name: self._call(name, largest))
 
-    def wrong_input(self) -> tuple[str, Sample]:
-        """Give an action that may be invoked, and an input that does not fit it."""
-        names = [name for name in self._plain() if self.target.actions[name].input is not None]
-        for name in self._ordered(names):
-            found = samples(self.target.actions[name].input or {}, self._random(name))
-            wrong = [sample for sample in found if sample.kind == "invalid"]
-            inside = [sample for sample in wrong if not sample.why.startswith("$ ")]
-            for sample in (*inside, *wrong):  # that the whole is of another type is the coarsest
-                return name, sample
-        if self._ordered(names) or not names:
-            raise NotOffered("it describes no action with an input that could be wrong")
-        raise NotRun(f"{names[0]} is not safe: {_UNSAFE}")
-
     # --- events
 
     def event(self) -> str:
@@ -215,24 +198,6 @@ class Roles:
             return (hinted,) if self._may(hinted.action) else ()
         calls = self._made(self._plain(), self._quick)
         return tuple(sorted(calls, key=lambda call: -_likeness(call.action, event)))[:_MOST]
-
-    # --- names that are not there
-
-    def unknown_property(self) -> str:
-        """Give a name that no property has, nor anything else of the thing."""
-        return self.target.unknown_property()
-
-    def unknown_action(self) -> str:
-        """Give a name that no action has, nor anything else of the thing."""
-        return self.target.unknown_action()
-
-    def unknown_event(self) -> str:
-        """Give a name that no event has, nor anything else of the thing."""
-        return self.target.unknown_event()
-
-    def unknown_thing(self) -> str:
-        """Give an id, a URI, that no thing known here has."""
-        return self.target.unknown_thing()
 
     # --- what may be invoked, and in which order
 

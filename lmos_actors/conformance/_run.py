@@ -205,7 +205,7 @@ async def _find_speech(ground: Ground) -> Speech:
         try:
             talk = await visit.talk(speech)
             reached = True
-            name = next(iter(ground.target.readable()), None) or visit.roles.unknown_property()
+            name = next(iter(ground.target.readable()), None) or visit.target.unknown_property()
             heard = await talk.ask("readProperty", name=name)
             if heard.kind == "propertyReading" or heard.status == "404":
                 return speech

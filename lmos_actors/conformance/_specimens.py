@@ -64,9 +64,9 @@ async def a_status(visit: Visit) -> tuple[Sent, Heard]:
 async def an_error(visit: Visit) -> tuple[Sent, Heard]:
     """Get an `error`, by asking for what is not there. Raises NotOffered where none can be got."""
     requests: tuple[tuple[str, str, str | None], ...] = (
-        ("readProperty", visit.roles.unknown_property(), None),
-        ("invokeAction", visit.roles.unknown_action(), None),
-        ("readProperty", visit.roles.unknown_property(), visit.roles.unknown_thing()),
+        ("readProperty", visit.target.unknown_property(), None),
+        ("invokeAction", visit.target.unknown_action(), None),
+        ("readProperty", visit.target.unknown_property(), visit.target.unknown_thing()),
     )
     for kind, name, thing in requests:
         try:

@@ -63,14 +63,6 @@ def test_special_calls() -> None:
     assert SCRIPTED.slow_call() == Call(action="wait", input={"seconds": 60})
     assert SCRIPTED.failing_call() == Call(action="fail")
     assert SCRIPTED.streamed_call() == Call(action="count", input={"to": 1000})
-    assert SCRIPTED.unsafe_action() == "reset"
-
-
-def test_a_wrong_input() -> None:
-    action, sample = SCRIPTED.wrong_input()
-    assert (action, sample.kind) == ("echo", "invalid")
-    assert fits(SCRIPTED.target.actions["echo"].input or {}, sample.value) is not None
-    assert not sample.why.startswith("$ ")
 
 
 def test_events_and_what_makes_them_happen() -> None:
@@ -204,7 +196,7 @@ def test_a_hint_lets_nothing_be_invoked_that_is_not_safe(role) -> None:
     [
         Roles.readable_property, Roles.writable_property, Roles.read_only_property, Roles.write_only_property,
         Roles.observable_property, Roles.changeable_property, Roles.safe_call, Roles.safe_calls,
-        Roles.unsafe_action, Roles.slow_call, Roles.failing_call, Roles.streamed_call, Roles.wrong_input,
+        Roles.slow_call, Roles.failing_call, Roles.streamed_call,
         Roles.event,
     ],
 )  # fmt: skip
@@ -232,7 +224,7 @@ UNSAFE = {
         Roles.slow_call,
         Roles.failing_call,
         Roles.streamed_call,
-        Roles.wrong_input,
+       
     ],
 )
 def test_what_is_not_safe_is_not_run(ask) -> None:
@@ -253,11 +245,6 @@ def test_an_input_that_cannot_be_made_needs_a_hint() -> None:
         roles(strange).safe_call()
     hinted = roles(strange, hints=Hints(inputs={"do": "y"}))
     assert hinted.safe_call() == Call(action="do", input="y")
-
-
-def test_an_action_that_takes_anything_cannot_be_given_a_wrong_input() -> None:
-    with pytest.raises(NotOffered, match="no action with an input that could be wrong"):
-        roles({"actions": {"do": {"safe": True, "input": {}}}}).wrong_input()
 
 
 def test_one_that_takes_a_stream_is_left_out() -> None:

@@ -479,7 +479,6 @@ async def test_affordances_are_sorted_by_what_can_be_done(autojump_clock) -> Non
     assert target.write_only() == ("write",)
     assert target.observable() == ("both",)
     assert target.safe_actions() == ("safe",)
-    assert target.unsafe_actions() == ("unsafe", "noSuchAction")
     assert target.offers == {"acks", "streams"}
 
 
