@@ -38,3 +38,10 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _what_is_there_is_not_collected() -> None:
+    """Take what earlier modules left alive out of the collector's sight, too, such as reports of their tests."""
+    gc.collect()
+    gc.freeze()

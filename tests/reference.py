@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 import lmos_actors
+import lmos_actors.conformance
 import lmos_actors.testing
 from lmos_actors.protocol import lmos, td
 from tests.source import ROOT
@@ -24,7 +25,7 @@ if typing.TYPE_CHECKING:
     from collections.abc import Iterator
 
 PAGE = ROOT / "docs" / "reference" / "api.md"
-FACES: tuple[ModuleType, ...] = (lmos_actors, lmos_actors.testing, td, lmos)
+FACES: tuple[ModuleType, ...] = (lmos_actors, lmos_actors.testing, lmos_actors.conformance, td, lmos)
 
 HEAD = """# Every public name
 
@@ -154,7 +155,7 @@ def _folded(signature: inspect.Signature, text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    text = re.sub(r"<factory>|<object object at 0x[0-9a-f]+>|NOTHING", "...", text)
+    text = re.sub(r"<factory>|<(?:object object|function \w+) at 0x[0-9a-f]+>|NOTHING", "...", text)
     text = re.sub(r"<(\w+\.\w+): [^>]+>", r"\1", text)  # members of an enumeration
     text = re.sub(r'(?<=[:>] )"([^"\n]*)"', r"\1", text)  # annotations with quotes in them
     text = re.sub(r"'([^'\n]*\[?[\w\]\[ .,|]*)'(?=[,)\s=]|$)", _unquoted, text)

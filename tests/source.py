@@ -32,6 +32,11 @@ class Module:
     def tree(self) -> ast.Module:
         return ast.parse(self.text, self.name)
 
+    def forget(self) -> None:
+        """Drop the syntax tree and what was read from it, which are large."""
+        for name in ("tree", "import_statements"):
+            self.__dict__.pop(name, None)
+
     @property
     def package(self) -> str:
         """The package the file stands in; a face stands in its own."""
@@ -43,20 +48,27 @@ class Module:
         `from p import x` imports the module `p.x` if that is one of `modules` or looks like one, else `p`.
         """
         found: list[Import] = []
-        unrun = {inner for node in ast.walk(self.tree) if for_types(node) for inner in ast.walk(node)}
-        for node in ast.walk(self.tree):
+        for node, types_only in self.import_statements:
             if isinstance(node, ast.Import):
-                found += [Import(alias.name, node.lineno, node in unrun) for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                base = self._base(node)
-                for alias in node.names:
-                    deeper = f"{base}.{alias.name}"
-                    inside = alias.name.startswith("_") and not base.rpartition(".")[2].startswith("_")
-                    target = deeper if deeper in modules or inside else base
-                    found.append(Import(target, node.lineno, node in unrun))
+                found += [Import(alias.name, node.lineno, types_only) for alias in node.names]
+                continue
+            base = self.base(node)
+            for alias in node.names:
+                deeper = f"{base}.{alias.name}"
+                inside = alias.name.startswith("_") and not base.rpartition(".")[2].startswith("_")
+                target = deeper if deeper in modules or inside else base
+                found.append(Import(target, node.lineno, types_only))
         return found
 
-    def _base(self, node: ast.ImportFrom) -> str:
+    @cached_property
+    def import_statements(self) -> list[tuple[ast.Import | ast.ImportFrom, bool]]:
+        """The statements that import, and whether they are there for type checkers only."""
+        nodes = list(ast.walk(self.tree))
+        unrun = {inner for node in nodes if for_types(node) for inner in ast.walk(node)}
+        return [(node, node in unrun) for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+
+    def base(self, node: ast.ImportFrom) -> str:
+        """What `from` names, made absolute."""
         if not node.level:
             return node.module or ""
         parts = self.package.split(".")
@@ -66,7 +78,10 @@ class Module:
 
 def for_types(node: ast.AST) -> bool:
     """Whether the node is an `if TYPE_CHECKING:` without an else."""
-    return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING") and not node.orelse
+    if not isinstance(node, ast.If) or node.orelse:
+        return False
+    test = node.test
+    return (test.attr if isinstance(test, ast.Attribute) else getattr(test, "id", "")) == "TYPE_CHECKING"
 
 
 def read(path: Path, root: Path = ROOT) -> Module:

@@ -13,6 +13,7 @@ import pytest
 
 from lmos_actors.cli import main
 from lmos_actors.cli._init import TEMPLATES
+from tests.commands import called
 from tests.scenario.project import Ran
 from tests.source import ROOT
 
@@ -34,6 +35,11 @@ def call(
         return Ran(ended.value.code, *capfd.readouterr())
 
     return call
+
+
+def ours(folder: Path, *words: str) -> Ran:
+    ended = called(words, folder, timeout=50)
+    return Ran(ended.returncode, ended.stdout, ended.stderr)
 
 
 def python(folder: Path, *words: str) -> Ran:
@@ -62,9 +68,9 @@ def test_a_project_is_right_as_it_is(tmp_path: Path, call: Callable[..., Ran], t
     texts = [file.read_text() for file in folder.rglob("*") if file.is_file()]
     assert [text for text in texts if "@NAME@" in text] == []
     file = f"scenarios/{template}.yaml"
-    validated = python(folder, "-m", "lmos_actors", "validate", file)
+    validated = ours(folder, "validate", file)
     assert (validated.code, validated.err) == (0, "")
-    ran = python(folder, "-m", "lmos_actors", "run", file, "--json")
+    ran = ours(folder, "run", file, "--json")
     assert ran.code == 0, ran.text
     (result,) = json.loads(ran.out)["files"]
     assert all(again["equal"] for again in result["determinism"])
@@ -91,8 +97,8 @@ def test_its_story_notices_when_an_agent_is_broken(
     text = agents.read_text()
     assert text.count(old) == 1
     agents.write_text(text.replace(old, new))
-    words = ("-m", "lmos_actors", "run", f"scenarios/{template}.yaml", "--check-determinism", "off")
-    assert python(tmp_path / "broken", *words).code == 1
+    words = ("run", f"scenarios/{template}.yaml", "--check-determinism", "off")
+    assert ours(tmp_path / "broken", *words).code == 1
 
 
 def test_the_code_of_templates_is_in_order(tmp_path: Path, call: Callable[..., Ran]) -> None:

@@ -16,7 +16,6 @@ import doctest
 import importlib.util
 import re
 import shlex
-import subprocess
 import sys
 import tomllib
 import types
@@ -27,6 +26,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from tests.commands import called
 from tests.source import ROOT
 
 if TYPE_CHECKING:
@@ -178,10 +178,7 @@ def test_the_commands_of_a_page_run(page: Path, tmp_path: Path) -> None:
 
 
 def check(command: Command, folder: Path, where: str) -> None:
-    call = [sys.executable, "-m", "lmos_actors", *command.arguments]
-    ended = subprocess.run(
-        call, cwd=folder, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
-    )
+    ended = called(tuple(command.arguments), folder, timeout=50)
     output = ended.stdout + ended.stderr
     said = f"{where}: lmos-actors {shlex.join(command.arguments)} ended {ended.returncode}:\n{output}"
     assert ended.returncode == command.code, said

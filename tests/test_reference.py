@@ -29,6 +29,7 @@ from lmos_actors import (
     NotFound,
     RateLimited,
     Unauthorized,
+    conformance,
 )
 from lmos_actors.cli import _main as cli
 from lmos_actors.protocol import lmos, td
@@ -516,6 +517,23 @@ def test_the_options_of_a_command_are_listed(verb: str) -> None:
     assert options <= set(
         re.findall(r"--[a-z-]+", (REFERENCE / "command-line.md").read_text(encoding="utf-8"))
     )
+
+
+# --- the conformance kit
+
+
+def test_the_names_of_the_kit_are_told() -> None:
+    text = (REFERENCE / "conformance.md").read_text(encoding="utf-8")
+    public = {name for name, it in vars(conformance).items() if name[0] != "_" and not inspect.ismodule(it)}
+    assert public <= words(text.partition("## Python")[2])
+
+
+def test_the_options_of_the_kit_are_told() -> None:
+    text = (REFERENCE / "conformance.md").read_text(encoding="utf-8")
+    told = words(rows(text.partition("## Python")[2])["ConformOptions"])
+    assert told >= {field.name for field in attrs.fields(conformance.ConformOptions)}
+    keys = {field.name for field in attrs.fields(conformance.Hints)} - {"document"}
+    assert set(rows(text.partition("## Hints")[2].partition("\n## ")[0])) == keys
 
 
 # --- explanations

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import shlex
 import signal
-import sys
 import threading
 import traceback
 from typing import TYPE_CHECKING, Any, Final
@@ -17,9 +16,20 @@ from lmos_actors._errors import ConfigError
 from lmos_actors._wanted import coded_headers
 from lmos_actors.conformance import Card, Hints, Unreachable, Verdict, chosen, conform
 from lmos_actors.reports import printable
-from lmos_actors.transport import TcpNetwork
+from lmos_actors.transport import TcpNetwork, endpoint_of
 
-from ._conform_said import Papers, Telling, print_card, print_json
+from ._conform_said import (
+    FAILED,
+    INTERRUPTED,
+    NOT_REACHED,
+    OK,
+    TIME_LIMIT,
+    Papers,
+    Telling,
+    complain,
+    print_card,
+    print_json,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,12 +38,6 @@ if TYPE_CHECKING:
     from lmos_actors.conformance import Case, ConformOptions
     from lmos_actors.security import Credentials
     from lmos_actors.transport import Network
-
-OK: Final = 0
-FAILED: Final = 1
-NOT_REACHED: Final = 3
-TIME_LIMIT: Final = 124
-INTERRUPTED: Final = 130
 
 FEW: Final = 5
 """How many cases that failed are named in a command that tries those alone."""
@@ -56,21 +60,35 @@ class Order:
 
 @attrs.frozen
 class Presented:
-    """What is sent along to a URL: the headers of the command line to each, credentials to their place."""
+    """What is sent along to a URL: the headers of the command line, and credentials to their place.
+
+    `hosts`: where the headers go, as a description may lead to others; None: everywhere.
+    """
 
     headers: Headers = ()
     credentials: Credentials | None = None
+    hosts: frozenset[str] | None = None
 
     def __call__(self, url: str) -> Headers:
         """Give the headers of a request to a URL."""
-        if self.credentials is None or "://" not in url:
+        if "://" not in url:
             return self.headers
-        return (*self.headers, *self.credentials.headers_for(url, trio.current_time()))
+        own = self.headers if self.hosts is None or endpoint_of(url).host in self.hosts else ()
+        if self.credentials is None:
+            return own
+        return (*own, *self.credentials.headers_for(url, trio.current_time()))
 
     @classmethod
-    def of(cls, headers: Mapping[str, str], credentials: Credentials | None) -> Presented:
-        """Give what `--header` and `--bearer` come to. Raises ConfigError."""
-        return cls(coded_headers(headers), credentials)
+    def of(
+        cls, headers: Mapping[str, str], credentials: Credentials | None, places: Sequence[str] = ()
+    ) -> Presented:
+        """Give what `--header` and `--bearer` come to, for those who were named. Raises ConfigError.
+
+        A file is the word of whoever names it: the headers go wherever it leads.
+        """
+        known = bool(places) and all("://" in place for place in places)
+        hosts = frozenset(endpoint_of(place).host for place in places) if known else None
+        return cls(coded_headers(headers), credentials, hosts)
 
 
 def hints_of(path: str | None) -> Hints:
@@ -153,8 +171,8 @@ class Judging:
     async def _end_at_interrupt(
         self, working: trio.CancelScope, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """At the first Ctrl-C end in order; the second is Python's own."""
-        with trio.open_signal_receiver(signal.SIGINT) as signals:
+        """At the first Ctrl-C, or SIGTERM, end in order; the second is Python's own."""
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             task_status.started()
             async for _ in signals:
                 break
@@ -183,7 +201,7 @@ class Judging:
         if code in (TIME_LIMIT, INTERRUPTED):
             left = len(self._order.cases) - len(card.results)
             why = "interrupted" if code == INTERRUPTED else f"time limit: {self._order.within:g}s have passed"
-            _complain(f"{why}; {left} of {len(self._order.cases)} cases were not tried")
+            complain(f"{why}; {left} of {len(self._order.cases)} cases were not tried")
         return code
 
     def _ended(self) -> tuple[Card, int]:
@@ -208,7 +226,7 @@ class Judging:
     def _not_reached(self, error: Unreachable) -> int:
         if self._order.json:
             print_json({"error": {"url": error.url, "message": error.why}, "exit_code": NOT_REACHED})
-        _complain(str(error))
+        complain(str(error))
         return NOT_REACHED
 
     def _more(self, card: Card) -> list[str]:
@@ -228,7 +246,3 @@ def without_cases(words: Sequence[str]) -> list[str]:
         for before, word in zip(("", *words), words, strict=False)
         if word != "--case" and before != "--case"
     ]
-
-
-def _complain(text: str) -> None:
-    print(f"lmos-actors: {printable(text)}", file=sys.stderr, flush=True)

@@ -71,7 +71,9 @@ kotlin-wot: spoken to, and judged, as kotlin-wot has it."""
             cases=tuple(self.case or ()),
             thing=self.thing,
             description=self.description,
-            headers=Presented.of(self.headers(), self.credentials(url)),
+            headers=Presented.of(
+                self.headers(), self.credentials(url), [each for each in (url, self.description) if each]
+            ),
             tls=self.tls(),
         )
 

@@ -22,6 +22,7 @@ from lmos_actors.conformance import (
     end_lines,
     group_lines,
 )
+from lmos_actors.reports import printable
 
 from ._show import takes_all
 from ._written import opened_file, same_file, unwritten
@@ -32,6 +33,12 @@ if TYPE_CHECKING:
     from lmos_actors.conformance import Card, Case, Result
 
     from ._live import Moving, Screen
+
+OK: Final = 0
+FAILED: Final = 1
+NOT_REACHED: Final = 3
+TIME_LIMIT: Final = 124
+INTERRUPTED: Final = 130
 
 _LABEL: Final = re.compile(r"(?:^   |\d )(FAILED|tolerated|not offered|not run|ok)(?= |,|$)")
 _STYLES: Final = {"FAILED": "bold red", "tolerated": "yellow", "ok": "green"}
@@ -119,6 +126,11 @@ def _painted(line: str) -> Any:
     for found in _LABEL.finditer(line):
         shown.stylize(_STYLES.get(found[1], "dim"), *found.span(1))
     return shown
+
+
+def complain(text: str) -> None:
+    """Print a line to standard error: why there is no card, or not all of one."""
+    print(f"lmos-actors: {printable(text)}", file=sys.stderr, flush=True)
 
 
 def print_json(data: Mapping[str, Any]) -> None:

@@ -14,22 +14,26 @@ import trio
 
 from lmos_actors._errors import ConfigError, TransportError, group_of
 from lmos_actors.conformance import CLIENT_CASES, Level, Verdict, judge_clients
-from lmos_actors.reports import printable
 from lmos_actors.transport import TcpNetwork, endpoint_of
 
-from ._conform_said import Papers, Telling, print_card, print_json
+from ._conform_said import (
+    FAILED,
+    INTERRUPTED,
+    NOT_REACHED,
+    OK,
+    TIME_LIMIT,
+    Papers,
+    Telling,
+    complain,
+    print_card,
+    print_json,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lmos_actors.conformance import Card
     from lmos_actors.transport import Endpoint, Network
-
-OK: Final = 0
-FAILED: Final = 1
-NOT_REACHED: Final = 3
-TIME_LIMIT: Final = 124
-INTERRUPTED: Final = 130
 
 ADDRESS: Final = "127.0.0.1:8080"
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
@@ -86,10 +90,10 @@ def serve_clients(order: ServeOrder, network: Network | None = None) -> int:
         except* (ConfigError, TransportError) as group:
             judging.failure = _first(group)
             card = None
-        if isinstance(judging.failure, ConfigError):
+        if isinstance(judging.failure, ConfigError) and judging.failure.__cause__ is None:
             raise judging.failure
         if card is None:
-            _complain(str(judging.failure))
+            complain(str(judging.failure))
             return NOT_REACHED
         return _told(order, judging, card, telling, papers)
     finally:
@@ -111,7 +115,7 @@ def _told(order: ServeOrder, judging: JudgingClients, card: Card, telling: Telli
     if order.json:
         print_card(card, code)
     if code in judging.REASONS:
-        _complain(judging.REASONS[code])
+        complain(judging.REASONS[code])
     return code
 
 
@@ -180,7 +184,3 @@ class JudgingClients:
         if self._late and self._order.once:
             return TIME_LIMIT
         return OK if card.passed else FAILED
-
-
-def _complain(text: str) -> None:
-    print(f"lmos-actors: {printable(text)}", file=sys.stderr, flush=True)

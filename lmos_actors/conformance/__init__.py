@@ -5,7 +5,6 @@ from ._card_json import card_data as card_data, card_json as card_json
 from ._card_junit import card_junit as card_junit
 from ._card_text import (
     card_text as card_text,
-    case_lines as case_lines,
     end_lines as end_lines,
     group_lines as group_lines,
 )

@@ -50,12 +50,17 @@ async def must_be_there(visit: Visit, after: str) -> None:
 
 
 async def must_be_read(
-    visit: Visit, what: str, send: Callable[[Talk, str], Awaitable[None]], *, name: str | None = None
+    visit: Visit,
+    what: str,
+    send: Callable[[Talk, str], Awaitable[None]],
+    *,
+    name: str | None = None,
+    refusal: str | None = None,
 ) -> Talk:
     """Fail unless a request is answered as it is when it is sent plainly; give the conversation.
 
     `send` sends the request, of which it is given the text, in some other way: `what` that is. `name`: of the
-    property that is read.
+    property that is read. `refusal`: the deviation that an error in answer is, where it is no failure.
     """
     talk = await visit.talk()
     name = name or next(iter(visit.target.readable()), None) or visit.target.unknown_property()
@@ -73,8 +78,11 @@ async def must_be_read(
         visit.fail(f"{what} is not answered")
     except ConnectionGone as gone:
         visit.fail(f"after {what} {gone}")
-    if (heard.kind, heard.status) != (plain.kind, plain.status):
+    if (heard.kind, heard.status) == (plain.kind, plain.status):
+        return talk
+    if refusal is None or heard.kind != "error":
         visit.fail(f"{what} is answered by {heard}")
+    visit.differs(refusal, str(heard))
     return talk
 
 

@@ -76,12 +76,14 @@ def cut(text: str, size: int) -> str:
     return shown if len(shown) <= size else f"{shown[: size - 1]}…"
 
 
-def traffic_lines(traffic: Sequence[Traffic], left_out: int = 0, *, width: int = WIDTH) -> list[str]:
+def traffic_lines(
+    traffic: Sequence[Traffic], left_out: int = 0, *, width: int = WIDTH, several: bool = False
+) -> list[str]:
     """Tell what went by: `> ` was sent by the kit, `< ` by the other side.
 
-    Before it stands the number of the connection, if there were several.
+    Before it stands the number of the connection, if there were several, or `several` says so.
     """
-    several = len({each.connection for each in traffic}) > 1
+    several = several or len({each.connection for each in traffic}) > 1
     lines = [f"({left_out} more before)"] if left_out else []
     return lines + [_traffic_line(each, width, several=several) for each in traffic]
 
@@ -95,9 +97,22 @@ def _traffic_line(each: Traffic, width: int, *, several: bool) -> str:
 
 
 def last_traffic(result: Result, most: int, *, width: int = WIDTH) -> list[str]:
-    """Tell the newest of what went by in a case."""
-    left = max(0, len(result.traffic) - most)
-    return traffic_lines(result.traffic[left:], result.left_out + left, width=width)
+    """Tell the newest of what went by in a case, without how connections began, if they did."""
+    traffic = _without_heads(result)
+    left = max(0, len(traffic) - most)
+    several = len({each.connection for each in result.traffic}) > 1
+    return traffic_lines(traffic[left:], result.left_out + left, width=width, several=several)
+
+
+def _without_heads(result: Result) -> Sequence[Traffic]:
+    if group_of(result.id) == "handshake":
+        return result.traffic
+    begun = {
+        each.connection
+        for each in result.traffic
+        if each.kind == "head" and not each.sent and each.text.startswith("101")
+    }
+    return [each for each in result.traffic if each.kind != "head" or each.connection not in begun]
 
 
 def counts_text(results: Sequence[Result]) -> str:
@@ -129,7 +144,8 @@ def _left(results: Sequence[Result]) -> Iterator[str]:
         if result.verdict in (Verdict.NOT_OFFERED, Verdict.NOT_RUN):
             reasons.setdefault((result.verdict, result.seen), []).append(result.id)
     for (verdict, seen), ids in reasons.items():
-        yield f"   {LABELS[verdict]:{_COLUMN}}  {', '.join(ids)}: {cut(seen, LONGEST)}"
+        them = f"all {len(ids)}" if len(ids) == len(results) > 1 else ", ".join(ids)
+        yield f"   {LABELS[verdict]:{_COLUMN}}  {them}: {cut(seen, LONGEST)}"
 
 
 def case_lines(result: Result, *, verbose: bool = False) -> list[str]:

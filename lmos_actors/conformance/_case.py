@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ._http import HttpAnswer
     from ._letter import Heard
     from ._socket import Headers, Socket
-    from ._talk import Sent, Speech
+    from ._talk import Speech
     from ._target import Target
     from ._verdicts import Section, Traffic
 
@@ -257,28 +257,6 @@ class Visit:
         with suppress(NoAnswer):
             await talk.ask("readProperty", name=name)
 
-    async def subscribe(self, talk: Talk, event: str, **members: Any) -> Sent:
-        """Subscribe, and be sure that it stands. Fails if it is refused."""
-        sent = await talk.send("subscribeEvent", name=event, **members)
-        if talk.speech.is_kotlin:
-            try:
-                heard = await talk.answer(sent)
-            except NoAnswer:
-                return sent  # that nothing acknowledges it is another case's
-            if heard.kind == "error":
-                self.fail(heard)
-        else:
-            await self.settle(talk)
-        return sent
-
-    async def make_happen(self, event: str) -> None:
-        """Make an event happen, from a connection of its own. Raises NotRun where nothing is known to.
-
-        Other messages go by; the answer of the action is waited for.
-        """
-        call = await self.trigger(event)
-        await self.invoke(await self.talk(), call)
-
     async def invoke(self, talk: Talk, call: Call, **members: Any) -> Heard:
         """Invoke an action, and wait for its final answer."""
         return await talk.ask("invokeAction", name=call.action, **call.members(), **members)
@@ -303,10 +281,15 @@ class Visit:
         for call in self.roles.triggers(event):
             try:
                 listening, asking = await self.talk(), await self.talk()
-                await self.subscribe(listening, event)
+                sent = await listening.send("subscribeEvent", name=event)
+                if listening.speech.is_kotlin:
+                    with suppress(NoAnswer):
+                        await listening.answer(sent)
+                else:
+                    await self.settle(listening)
                 await self.invoke(asking, call)
                 if await listening.event(event) is not None:
                     return call
-            except (NoAnswer, ConnectionGone, Refused, Failed):
+            except (NoAnswer, ConnectionGone, Refused):
                 continue
         return None

@@ -11,7 +11,7 @@ from ._inputs import fits, samples
 from ._letter import ABSENT
 from ._roles import NotOffered, NotRun
 from ._socket import ConnectionGone
-from ._specimens import SILENCE, leave
+from ._specimens import SILENCE, leave, must_be_meant_to_fail
 from ._talk import NoAnswer
 
 if TYPE_CHECKING:
@@ -49,11 +49,12 @@ async def completed(visit: Visit) -> None:
         if heard.kind == "actionStatus" and heard.status == "completed":
             continue
         told = f"{call.action}: {heard}"
-        if not call.has_input or call.action in visit.ground.hints.inputs:
+        given = not call.has_input or call.action in visit.ground.hints.inputs
+        if given and call.action in visit.target.safe_actions():
             visit.fail(told)
-        refused.append(told)
+        refused.append(told)  # an input that was invented, or what may not be done at the moment
     if len(refused) == len(calls):
-        visit.not_run(f"no invented input would do: name some under inputs, --hints ({refused[0]})")
+        visit.not_run(f"nothing invented would do: name inputs that will, --hints ({refused[0]})")
 
 
 @CHAPTER.case(
@@ -180,9 +181,12 @@ async def missing_input(visit: Visit) -> None:
     needs="an action that fails, --hints",
 )
 async def failing(visit: Visit) -> None:
-    heard = await visit.invoke(await visit.talk(), visit.roles.failing_call())
-    if not _is_refusal(heard):
-        visit.fail(heard)
+    call = visit.roles.failing_call()
+    heard = await visit.invoke(await visit.talk(), call)
+    if _is_refusal(heard):
+        return
+    must_be_meant_to_fail(visit, call, heard)
+    visit.fail(heard)
 
 
 @CHAPTER.case(

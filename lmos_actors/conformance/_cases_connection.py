@@ -13,6 +13,7 @@ from ._deviations import lmos, rfc6455
 from ._frames import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, close_payload, write_frame
 from ._http import Unreachable
 from ._knock import Refused
+from ._listening import happen, subscribed
 from ._socket import ConnectionGone
 from ._talk import NoAnswer, Talk
 
@@ -221,14 +222,11 @@ async def reconnect(visit: Visit) -> None:
 )
 async def forgets(visit: Visit) -> None:
     event = visit.roles.event()
-    await visit.trigger(event)
-    left = await visit.talk()
-    await visit.subscribe(left, event)
+    call, left = await visit.trigger(event), await subscribed(visit, event)
     await left.socket.aclose()
-    new, witness = await visit.talk(), await visit.talk()
+    new, witness = await visit.talk(), await subscribed(visit, event)
     await visit.settle(new)
-    await visit.subscribe(witness, event)
-    await visit.make_happen(event)
+    await happen(visit, call)
     if await witness.event(event) is None:
         visit.not_run(f"{event} did not happen: name what makes it happen under triggers, --hints")
     with suppress(NoAnswer):

@@ -315,7 +315,7 @@ async def unknown_members(visit: Visit) -> None:
     async def send(talk: Talk, text: str) -> None:
         await talk.socket.send_text(f'{text[:-1]}, "example:extra": {{"a": [1, null]}}}}')
 
-    await must_be_read(visit, "a request with a member of another's", send)
+    await must_be_read(visit, "a request with a member of another's", send, refusal="refuses-unknown-members")
 
 
 @CHAPTER.case(

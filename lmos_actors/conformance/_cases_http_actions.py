@@ -48,8 +48,11 @@ def _call(visit: Visit, output: bool | None = None) -> tuple[Call, HttpForm]:
 async def invoke(visit: Visit) -> None:
     call, form = _call(visit)
     answer = await carry_out(visit, form, call.input if call.has_input else ABSENT)
+    told = f"{form.method} of {call.action} is answered with {answer.status}"
+    if 400 <= answer.status < 500 and call.action not in visit.target.safe_actions():
+        visit.not_run(f"{told}: name an input that will do under inputs, --hints")
     if answer.status not in GOOD:
-        visit.fail(f"{form.method} of {call.action} is answered with {answer.status}")
+        visit.fail(told)
     schema = visit.target.actions[call.action].output
     if answer.status != 200 or schema is None:
         return

@@ -8,7 +8,7 @@ from ._case import Chapter
 from ._deviations import kotlin
 from ._letter import MANDATORY
 from ._roles import NotOffered
-from ._specimens import SILENCE
+from ._specimens import SILENCE, must_be_meant_to_fail
 from ._talk import AS_KOTLIN, NoAnswer
 from ._verdicts import Level
 
@@ -148,6 +148,7 @@ async def one_status(visit: Visit) -> None:
 async def failure(visit: Visit) -> None:
     call = visit.roles.failing_call()
     sent, heard = await _asked(visit, await _talk(visit), "invokeAction", call.action, **call.members())
+    must_be_meant_to_fail(visit, call, heard)
     _as_read(visit, heard, sent, "error", *MANDATORY["error"])
     wrong = [each for each in MANDATORY["error"] if not isinstance(heard.data[each], str)]
     if wrong:

@@ -241,7 +241,9 @@ async def cancel_stays(visit: Visit) -> None:
 )
 async def cancel_finished(visit: Visit) -> None:
     talk = await visit.talk()
-    sent, _ = await _finished(visit, talk, "cancelaction")
+    sent, over = await _finished(visit, talk, "cancelaction")
+    if over.kind == "error":
+        visit.not_offered(f"{over}: actions.completed says more")
     heard = await _ask(visit, talk, "cancelAction", sent.name or "", sent.message_id)
     if heard.kind == "error":
         _holds_forms(visit, sent, "cancelaction", heard)

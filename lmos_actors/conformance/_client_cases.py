@@ -209,7 +209,8 @@ RIDDLES: Final = (
         "Two things share a socket",
         _COMMON,
         "the value of the other thing",
-        "read riddle_read of the Conformance thing B; its value is the token",
+        "read riddle_read of the Conformance thing B, which is described at / of the server; "
+        "its value is the token",
     ),
     ClientCase(
         "client.reversed",

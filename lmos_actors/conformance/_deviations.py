@@ -258,6 +258,11 @@ ROWS: Final = (
         section=lmos("error"),
     ),
     Deviation(
+        key="refuses-unknown-members",
+        title="a message with a member that nobody has defined is refused",
+        section=_COMMON,
+    ),
+    Deviation(
         key="binary-ignored",
         title="a binary message is passed over without a word",
         section=rfc6455("7.4.1"),

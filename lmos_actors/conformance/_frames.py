@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from typing import Final
 
 import attrs
@@ -13,8 +15,15 @@ CLOSE: Final = 0x8
 PING: Final = 0x9
 PONG: Final = 0xA
 
-LONGEST: Final = 8 << 20
+LONGEST: Final = 4 << 20
 """Bytes of one frame that are read at most."""
+
+_MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+
+
+def accept_of(key: str) -> str:
+    """Give what answers a `Sec-WebSocket-Key`."""
+    return base64.b64encode(hashlib.sha1(key.encode("latin-1") + _MAGIC).digest()).decode()
 
 
 @attrs.frozen
@@ -93,8 +102,8 @@ def write_frame(
 ) -> bytes:
     """Write a frame: masked with `key`, or without a mask.
 
-    `width`: how many bytes write its length, 0, 2 or 8, where it is not to be the fewest. `claims`: the length
-    that it says it has, where it is not to be that of its payload.
+    `width`: how many bytes write its length, 0, 2 or 8, where it is not to be the fewest. `claims`: the
+    length that it says it has, where it is not to be that of its payload.
     """
     size = len(payload) if claims is None else claims
     if width is None:

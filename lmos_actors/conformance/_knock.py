@@ -21,15 +21,18 @@ if TYPE_CHECKING:
     from ._socket import Headers, Recorder
 
 _READ: Final = 65536
+_NOBODY: Final = (
+    "; --bearer, --basic or --header says who asks, the first two at the host and port of the given URL alone"
+)
 _PLAIN: Final = ("connection", "host", "origin", "upgrade", "user-agent")  # what is no secret
 
 
 class Refused(Exception):
     """An upgrade was answered with something other than 101."""
 
-    def __init__(self, handshake: Handshake) -> None:
+    def __init__(self, handshake: Handshake, hint: str = "") -> None:
         self.handshake = handshake
-        super().__init__(f"the upgrade was answered with {handshake.status}")
+        super().__init__(f"the upgrade was answered with {handshake.status}{hint}")
 
 
 @attrs.frozen(kw_only=True)
@@ -86,7 +89,8 @@ async def _shake_hands(knock: Knock, stream: trio.abc.Stream, recorder: Recorder
     told = "\n".join([f"{answer.status_code}", *shown])
     recorder.say("head", told, len(told), sent=False)
     if answer.status_code != 101:
-        raise Refused(handshake)
+        presented = any(name.lower() == b"authorization" for name, _ in knock.headers)
+        raise Refused(handshake, _NOBODY if handshake.status == 401 and not presented else "")
     socket = Socket(stream, handshake, recorder, random)
     socket.read_on(parser.trailing_data[0])
     return socket

@@ -163,10 +163,10 @@ def _authority(url: str) -> tuple[bool, str]:
 
 def next_of(url: str, here: str, location: str) -> str:
     """Say where a redirect leads; it is never followed out of TLS."""
-    there = urlsplit(resolve(here, location))._replace(fragment="").geturl()
     try:
+        there = urlsplit(resolve(here, location))._replace(fragment="").geturl()
         after = endpoint_of(there)
-    except ConfigError as error:
+    except (ConfigError, ValueError) as error:
         raise Unreachable(url, f"it redirects to what is no address: {error}") from None
     if endpoint_of(here).secure and not after.secure:
         raise Unreachable(url, f"it redirects to {there}, which is not secure")

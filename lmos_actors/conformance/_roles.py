@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from ._hints import Call, Hints, NewValue
-from ._inputs import another, largest, samples, smallest, valid
+from ._inputs import another, largest, smallest, valid
 from ._schemas import as_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from ._inputs import Sample
     from ._target import Target
 
 _FAILING: Final = ("fail", "fails", "failing", "failure")

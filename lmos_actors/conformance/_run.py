@@ -20,6 +20,7 @@ from ._deviations import DEVIATIONS
 from ._hints import Hints
 from ._http import Unreachable
 from ._knock import Refused
+from ._lookup import no_headers
 from ._roles import NotOffered, NotRun
 from ._socket import ConnectionGone
 from ._talk import AS_IN_EXAMPLES, AS_KOTLIN, AS_WRITTEN, NoAnswer, Speech
@@ -32,9 +33,10 @@ if TYPE_CHECKING:
 
     from lmos_actors.transport import Network
 
-    from ._socket import Headers
+    from ._lookup import HeadersFor
 
 _CASE_SECONDS: Final = 60.0
+_WITHOUT_SOCKET: Final = ("handshake", "description", "http")  # groups that need no open WebSocket
 _SECRET: Final = 4  # characters that a header has at least, to be one
 _VERSIONS: Final = ("lmos-actors", "trio", "h11")
 _WAYS: Final = (
@@ -44,10 +46,6 @@ _WAYS: Final = (
     AS_KOTLIN,
     Speech(offered=False),
 )
-
-
-def _no_headers(_: str) -> Headers:
-    return ()
 
 
 @attrs.frozen(kw_only=True)
@@ -71,7 +69,7 @@ class ConformOptions:
     cases: tuple[str, ...] = ()
     thing: str | None = None
     description: str | None = None
-    headers: Callable[[str], Headers] = _no_headers
+    headers: HeadersFor = no_headers
     tls: ssl.SSLContext | None = None
 
     def __attrs_post_init__(self) -> None:
@@ -102,7 +100,8 @@ async def conform(
 ) -> Card:
     """Judge the server of a description, or at a `ws://` or `wss://` URL. Waits for it at every step.
 
-    `on_result` is told each result as it comes. Once the server is gone for good, nothing more is run.
+    `on_result` is told each result as it comes. Once the server is gone for good, nothing more is run; once
+    it refuses every handshake, nothing but what does without an open WebSocket.
     Raises Unreachable: nothing is there, or no description can be found; ConfigError: the URL is none.
     Whatever the server does after that is in the card.
     """
@@ -110,14 +109,15 @@ async def conform(
     began = trio.current_time()
     ground = await prepare(network, url, options)
     results: list[Result] = []
-    gone = ""
+    stop = ""
+    shut = False
     for case in chosen(options.cases):
-        if gone:
-            result = _told(case, Verdict.NOT_RUN, f"the server is gone since {gone}")
+        if stop and not (shut and case.group in _WITHOUT_SOCKET):
+            result = _told(case, Verdict.NOT_RUN, stop)
         else:
             result = await run_case(ground, case)
-            if result.verdict is Verdict.FAILED and not await _is_there(ground):
-                gone = case.id
+            if result.verdict is Verdict.FAILED and not stop:
+                stop, shut = await _why_to_stop(ground, case)
         results.append(result)
         if on_result is not None:
             on_result(result)
@@ -135,22 +135,27 @@ async def conform(
     )
 
 
-async def _is_there(ground: Ground) -> bool:
-    """Whether the server takes connections; it has some time to come back."""
+async def _why_to_stop(ground: Ground, case: Case) -> tuple[str, bool]:
+    """Say why nothing can be tried after a case: "" if the server opens WebSockets; has some time to.
+
+    And whether it is there, and refuses them.
+    """
     if ground.target.socket is None:
-        return True
+        return "", False
     visit = Visit(ground, _LISTENING, Random(ground.seed))
+    why, shut = "", False
     for seconds in (0.0, 0.5, 1.0, 2.0):
         await trio.sleep(seconds)
         try:
             await visit.socket()
         except Unreachable:
-            continue
-        except Refused:
-            pass
-        await visit.aclose()
-        return True
-    return False
+            why, shut = f"the server is gone since {case.id}", False
+        except Refused as refused:
+            why, shut = f"{refused}, as in {case.id}", True
+        else:
+            await visit.aclose()
+            return "", False
+    return why, shut
 
 
 async def prepare(network: Network, url: str, options: ConformOptions) -> Ground:
@@ -281,8 +286,10 @@ async def _outcome(visit: Visit, case: Case) -> tuple[Verdict, str]:
         return Verdict.NOT_OFFERED, str(why)
     except NotRun as why:
         return Verdict.NOT_RUN, str(why)
-    except (Failed, NoAnswer, ConnectionGone, Refused, Unreachable) as why:
+    except (Failed, NoAnswer, ConnectionGone, Refused, Unreachable, ConfigError) as why:
         return Verdict.FAILED, str(why)
+    except (RecursionError, UnicodeError, OverflowError) as error:
+        return Verdict.FAILED, f"what came is beyond what can be worked with: {error}"
     finally:
         with suppress(ConnectionGone):
             await visit.aclose()

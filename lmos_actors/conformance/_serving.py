@@ -12,8 +12,9 @@ import attrs
 import h11
 import trio
 
+from ._frames import accept_of
 from ._scripted_http import HttpRequest, Reply, ScriptedPages
-from ._wire import Wire, accept_of
+from ._wire import Wire
 
 if TYPE_CHECKING:
     from lmos_actors.transport import Endpoint, Listener, Network

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -20,6 +18,7 @@ from ._frames import (
     FrameReader,
     FrameTooLong,
     RawFrame,
+    accept_of,
     close_payload,
     write_frame,
 )
@@ -34,10 +33,9 @@ if TYPE_CHECKING:
 Headers: TypeAlias = "tuple[tuple[bytes, bytes], ...]"
 Record: TypeAlias = "Callable[[Traffic], None]"
 
-_MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _READ: Final = 65536
 _SHOWN: Final = 2_000
-_MOST_BYTES: Final = 64 << 20  # that are read of one connection, so that nobody can fill the memory
+_MOST_BYTES: Final = 16 << 20  # that are read of one connection, so that nobody can fill the memory
 _MOST_FRAMES: Final = 20_000
 _SENDING: Final = 10.0  # seconds that the other side has to take what is sent
 _KINDS: Final[dict[int, Kind]] = {
@@ -94,7 +92,7 @@ class Handshake:
     @property
     def accept(self) -> str:
         """What `Sec-WebSocket-Accept` has to be."""
-        return base64.b64encode(hashlib.sha1(self.key.encode() + _MAGIC).digest()).decode()
+        return accept_of(self.key)
 
 
 class Recorder:

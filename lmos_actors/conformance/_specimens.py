@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lmos_actors.protocol.td import Form
 
     from ._case import Visit
+    from ._hints import Call
     from ._letter import Heard
     from ._talk import Sent, Talk
 
@@ -132,6 +133,12 @@ def is_offered(forms: Iterable[Form] | None, op: str) -> bool:
         op in form.ops and (form.subprotocol == "lmosprotocol" or form.href.lower().startswith(_SOCKETS))
         for form in forms or ()
     )
+
+
+def must_be_meant_to_fail(visit: Visit, call: Call, heard: Heard) -> None:
+    """End the case where a run was only taken for one that fails, by its name, and has succeeded."""
+    if heard.status == "completed" and visit.ground.hints.fails is None:
+        visit.not_run(f"{call.action} does not fail: name one that does as fails, --hints ({heard})")
 
 
 async def leave(talk: Talk, run: Sent) -> None:

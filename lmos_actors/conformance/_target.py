@@ -53,7 +53,7 @@ class Target(Affordances):
     def unknown_thing(self) -> str:
         """Give an id, a URI, that no thing known here has."""
         known = "\n".join([self.thing.id, *(other.id for other in self.others)])
-        return uuid5(NAMESPACE_URL, known).urn
+        return uuid5(NAMESPACE_URL, known.encode("utf-8", "replace").decode()).urn
 
     def other(self, thing: Thing) -> Target:
         """Give another thing on the same socket as a target of its own."""
@@ -128,7 +128,8 @@ class _Search:
             self._why.append(f"{document.where}: {document.media_type or 'what is there'} is no description")
             return
         for thing in things_in(document):
-            if not thing.data:
+            wrong = sum(each.description is None for each in self._found.values())
+            if not thing.data or (thing.description is None and wrong >= _MOST):
                 self._broken.append(thing)
             elif exact or describes(thing):
                 self._found.setdefault(_key(thing), thing)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _AFFORDANCES: Final = ("properties", "actions", "events")
 _TELLING: Final = (*_AFFORDANCES, "@context", "forms", "securityDefinitions")
+_SALVAGED: Final = 500  # members of an object that are looked at one by one
 _ID: Final = re.compile(r'"id"\s*:\s*"([^"\\]{1,2048})"')
 
 
@@ -74,6 +75,11 @@ def things_in(document: Document) -> tuple[Thing, ...]:
     return (_unreadable(document, "a description is a JSON object, this is none"),)
 
 
+def _sendable(text: str) -> str:
+    """Replace halves of surrogate pairs, which no message can have."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def describes(thing: Thing) -> bool:
     """Say whether something has anything of a description, where it was not asked for as one."""
     return any(word in thing.data for word in _TELLING)
@@ -106,7 +112,7 @@ def _thing(document: Document, data: dict[str, Any], text: str, problem: str) ->
         problem = problem or str(error)
     given = data.get("id")
     return Thing(
-        id=given if isinstance(given, str) and given else document.where,
+        id=_sendable(given) if isinstance(given, str) and given else document.where,
         text=text,
         data=data,
         description=described,
@@ -121,8 +127,15 @@ def _thing(document: Document, data: dict[str, Any], text: str, problem: str) ->
 
 def readable_part(thing: Thing, url: str | None) -> Description:
     """Give what of a description can be read, with a base that is absolute where that can be known."""
-    found = thing.description or load(_loadable(thing.data))
+    found = thing.description or _salvaged(thing.data)
     return attrs.evolve(found, base=resolve(url, found.base) if found.base else url)
+
+
+def _salvaged(data: dict[str, Any]) -> Description:
+    try:
+        return load(_loadable(dict(list(data.items())[:_SALVAGED])))
+    except ConfigError:
+        return Description()  # the parts are too many, or wrong together
 
 
 def _loadable(data: dict[str, Any]) -> dict[str, Any]:
@@ -132,7 +145,8 @@ def _loadable(data: dict[str, Any]) -> dict[str, Any]:
         if _loads({name: value}):
             kept[name] = value
         elif name in _AFFORDANCES and is_object(value):
-            kept[name] = {key: part for key, each in value.items() if (part := _part(name, key, each))}
+            some = list(value.items())[:_SALVAGED]
+            kept[name] = {key: part for key, each in some if (part := _part(name, key, each))}
     return kept
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from typing import TYPE_CHECKING, Final
 
 from ._frames import (
@@ -24,14 +22,8 @@ from ._scripted_voice import MAX_BYTES, Cut, Hang, Out, Raw, Say
 if TYPE_CHECKING:
     from ._scripted import ScriptedConnection
 
-_MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _KNOWN: Final = (CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG)
 _CODES: Final = (1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014)
-
-
-def accept_of(key: str) -> str:
-    """Give what answers a `Sec-WebSocket-Key`."""
-    return base64.b64encode(hashlib.sha1(key.encode("latin-1") + _MAGIC).digest()).decode()
 
 
 def is_close_code(code: int) -> bool:

@@ -71,6 +71,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--lmos-header", metavar="NAME:VALUE", action="append", default=[], help=text)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse options that cannot be meant, before tests are looked for. Raises pytest.UsageError."""
+    _cases(config)
+    options_of(config)
+
+
 def options_of(config: pytest.Config) -> ConformOptions:
     """Give how servers are judged by the command line. Blocks on the disk. Raises pytest.UsageError."""
     given: Any = config.getoption

@@ -32,6 +32,18 @@ from lmos_actors import (
 )
 from lmos_actors.actors import _outside
 from lmos_actors.testing import open_test_node
+from tests.actors.outside_work import (
+    Unloadable,
+    double,
+    failing,
+    leaving,
+    nothing,
+    odd_failure,
+    odd_result,
+    say_and_wait,
+    talkative,
+    unspeakable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -261,64 +273,7 @@ def test_virtual_time_refuses_them_and_says_where(verb: str, world: str, virtual
     assert "fake" in text
 
 
-# ---- processes; what they call stands at the top level
-
-
-def double(number: int) -> tuple[int, int]:
-    return os.getpid(), number * 2
-
-
-def nothing() -> int:
-    return os.getpid()
-
-
-def failing() -> None:
-    raise ValueError("in the process", 3)
-
-
-def leaving() -> None:
-    os._exit(3)
-
-
-def odd_result() -> Any:
-    return lambda: 1
-
-
-class OddError(Exception):
-    def __init__(self, one: str, two: str) -> None:
-        super().__init__(f"{one} and {two}")
-
-
-def odd_failure() -> None:
-    raise OddError("one", "two")
-
-
-class Unspeakable(Exception):
-    def __reduce__(self) -> Any:
-        raise LookupError("cannot be sent")
-
-    def __str__(self) -> str:
-        raise LookupError("cannot be said")
-
-
-def unspeakable() -> None:
-    raise Unspeakable
-
-
-def talkative() -> int:
-    """Write to the descriptor itself, and have another process write and read."""
-    os.write(1, b"noise" * 1000)
-    code = "import sys; sys.stdout.write(sys.stdin.read() + 'noise')"
-    return subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE).returncode
-
-
-class Unloadable:
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _unload, ()
-
-
-def _unload() -> None:
-    raise LookupError("not there")
+# ---- processes; what they call stands in tests/actors/outside_work.py
 
 
 async def test_a_process_gives_its_value_and_is_used_again() -> None:
@@ -334,29 +289,28 @@ async def test_a_process_gives_its_value_and_is_used_again() -> None:
     assert pids != {os.getpid()}
 
 
-@pytest.mark.parametrize(
-    ("fn", "kind", "text"),
-    [
-        (failing, ValueError, "in the process"),
-        (odd_failure, RuntimeError, "OddError: one and two"),
-        (unspeakable, RuntimeError, "Unspeakable"),
-        (odd_result, TypeError, "cannot bring back what 'odd_result' gave"),
-        (leaving, WorkerDied, "ended before it answered"),
-        (lambda: 1, TypeError, "no lambda"),
-        (Unloadable, TypeError, "cannot load what the worker process sent"),
-        (partial(os.fspath, Unloadable()), TypeError, "cannot load its work"),
-    ],
-)
-async def test_what_can_go_wrong_in_a_process(fn: Any, kind: type[Exception], text: str) -> None:
+async def test_what_can_go_wrong_in_a_process() -> None:
     async with open_node(FORGIVING) as node:
         worker = await node.start(Worker)
-        with pytest.raises(AgentDied, match=kind.__name__):
-            await worker.invoke(Worker.process, job(fn))
-        assert type(Worker.error) is kind
-        assert text in str(Worker.error)
-        await worker.ready()
-        await worker.invoke(Worker.twice, 4)
-        assert Worker.seen[1] == 8, "the next call is not troubled"
+        for fn, kind, text in (
+            (failing, ValueError, "in the process"),
+            (odd_failure, RuntimeError, "OddError: one and two"),
+            (unspeakable, RuntimeError, "Unspeakable"),
+            (odd_result, TypeError, "cannot bring back what 'odd_result' gave"),
+            (leaving, WorkerDied, "ended before it answered"),
+            (lambda: 1, TypeError, "no lambda"),
+            (Unloadable, TypeError, "cannot load what the worker process sent"),
+            (partial(os.fspath, Unloadable()), TypeError, "cannot load its work"),
+        ):
+            Worker.error = None
+            with pytest.raises(AgentDied, match=kind.__name__):
+                await worker.invoke(Worker.process, job(fn))
+            assert type(Worker.error) is kind, text
+            assert text in str(Worker.error)
+            await worker.ready()
+            await worker.invoke(Worker.twice, 4)
+            assert Worker.seen[1] == 8, "the next call is not troubled"
+            Worker.seen = None
 
 
 async def test_a_failure_says_where_in_the_process() -> None:
@@ -394,13 +348,6 @@ class Talking(Agent):
     @action
     async def who(self) -> int:
         return await self.to_process(nothing)
-
-
-def say_and_wait(path: str) -> int:
-    with open(path, "w") as out:
-        out.write(f"{os.getpid()}\n")
-    with open(path) as back:
-        return len(back.read())
 
 
 def heard(path: str) -> int:
@@ -525,7 +472,7 @@ def children() -> list[str]:
 @pytest.mark.skipif(sys.platform != "linux", reason="counts open files as Linux shows them")
 async def test_nodes_leave_no_processes_and_no_open_files() -> None:
     counts = []
-    for _ in range(3):
+    for _ in range(2):
         async with open_node() as node:
             worker = await node.start(Worker)
             await worker.invoke(Worker.twice, 1)

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lmos_actors.conformance import Hints, Verdict, all_cases
+from lmos_actors.conformance import Hints, Level, Verdict, all_cases
 from lmos_actors.conformance._case import Visit
 from lmos_actors.conformance._scripted import ScriptedConnection, ScriptedServer
+from lmos_actors.conformance._scripted_thing import Done, ScriptedThing
 from tests.conformance.breaking import card_of, ids, right, told
+from tests.conformance.broken import ALL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lmos_actors.conformance._scripted_thing import Json, ScriptedThing
+    from lmos_actors.conformance._scripted_thing import Json, Outcome
 
 JUNK: tuple[Any, ...] = (None, True, -1, 1e300, "", "x", [], {}, [[{}]], {"a": None}, "\ud800", "2026-01-01")
 
@@ -79,6 +81,30 @@ def _with(kept: str) -> type[ScriptedServer]:
 def test_a_thing_with_less_fails_nothing(kept: str) -> None:
     card = card_of(lambda: right(server=_with(kept)), hints=Hints())
     assert not ids(card, Verdict.FAILED, Verdict.TOLERATED), told(card)
+
+
+class Succeeding(ScriptedThing):
+    """Has an action that is called `fail`, and does not."""
+
+    def act_fail(self, _value: Json) -> Outcome:
+        """Succeed."""
+        return Done()
+
+
+def test_an_action_that_was_taken_for_one_that_fails_may_succeed() -> None:
+    failing = ("actions.failing", "kotlin.failure")
+    for level in Level:
+        card = card_of(lambda: right(thing=Succeeding), cases=failing, hints=Hints(), level=level)
+        assert ids(card, Verdict.NOT_RUN) == set(failing), told(card)
+    assert "actions.failing" in ids(card_of(lambda: right(thing=Succeeding), cases=failing), Verdict.FAILED)
+
+
+def test_who_refuses_what_nobody_has_defined_can_be_worked_with() -> None:
+    strict = next(each for each in ALL if each.id == "knows-every-member")
+    card = card_of(strict.make, cases=(strict.caught_by,), level=Level.LENIENT)
+    assert [(each.verdict, each.departures[0].key) for each in card.results] == [
+        (Verdict.TOLERATED, "refuses-unknown-members")
+    ]
 
 
 def test_what_is_unsafe_is_sent_only_with_leave(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,7 +110,8 @@ def test_a_card_is_printed_with_the_command_that_does_it_again(
     assert server.options.level is Level.SPEC
     assert (server.options.seed, server.options.patience, server.options.allow_unsafe) == (9, 1.5, True)
     assert server.options.thing == "urn:a b"
-    assert server.options.headers("ws://elsewhere") == ((b"X-Key", b"secret"),)
+    assert server.options.headers("ws://127.0.0.1:9/other") == ((b"X-Key", b"secret"),)
+    assert server.options.headers("ws://elsewhere") == ()
 
 
 def test_those_that_failed_are_tried_alone_whatever_was_chosen_before(
@@ -238,8 +239,11 @@ def test_a_time_limit_leaves_what_has_been_tried(
     assert JUnitXml.fromfile(str(tmp_path / "card.xml")).tests == len(RESULTS)
 
 
-def test_an_interrupt_leaves_what_has_been_tried(server: Server, call: Callable[..., Ran]) -> None:
-    server.then = lambda: signal.raise_signal(signal.SIGINT)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_leaves_what_has_been_tried(
+    number: signal.Signals, server: Server, call: Callable[..., Ran]
+) -> None:
+    server.then = lambda: signal.raise_signal(number)
     ran = call(URL, "--json")
     assert ran.code == 130
     data = json.loads(ran.out)
@@ -398,7 +402,7 @@ def test_a_wrong_usage_of_serve(
 def test_an_address_that_is_taken(call: Callable[..., Ran]) -> None:
     with near() as url:
         ran = call("--serve", url.removeprefix("http://"))
-    assert (ran.code, ran.out) == (2, "")
+    assert (ran.code, ran.out) == (3, "")
     assert "cannot listen at" in ran.err
 
 

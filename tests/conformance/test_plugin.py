@@ -137,6 +137,13 @@ def test_a_wrong_usage(words: tuple[str, ...], said: str, server: Server, run: C
     assert "Traceback" not in ran.stderr.str() + ran.stdout.str()
 
 
+def test_a_wrong_usage_beside_test_files(run: Callable[..., Any], pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_conforms(lmos_case):\n    lmos_case()\n")
+    ran = run("--lmos-case", "nothing.*")
+    assert ran.ret == pytest.ExitCode.USAGE_ERROR
+    assert "no case is called 'nothing.*'" in ran.stderr.str()
+
+
 def test_what_is_not_reached_is_looked_for_once(server: Server, run: Callable[..., Any]) -> None:
     server.missing = True
     ran = run("--lmos-url", URL)

@@ -9,7 +9,7 @@ import pytest
 from lmos_actors.conformance import Verdict
 from lmos_actors.conformance._scripted import ScriptedConnection, ScriptedServer
 from lmos_actors.conformance._scripted_runs import completed
-from lmos_actors.conformance._scripted_thing import invalid, not_found
+from lmos_actors.conformance._scripted_thing import invalid, not_allowed, not_found
 from lmos_actors.conformance._serving import Head, Serving
 from tests.conformance.breaking import card_of, right, told
 
@@ -72,6 +72,15 @@ class OffersInvokingAlone(ScriptedServer):
         return super().add(name, reduced)
 
 
+class RefusesNow(ScriptedConnection):
+    """Does not carry out an action that is not safe: it may not be done at the moment."""
+
+    def do_invokeAction(self, request: Request) -> None:
+        if request.name == "reset":
+            raise not_allowed("it may not be reset now")
+        super().do_invokeAction(request)
+
+
 KEEPS_NO_RUNS: dict[str, Any] = {"connection": KeepsNoRuns, "server": OffersInvokingAlone}
 
 
@@ -80,6 +89,7 @@ KEEPS_NO_RUNS: dict[str, Any] = {"connection": KeepsNoRuns, "server": OffersInvo
     [
         ("query.finished", KEEPS_NO_RUNS, Verdict.NOT_OFFERED),
         ("cancel.finished", KEEPS_NO_RUNS, Verdict.NOT_OFFERED),
+        ("actions.completed", {"connection": RefusesNow}, Verdict.PASSED),
         ("handshake.version", {"serving": SpeaksDraftsToo}, Verdict.PASSED),
         ("spelling.example-ids", {"connection": GoesByTables}, Verdict.NOT_OFFERED),
         ("correlation.by-message-id", {"connection": CorrelatesWhenAsked}, Verdict.NOT_OFFERED),

@@ -80,13 +80,6 @@ def test_what_is_invented_depends_on_the_seed_alone() -> None:
     assert len({str(roles(seed=str(seed)).safe_calls()) for seed in range(9)}) > 5
 
 
-def test_names_that_are_not_there() -> None:
-    known = [*SCRIPTED.target.properties, *SCRIPTED.target.actions, *SCRIPTED.target.events]
-    for name in (SCRIPTED.unknown_property(), SCRIPTED.unknown_action(), SCRIPTED.unknown_event()):
-        assert name not in known
-    assert SCRIPTED.unknown_thing() not in ("urn:a", SCRIPTED.target.thing.id)
-
-
 # --- what changes a property
 
 
@@ -224,7 +217,6 @@ UNSAFE = {
         Roles.slow_call,
         Roles.failing_call,
         Roles.streamed_call,
-       
     ],
 )
 def test_what_is_not_safe_is_not_run(ask) -> None:

@@ -15,6 +15,7 @@ from lmos_actors.conformance._deviations import DEVIATIONS, ROWS, lmos
 from lmos_actors.conformance._http import Unreachable as Nobody
 from lmos_actors.conformance._roles import NotOffered, NotRun
 from lmos_actors.conformance._run import prepare, run_case
+from lmos_actors.conformance._serving import Head, Serving, refusal
 from lmos_actors.conformance._socket import ConnectionGone, Gone
 from lmos_actors.conformance._talk import AS_IN_EXAMPLES, AS_KOTLIN, AS_WRITTEN, NoAnswer
 from lmos_actors.transport import MemoryNetwork
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from lmos_actors.conformance._case import Visit
+    from lmos_actors.conformance._scripted_http import Reply
 
 URL = f"http://{HERE.authority}/agents/conformance"
 
@@ -180,8 +182,9 @@ def test_ids_are_patterns() -> None:
     with pytest.raises(ConfigError, match=r"no case is called 'handshake.acept'; 'handshake.accept' is"):
         ConformOptions(cases=("handshake.acept",))
     for name in ("patience", "idle"):
+        wrong: dict[str, Any] = {name: 0}
         with pytest.raises(ConfigError, match=name):
-            ConformOptions(**{name: 0})
+            ConformOptions(**wrong)
 
 
 def test_nobody_there_is_no_card() -> None:
@@ -214,6 +217,34 @@ def test_a_server_that_goes_away_is_not_looked_for_in_every_case() -> None:
         assert not card.passed
 
     on_virtual_time(main)
+
+
+class Shut(Serving):
+    """Lets nobody in."""
+
+    def refused(self, head: Head) -> Reply | None:
+        return refusal(401, "who are you?")
+
+
+def test_a_server_that_lets_nobody_in_is_said_once_to_do_so() -> None:
+    card = card_of(
+        lambda: right(serving=Shut), cases=("handshake.*", "properties.*", "http.read", "events.*")
+    )
+    told = {result.id: result for result in card.results}
+    assert told["handshake.accept"].verdict is told["handshake.headers"].verdict is Verdict.FAILED
+    assert told["http.read"].verdict is not Verdict.NOT_RUN  # it needs no WebSocket
+    for result in card.results:
+        if result.id.startswith(("properties.", "events.")):
+            assert result.verdict is Verdict.NOT_RUN
+            assert result.seen.startswith("the upgrade was answered with 401; --bearer, ")
+            assert result.seen.endswith(", as in handshake.accept")
+
+
+def test_without_a_case_of_handshakes_the_first_one_fails() -> None:
+    card = card_of(lambda: right(serving=Shut), cases=("properties.*",))
+    verdicts = [result.verdict for result in card.results]
+    assert verdicts[0] is Verdict.FAILED
+    assert set(verdicts[1:]) == {Verdict.NOT_RUN}
 
 
 async def _until_cancelled(

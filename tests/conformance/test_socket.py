@@ -9,10 +9,18 @@ import pytest
 import trio
 
 from lmos_actors.conformance import Traffic, Unreachable
-from lmos_actors.conformance._frames import BINARY, CLOSE, PING, PONG, TEXT, FrameReader, write_frame
+from lmos_actors.conformance._frames import (
+    BINARY,
+    CLOSE,
+    PING,
+    PONG,
+    TEXT,
+    FrameReader,
+    accept_of,
+    write_frame,
+)
 from lmos_actors.conformance._knock import Knock, Refused, open_socket
 from lmos_actors.conformance._socket import ConnectionGone, Gone, Recorder, Socket
-from lmos_actors.conformance._wire import accept_of
 from lmos_actors.transport import MemoryNetwork, endpoint_of
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from lmos_actors.conformance import Level, Verdict, all_cases
 from tests.conformance.breaking import Broken, card_of, ids, told
 from tests.conformance.broken import ALL
 
+SHARE = 30  # of the cases of other chapters, one in so many
 BY_ID = {broken.id: broken for broken in ALL}
 
 
@@ -23,7 +24,7 @@ def test_a_right_server_passes_everything() -> None:
 
 
 def test_a_right_server_passes_whatever_the_seed() -> None:
-    for seed in range(1, 4):
+    for seed in (1, 2):
         card = card_of(seed=seed)
         assert not ids(card, Verdict.FAILED, Verdict.TOLERATED), f"seed {seed}\n{told(card)}"
 
@@ -48,12 +49,12 @@ def test_broken_servers_have_names_of_their_own() -> None:
 
 
 def some_of(broken: Broken) -> tuple[str, ...]:
-    """Give the chapter of a broken server, and a tenth of all other cases: which goes by its id."""
+    """Give the chapter of a broken server, and a share of all other cases: which ones goes by its id."""
     group, turn = broken.caught_by.partition(".")[0], crc32(broken.id.encode())
     return tuple(
         case.id
         for number, case in enumerate(all_cases())
-        if case.group == group or case.id in broken.also or (number + turn) % 10 == 0
+        if case.group == group or case.id in broken.also or (number + turn) % SHARE == 0
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from tests.commands import called
 from tests.source import ROOT
 
 if TYPE_CHECKING:
@@ -224,6 +225,9 @@ class Project:
         return name
 
     def command(self, *words: str, timeout: float = 50, **environment: str) -> Ran:
+        if not environment:
+            done = called(words, self.root, timeout=timeout)
+            return Ran(done.returncode, done.stdout, done.stderr)
         ended = subprocess.run(
             [sys.executable, "-m", "lmos_actors", *words],
             cwd=self.root,
