@@ -42,6 +42,6 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def _what_is_there_is_not_collected() -> None:
-    """Take what earlier modules left alive out of the collector's sight, too, such as reports of their tests."""
+    """Take what earlier modules left alive, such as reports of their tests, out of its sight, too."""
     gc.collect()
     gc.freeze()

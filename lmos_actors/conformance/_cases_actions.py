@@ -153,8 +153,7 @@ def _is_refusal(heard: Heard) -> bool:
     "An action that needs an input is not carried out without",
     section=_AFFORDANCE,
     expected="an error, or an actionStatus failed, for an invokeAction without input, where the data "
-    "schema allows "
-    "neither an empty object nor null",
+    "schema allows neither an empty object nor null",
     needs=_WITH_INPUT,
 )
 async def missing_input(visit: Visit) -> None:

@@ -73,8 +73,7 @@ async def unknown_action(visit: Visit) -> None:
     "Subscribing to an event that is not there is answered by an error",
     section=_ERROR,
     expected="an error in answer to a subscribeEvent with an event that is not in the description: silence "
-    "would be "
-    "taken for a success",
+    "would be taken for a success",
 )
 async def unknown_event(visit: Visit) -> None:
     talk = await visit.talk()

@@ -121,8 +121,7 @@ async def subscribe_again(visit: Visit) -> None:
     "A run has one actionStatus, with an output",
     section=_CLIENT,
     expected="one actionStatus completed, with the member output even if it is null: kotlin-wot's clients "
-    "take the "
-    "first status for the end, and wait for ever where there is no output",
+    "take the first status for the end, and wait for ever where there is no output",
     needs="an action that may be invoked",
 )
 async def one_status(visit: Visit) -> None:
@@ -141,8 +140,7 @@ async def one_status(visit: Visit) -> None:
     "A run that fails is answered by an error",
     section=_CLIENT,
     expected="an error with texts for type, title, status, detail and instance: kotlin-wot's clients take "
-    "any "
-    "actionStatus for a success, and drop an error that lacks one of them",
+    "any actionStatus for a success, and drop an error that lacks one of them",
     needs="an action that fails, --hints",
 )
 async def failure(visit: Visit) -> None:

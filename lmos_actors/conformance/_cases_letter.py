@@ -113,8 +113,7 @@ async def error_uri(visit: Visit) -> None:
     "An answer says what it is about",
     section=lmos("actionStatus"),
     expected="in a propertyReading the name of the property that was read, in an actionStatus the action "
-    "that was "
-    "invoked",
+    "that was invoked",
     needs=f"{_READABLE}, or {_INVOCABLE}",
 )
 async def about(visit: Visit) -> None:

@@ -214,8 +214,7 @@ async def write_multiple(visit: Visit) -> None:
     "All properties can be read at once",
     section=_AFFORDANCE,
     expected="a propertyReadings with all properties that can be read, and none that is write-only; the "
-    "text has no "
-    "message for it, and kotlin-wot's readAllProperties is tried",
+    "text has no message for it, and kotlin-wot's readAllProperties is tried",
     needs="an answer to kotlin-wot's readAllProperties",
 )
 async def read_all(visit: Visit) -> None:
@@ -234,8 +233,7 @@ async def read_all(visit: Visit) -> None:
     "Several properties can be read at once",
     section=_AFFORDANCE,
     expected="a propertyReadings with the properties asked for, and no others; the text has no message for "
-    "it, and "
-    "kotlin-wot's readMultipleProperties is tried",
+    "it, and kotlin-wot's readMultipleProperties is tried",
     needs="an answer to kotlin-wot's readMultipleProperties",
 )
 async def read_multiple(visit: Visit) -> None:
