@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 HINTS = Hints(
-    inputs={"count": {"to": 24}},
+    inputs={"count": {"to": 24}, "echo": {"text": "one"}, "add": {"a": 2, "b": 3}},
     triggers={"rang": Call(action="ring", input={"note": "now"}), "alarm": Call(action="raise_alarm")},
     slow=Call(action="wait", input={"seconds": 30}),
     fails=Call(action="fail"),

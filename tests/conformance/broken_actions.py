@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from lmos_actors.conformance import Level
 from lmos_actors.conformance._scripted import ScriptedConnection
 from lmos_actors.conformance._scripted_runs import completed
-from lmos_actors.conformance._scripted_thing import ABSENT, Done, Problem, ScriptedThing, invalid
+from lmos_actors.conformance._scripted_thing import ABSENT, Done, Failed, Problem, ScriptedThing, invalid
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 SHELF = Shelf()
 
 
-@SHELF("cannot-reset", "cannot carry out an action that it describes", "actions.completed")
-class CannotReset(ScriptedThing):
-    def act_reset(self, _value: Json) -> Outcome:
-        raise Problem("urn:example:broken", "Broken", 500, "it cannot be done")
+@SHELF("cannot-add", "cannot carry out an action that it describes", "actions.completed")
+class CannotAdd(ScriptedThing):
+    def act_add(self, _value: Json) -> Outcome:
+        return Failed("it cannot be done")
 
 
 @SHELF("sum-as-text", "gives a text for a number", "actions.output")
