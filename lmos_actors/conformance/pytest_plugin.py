@@ -24,7 +24,7 @@ import trio
 
 from lmos_actors._errors import ConfigError
 from lmos_actors.files import Duration
-from lmos_actors.transport import TcpNetwork
+from lmos_actors.transport import TcpNetwork, endpoint_of
 
 from ._card_text import case_lines, counted, cut
 from ._hints import Hints
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
     from ._case import Case, Ground
+    from ._socket import Headers
     from ._verdicts import Result
 
 WHERE: Final = "lmos"
@@ -137,7 +138,7 @@ def _judged(config: pytest.Config, url: str, options: ConformOptions, case: Case
 
     async def judge() -> Result:
         if known.ground is None:
-            known.ground = await prepare(TcpNetwork(), url, options)
+            known.ground = await prepare(TcpNetwork(), url, to_the_named(options, url))
         return await run_case(known.ground, case)
 
     if not known.why:
@@ -147,6 +148,22 @@ def _judged(config: pytest.Config, url: str, options: ConformOptions, case: Case
         except (Unreachable, ConfigError) as error:
             known.why = str(error)
     pytest.fail(known.why, pytrace=False)
+
+
+def to_the_named(options: ConformOptions, url: str) -> ConformOptions:
+    """Have headers go to the hosts that were named alone: descriptions lead to others.
+
+    A file is the word of whoever names it: the headers go wherever it leads. Raises ConfigError.
+    """
+    named = (url, options.description or url)
+    if not all("://" in place for place in named):
+        return options
+    hosts = frozenset(endpoint_of(place).host for place in named)
+
+    def headers(asked: str) -> Headers:
+        return options.headers(asked) if endpoint_of(asked).host in hosts else ()
+
+    return attrs.evolve(options, headers=headers)
 
 
 @contextmanager

@@ -70,7 +70,7 @@ ROWS: tuple[tuple[str, dict[str, Any], set[tuple[str, str]]], ...] = (
 )
 
 
-@pytest.mark.parametrize(("kind", "changes", "expected"), ROWS, ids=lambda each: str(each)[:50])
+@pytest.mark.parametrize(("kind", "changes", "expected"), ROWS, ids=[f"{row[0]} {row[1]}" for row in ROWS])
 def test_what_is_not_as_written_is_found(
     kind: str, changes: dict[str, Any], expected: set[tuple[str, str]]
 ) -> None:

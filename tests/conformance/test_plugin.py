@@ -14,7 +14,15 @@ from uuid import uuid4
 import attrs
 import pytest
 
-from lmos_actors.conformance import Level, Unreachable, Verdict, _run, all_cases, pytest_plugin
+from lmos_actors.conformance import (
+    ConformOptions,
+    Level,
+    Unreachable,
+    Verdict,
+    _run,
+    all_cases,
+    pytest_plugin,
+)
 from tests.conformance.cards import result
 from tests.conformance.near import near
 from tests.source import ROOT
@@ -23,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from lmos_actors.conformance import Case, ConformOptions, Result
+    from lmos_actors.conformance import Case, Result
 
 pytest_plugins = ["pytester"]
 
@@ -106,7 +114,7 @@ def test_options_say_how_it_is_judged(
     ((url, options),) = server.prepared
     assert (url, options.level, options.seed, options.patience) == (URL, Level.SPEC, 7, 1.5)
     assert (options.thing, options.allow_unsafe, options.hints.fails.action) == ("urn:a", True, "explode")
-    assert options.headers("ws://anywhere") == ((b"X-Key", b"secret"),)
+    assert (options.headers(URL), options.headers("ws://elsewhere")) == (((b"X-Key", b"secret"),), ())
     assert server.ran == ["read.value", "read.timestamp", "read.unknown", "write.all"]
 
 
@@ -243,3 +251,21 @@ def test_a_real_server_in_other_processes(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "PASSED lmos::handshake.accept" in ended.stdout
     assert " cases: " in ended.stdout
+
+
+ROWS = (
+    # the server, its description, who is asked, whether headers go there
+    ("http://here:1/a", None, "http://here:2/b", True),
+    ("http://here:1/a", None, "http://elsewhere/b", False),
+    ("http://here:1/a", "http://elsewhere/td", "ws://elsewhere/ws", True),
+    ("ws://here/ws", "td.json", "ws://elsewhere/ws", True),
+)
+
+
+@pytest.mark.parametrize(("url", "description", "asked", "goes"), ROWS)
+def test_headers_go_to_those_who_were_named(
+    url: str, description: str | None, asked: str, goes: bool
+) -> None:
+    header = ((b"X-Key", b"secret"),)
+    options = ConformOptions(description=description, headers=lambda _: header)
+    assert pytest_plugin.to_the_named(options, url).headers(asked) == (header if goes else ())

@@ -133,7 +133,7 @@ ROWS = (
 )
 
 
-@pytest.mark.parametrize(("speech", "members", "subscribing"), ROWS, ids=lambda each: str(each)[:20])
+@pytest.mark.parametrize(("speech", "members", "subscribing"), ROWS, ids=["tables", "examples", "kotlin-wot"])
 async def test_requests_are_spelt_as_asked_for(
     line: Line, speech: Speech, members: set[str], subscribing: str
 ) -> None:
