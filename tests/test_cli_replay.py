@@ -159,8 +159,12 @@ def test_another_run_is_told_with_the_first_difference(call: Any, log: str) -> N
 
 
 def test_it_is_told_what_has_changed_since(shop: Project, log: str) -> None:
-    """In a process of its own: the agents' modules are imported once."""
-    shop.write("shop_agents.py", AGENTS.replace("sleep(0.5)", "sleep(0.6)"))
+    """In a process of its own: the agents' modules are imported once.
+
+    The other text is longer: of the same length, and in the same second, Python takes one's bytecode for the
+    other's.
+    """
+    shop.write("shop_agents.py", AGENTS.replace("sleep(0.5)", "sleep(0.625)"))
     shop.write("shop.yaml", STORY + "# a remark\n")
     try:
         ran = shop.command("replay", log)
