@@ -1,4 +1,4 @@
-"""A kotlin-wot server with several connections, as PROTOCOLS has it, and its report card.
+"""A kotlin-wot server with several connections, as its source of May 2025 has it, and its report card.
 
 Every connection is a `KotlinServer` of its own; the values are one, and what changes or happens is told to
 all connections that listen, as the servient does.
