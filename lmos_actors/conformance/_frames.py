@@ -53,11 +53,6 @@ class FrameReader:
         self._buffer = bytearray()
         self._longest = longest
 
-    @property
-    def is_midway(self) -> bool:
-        """Whether a frame has begun to come, and not ended."""
-        return bool(self._buffer)
-
     def feed(self, data: bytes) -> list[RawFrame]:
         """Take what came."""
         self._buffer += data

@@ -124,7 +124,7 @@ class FallsWithOthers(ScriptedConnection):
 
     def lost(self) -> None:
         super().lost()
-        if self.wire._reader.is_midway and not self.wire.deaf:
+        if self.wire._reader._buffer and not self.wire.deaf:
             for other in self.server.connections:
                 setattr(other, "deaf", True)  # noqa: B010 -- of this class, too
 
@@ -213,7 +213,7 @@ class ReadsOneAtATime(Wire):
 @SHELF("needs-a-whole-head", "needs the head of a frame in one piece", "connection.small-pieces")
 class NeedsAWholeHead(Wire):
     def receive(self, data: bytes) -> None:
-        if len(data) == 1 and not self._reader.is_midway:
+        if len(data) == 1 and not self._reader._buffer:
             self.on_violation(1002, "half a head")
         else:
             super().receive(data)

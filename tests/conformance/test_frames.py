@@ -39,7 +39,7 @@ def test_what_is_written_is_read(frames: list[RawFrame], cuts: list[int]) -> Non
         data = data[cut:]
     found += reader.feed(data)
     assert found == frames
-    assert not reader.is_midway
+    assert not reader._buffer
 
 
 @given(st.binary(max_size=100), st.binary(min_size=4, max_size=4))
