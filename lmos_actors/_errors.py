@@ -184,12 +184,17 @@ class LinkedAgentDied(AgentError):
 
 
 class DeadlineExceeded(AgentError, TimeoutError):
-    """A call through `ref.within(seconds)` was not answered in time; its run is cancelled."""
+    """A call through `ref.within(seconds)` was not answered in time; its run is cancelled.
 
-    def __init__(self, agent: str, seconds: float) -> None:
+    `why` is what `ref.ready()` waited for, or what kept a request from being sent; "" where nothing did.
+    """
+
+    def __init__(self, agent: str, seconds: float, *, why: str = "", ready: bool = False) -> None:
         self.agent = agent
         self.seconds = seconds
-        super().__init__(f"no answer from {agent!r} within {seconds:g} s")
+        self.why = why
+        what = f"{agent!r} was not ready" if ready else f"no answer from {agent!r}"
+        super().__init__(f"{what} within {seconds:g} s{f': {why}' if why else ''}")
 
 
 class OutcomeUnknown(AgentError):

@@ -168,7 +168,7 @@ class Node(Reaching, Consuming):
 
     def waiting_graph(self) -> WaitingGraph:
         """Say who waits for whom now, and which of them wait in a circle. As text, circles come first."""
-        return graph_of(self._root)
+        return graph_of(self._root, self._rt)
 
     def dump(self) -> str:
         """Write down the turn in progress, the tree with mailboxes and accounts, where runs and tasks stand,

@@ -243,7 +243,7 @@ async def test_agents_cannot_make_it_raise(virtual_clock: VirtualClock) -> None:
 async def test_what_cannot_be_read_is_said_and_the_rest_goes_on(
     virtual_clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(_: object) -> object:
+    def broken(*_: object) -> object:
         raise LookupError
 
     async with open_test_node() as node:

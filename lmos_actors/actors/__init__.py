@@ -83,7 +83,14 @@ from ._population import (
     Spread as Spread,
 )
 from ._receiving import Receiving as Receiving
-from ._ref import Call as Call, CallStatus as CallStatus, Link as Link, Ref as Ref
+from ._ref import (
+    Call as Call,
+    CallStatus as CallStatus,
+    Link as Link,
+    Ref as Ref,
+    entered_within as entered_within,
+    tell_within as tell_within,
+)
 from ._registry import (
     Finder as Finder,
     link_to as link_to,

@@ -15,7 +15,7 @@ from trio.lowlevel import enable_ki_protection, reschedule
 
 from lmos_actors._errors import AgentDied, AgentUnavailable
 
-from ._cell import CLOSED, DOWN, DRAINING, ENDING, GONE, IDLE, NO_MAIL, RUNNING, SHUT
+from ._cell import CLOSED, DOWN, DRAINING, ENDING, GONE, IDLE, NO_MAIL, RUNNING, SHUT, TOLD
 from ._crashes import crash_reason
 from ._holder import is_cancel
 from ._links import Linked
@@ -332,6 +332,10 @@ class Mortal(Linked):
             await self._wait()
         if self.state == GONE:
             raise self.closed_error()
+
+    def unready(self) -> str:
+        """Return why the agent takes no messages now."""
+        return f"it is {TOLD[self.state]}"
 
     async def _wait(self) -> None:
         more = self.furnish()

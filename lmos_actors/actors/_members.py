@@ -176,7 +176,7 @@ class Members:
         if self.gone:
             return NotFound("agent", self.path)
         self._refused += 1
-        return AgentUnavailable(self.path, f"none of its {len(self.members)} members is running")
+        return AgentUnavailable(self.path, self.unready())
 
     def statistics(self) -> AgentStatistics:
         """Add up the counts of all members, present and former; `running` if at least one of them is."""
@@ -212,6 +212,10 @@ class Members:
             if self.gone or self.rt.ended:
                 raise NotFound("agent", self.path)
             await park_among(self.rt.appeared)
+
+    def unready(self) -> str:
+        """Return why no member takes messages now."""
+        return f"none of its {len(self.members)} members is running"
 
 
 def _numbers(statistics: AgentStatistics) -> dict[str, int]:

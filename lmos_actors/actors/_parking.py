@@ -1,13 +1,31 @@
-"""Waiting among others: tasks in a list, which whoever has news takes as a whole and wakes."""
+"""Waiting among others: tasks in a list woken as a whole, and those who wait for an agent to be ready.
+
+`ref.ready()` may wait for as long as a directory or a peer cannot be reached, so it must not be silent: each
+wait is kept here with a text of what it waits for. From here come the line in the log after a second, the
+edge in the waiting graph, and the text of the error when the wait is given up.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+import trio
 from trio.lowlevel import Abort, current_task, enable_ki_protection, wait_task_rescheduled
 
+from lmos_actors._errors import group_of
+
 if TYPE_CHECKING:
-    import trio
+    from types import TracebackType
+
+    from lmos_actors._timers import Timer, Timers
+
+SILENT: Final = 1.0
+"""Seconds that a `ready()` waits before the log says what for."""
+
+LINES: Final = 10
+"""Lines of the log that are written at one time at most."""
 
 
 @enable_ki_protection
@@ -22,3 +40,97 @@ async def park_among(waiting: list[trio.lowlevel.Task]) -> None:
         return Abort.SUCCEEDED
 
     await wait_task_rescheduled(abort)
+
+
+class Awaited(Protocol):
+    """What `ready()` waits for: the link of a ref."""
+
+    @property
+    def path(self) -> str:
+        """The path of the agent, or what is sought."""
+        ...
+
+    def unready(self) -> str:
+        """Return why the agent takes no messages now. Never raises."""
+        ...
+
+
+class ReadyWait:
+    """One `ref.ready()` that has not returned; a context manager around the waiting."""
+
+    __slots__ = ("_waits", "link", "since", "task")
+
+    def __init__(self, waits: ReadyWaits, link: Awaited) -> None:
+        self._waits = waits
+        self.link = link
+        self.since = trio.current_time()
+        self.task = current_task()
+
+    def __enter__(self) -> None:
+        self._waits.add(self)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._waits.remove(self)
+        if error is not None and _is_cancel(error):  # by whoever does not know what this was about
+            error.add_note(f"while {self.link.path!r} was waited for: {self.link.unready()}")
+
+
+class ReadyWaits:
+    """All who wait for agents of one node, or for agents elsewhere, to be ready."""
+
+    __slots__ = ("_log", "_timer", "_timers", "_unsaid", "open")
+
+    def __init__(self, timers: Timers, *, log: bool) -> None:
+        self.open: dict[ReadyWait, None] = {}
+        self._unsaid: dict[ReadyWait, None] = {}
+        self._timers = timers
+        self._timer: Timer | None = None
+        self._log = log
+
+    def add(self, wait: ReadyWait) -> None:
+        """Keep a wait; the log says in a second what it is for, should it last."""
+        self.open[wait] = None
+        if self._log:
+            self._unsaid[wait] = None
+            self._set_timer()
+
+    def remove(self, wait: ReadyWait) -> None:
+        """Forget a wait, which is over."""
+        del self.open[wait]
+        self._unsaid.pop(wait, None)
+        if not self._unsaid and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _set_timer(self) -> None:
+        if self._timer is None and self._unsaid:
+            first = next(iter(self._unsaid))
+            self._timer = self._timers.call_at(first.since + SILENT, self._say)
+
+    def _say(self) -> None:
+        self._timer = None
+        now = trio.current_time()
+        due = [wait for wait in self._unsaid if wait.since + SILENT <= now]
+        for wait in due:
+            del self._unsaid[wait]
+        texts = Counter(f"{wait.link.path!r}: {wait.link.unready()}" for wait in due)
+        logger = logging.getLogger("lmos_actors")
+        for text, times in list(texts.items())[:LINES]:
+            tasks = "" if times == 1 else f" ({times} tasks)"
+            logger.warning("ready() has waited %g s for %s%s", SILENT, text, tasks)
+        if len(texts) > LINES:
+            logger.warning("ready() has waited %g s for %d more agents", SILENT, len(texts) - LINES)
+        self._set_timer()
+
+
+def _is_cancel(error: BaseException) -> bool:
+    group = group_of(error)
+    return isinstance(error, trio.Cancelled) if group is None else group.split(trio.Cancelled)[1] is None
+
+
+def waiting_for(link: Any) -> ReadyWait:
+    """Return the record of a wait of this task for the agent of a link, which is kept while it is entered."""
+    waits: ReadyWaits = link.rt.ready_waits
+    return ReadyWait(waits, link)

@@ -7,26 +7,29 @@ the slot itself, others carry the same verbs elsewhere. So near and far look the
 from __future__ import annotations
 
 import math
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, Protocol, TypeVar, overload
 
 import attrs
 import trio
+from trio.lowlevel import enable_ki_protection
 
 from lmos_actors._errors import DeadlineExceeded
 
 from ._affordances import EventHandle, PropertyHandle
 from ._operation import named
+from ._parking import waiting_for
 from ._retrying import Retrying, bounds_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from ._affordances import Action, Assignment, StreamAction, Turn
     from ._mailbox import AgentStatistics, MailboxStatistics
     from ._monitor import Down
     from ._observers import Feed, Gap, Occurrence
-    from ._runtime import Turns
+    from ._runtime import Runtime, Turns
 
 A = TypeVar("A")
 A_co = TypeVar("A_co", covariant=True)
@@ -36,6 +39,7 @@ R_co = TypeVar("R_co", covariant=True)
 G = TypeVar("G")
 G_co = TypeVar("G_co", covariant=True)
 P = ParamSpec("P")
+T = TypeVar("T")
 
 Status = Literal["pending", "in progress", "completed", "failed"]
 
@@ -73,8 +77,13 @@ class CallStatus:
 
 
 class Link(Protocol):
-    """How requests of a ref travel. Keys are those of `_contract.py`; values are checked on the way."""
+    """How requests of a ref travel. Keys are those of `_contract.py`; values are checked on the way.
 
+    `unready` says why the agent takes no messages now, for those who wait in `wait_running`; it never raises.
+    """
+
+    @property
+    def rt(self) -> Runtime: ...
     @property
     def turns(self) -> Turns: ...
     @property
@@ -102,6 +111,7 @@ class Link(Protocol):
     def watch(self) -> AbstractAsyncContextManager[Feed[Down]]: ...
     def link(self) -> AbstractAsyncContextManager[None]: ...
     async def wait_running(self) -> None: ...
+    def unready(self) -> str: ...
     def statistics(self) -> AgentStatistics: ...
     def mailbox_statistics(self) -> MailboxStatistics: ...
 
@@ -203,7 +213,7 @@ class Ref(Generic[A_co]):
         key = _action("tell", handle)
         if self._seconds is None:
             return link.tell(key, args, kwargs)
-        return _tell_within(link, key, args, kwargs, self._seconds)
+        return tell_within(link, key, args, kwargs, self._seconds)
 
     def tell_nowait(
         self: Ref[A],
@@ -262,7 +272,8 @@ class Ref(Generic[A_co]):
         `gaps` is set. Ends when the agent is gone for good.
         """
         key = "+" + _property("observe", handle).read_key
-        return self._entered("observe").listen(key, conflate=True, gaps=gaps, size=64)
+        link = self._entered("observe")
+        return entered_within(link, link.listen(key, conflate=True, gaps=gaps, size=64), self._seconds)
 
     @overload
     def subscribe(
@@ -275,7 +286,8 @@ class Ref(Generic[A_co]):
     def subscribe(self: Ref[A], handle: EventHandle[A, V], /, *, gaps: bool = False, size: int = 64) -> Any:
         """Give every event from now on; past `size` waiting ones the oldest is dropped and counted."""
         key = _event("subscribe", handle).key
-        return self._entered("subscribe").listen(key, conflate=False, gaps=gaps, size=size)
+        link = self._entered("subscribe")
+        return entered_within(link, link.listen(key, conflate=False, gaps=gaps, size=size), self._seconds)
 
     @overload
     def subscribe_all(
@@ -287,11 +299,13 @@ class Ref(Generic[A_co]):
     ) -> AbstractAsyncContextManager[Feed[Occurrence | Gap]]: ...
     def subscribe_all(self, *, gaps: bool = False, size: int = 64) -> Any:
         """Give every event of the agent, with its name."""
-        return self._entered("subscribe_all").listen("+!", conflate=False, gaps=gaps, size=size)
+        link = self._entered("subscribe_all")
+        return entered_within(link, link.listen("+!", conflate=False, gaps=gaps, size=size), self._seconds)
 
     def monitor(self) -> AbstractAsyncContextManager[Feed[Down]]:
         """Give a `Down` for every incarnation that ends from now on. Affects neither side."""
-        return self._entered("monitor").watch()
+        link = self._entered("monitor")
+        return entered_within(link, link.watch(), self._seconds)
 
     def link(self) -> AbstractAsyncContextManager[None]:
         """Let this task's block and the agent's incarnation end together: `async with ref.link()`.
@@ -308,9 +322,11 @@ class Ref(Generic[A_co]):
     # ---- views
 
     def within(self, seconds: float, /) -> Ref[A_co]:
-        """Give a view of the ref whose calls raise `DeadlineExceeded` after so many seconds.
+        """Return a view of the ref whose calls raise `DeadlineExceeded` after so many seconds.
 
-        Cheaper than a cancel scope around each call; the granularity is a hundredth of a second.
+        It holds for every verb that waits, `ready` included. Of a call or a stream it bounds the whole; of
+        `observe`, `subscribe` and `monitor` the entering, not what is heard after it. Cheaper than a cancel
+        scope around each call; the granularity is a hundredth of a second.
         """
         if not 0 < seconds < math.inf:
             raise ValueError(f"within() needs a finite number of seconds above 0, not {seconds!r}")
@@ -328,11 +344,15 @@ class Ref(Generic[A_co]):
         return Ref(Retrying(self._link, bounds_of(attempts, seconds)), self._seconds)
 
     def ready(self) -> Coroutine[Any, Any, None]:
-        """Wait until the agent takes messages. Raises NotFound when it is gone for good."""
+        """Wait until the agent takes messages. Raises NotFound when it is gone for good.
+
+        After a second a line in the log of `lmos_actors` says what it waits for, as does
+        `node.waiting_graph()`, and the text of DeadlineExceeded on a ref made by `within`.
+        """
         link = self._link
         if link.turns.slot is not None:
             raise link.turns.misuse("ready")
-        return link.wait_running()
+        return _ready(link, self._seconds)
 
     def _entered(self, verb: str) -> Link:
         """Give the link, unless a `def` turn calls, which cannot enter what the verb gives."""
@@ -353,10 +373,47 @@ class Ref(Generic[A_co]):
 NO_KEYWORDS: Final[dict[str, Any]] = {}
 
 
+@named("ref.ready")
+async def _ready(link: Link, seconds: float | None) -> None:
+    with waiting_for(link):
+        if seconds is None:
+            await link.wait_running()
+            return
+        with trio.move_on_after(seconds):
+            await link.wait_running()
+            return
+        raise DeadlineExceeded(link.path, seconds, why=link.unready(), ready=True)
+
+
+def entered_within(
+    link: Link, entered: AbstractAsyncContextManager[T], seconds: float | None
+) -> AbstractAsyncContextManager[T]:
+    """Return what a verb gives to be entered, so that entering it takes so many seconds at most.
+
+    What is entered must not hold a cancel scope or a nursery of its own: it is left after the scope here.
+    """
+    return entered if seconds is None else _entered_within(link, entered, seconds)
+
+
+@asynccontextmanager
+@enable_ki_protection
+async def _entered_within(
+    link: Link, entered: AbstractAsyncContextManager[T], seconds: float
+) -> AsyncGenerator[T]:
+    async with AsyncExitStack() as stack:
+        given: list[T] = []
+        with trio.move_on_after(seconds):
+            given.append(await stack.enter_async_context(entered))
+        if not given:
+            raise DeadlineExceeded(link.path, seconds)
+        yield given[0]
+
+
 @named("ref.tell")
-async def _tell_within(
+async def tell_within(
     link: Link, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
 ) -> None:
+    """Send one way. Raises DeadlineExceeded when there was no seat in time."""
     with trio.move_on_after(seconds):
         await link.tell(key, args, kwargs)
         return

@@ -36,10 +36,10 @@ class Finder:
     Near ones come first. What was found elsewhere is kept until that is gone.
     """
 
-    __slots__ = ("_beyond", "_found", "_rt", "_seen", "wanted")
+    __slots__ = ("_beyond", "_found", "_seen", "rt", "wanted")
 
     def __init__(self, rt: Runtime, wanted: Sought) -> None:
-        self._rt = rt
+        self.rt = rt
         self.wanted = wanted
         """What is looked for."""
         self._found: LocalLink | PoolLink | None = None
@@ -56,12 +56,12 @@ class Finder:
     def near(self) -> LocalLink | PoolLink | None:
         """Give the slot, or the pool, if there is one by now."""
         if self._found is None:
-            self._found = near_link(self._rt, self.wanted)
+            self._found = near_link(self.rt, self.wanted)
         return self._found
 
     def look(self) -> Any:
         """Give what `resolve` gives, None if there is no such agent and nowhere else to look."""
-        rt, beyond = self._rt, self._beyond
+        rt, beyond = self.rt, self._beyond
         if self._found is not None or rt.seeker is None:
             return self.near()
         if beyond is not None and (beyond.is_settled or self._seen == rt.population.version):
@@ -83,13 +83,13 @@ class Finder:
     @property
     def turns(self) -> Turns:
         """Whose turn runs now."""
-        return self._rt.turns
+        return self.rt.turns
 
     @property
     def path(self) -> str:
         """Where the agent is; the name it is looked for by, until it has been found."""
         found = self.look()
-        return found.path if found is not None else (self.wanted.name or "?")
+        return found.path if found is not None else self.wanted.shown
 
     @property
     def identity(self) -> tuple[object, int]:
@@ -165,12 +165,17 @@ class Finder:
     async def wait_running(self) -> None:
         """Wait until there is such an agent and it takes messages. Raises NotFound at the node's end."""
         while (found := self.look()) is None:
-            if self._rt.ended:
+            if self.rt.ended:
                 raise self._missing()
-            await park_among(self._rt.appeared)
+            await park_among(self.rt.appeared)
         if found is self._beyond:  # one that appears here meanwhile will do as well
             found = await found.settle_unless(self.near) or self.resolve()
         await found.wait_running()
+
+    def unready(self) -> str:
+        """Return why nobody takes messages now: what was found does not run, or nothing was found."""
+        found = self._found or self._beyond
+        return str(self._missing()) if found is None else found.unready()
 
     def statistics(self) -> AgentStatistics:
         """See `Link`."""

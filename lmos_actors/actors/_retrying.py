@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ._monitor import Down
     from ._observers import Feed
     from ._ref import Link
-    from ._runtime import Turns
+    from ._runtime import Runtime, Turns
 
 FIRST: Final = 0.1
 """Seconds: the first wait is a random part of so many, each further one of twice as many."""
@@ -68,6 +68,11 @@ class Retrying:
         self.inner: Link = link.inner if isinstance(link, Retrying) else link  # these bounds, not both
         self._bounds = bounds
         self._random: RandomStream | None = None
+
+    @property
+    def rt(self) -> Runtime:
+        """The machinery of the node that asks."""
+        return self.inner.rt
 
     @property
     def turns(self) -> Turns:
@@ -198,6 +203,10 @@ class Retrying:
     async def wait_running(self) -> None:
         """See `Link`."""
         await self.inner.wait_running()
+
+    def unready(self) -> str:
+        """See `Link`."""
+        return self.inner.unready()
 
     def statistics(self) -> AgentStatistics:
         """See `Link`."""

@@ -11,10 +11,11 @@ from hashlib import blake2b
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
+import trio
 from msgspec import json, to_builtins
 from trio.lowlevel import checkpoint, enable_ki_protection
 
-from lmos_actors._errors import AgentUnavailable, InvalidInput, NotAllowed, NotFound
+from lmos_actors._errors import AgentUnavailable, DeadlineExceeded, InvalidInput, NotAllowed, NotFound
 
 from ._cell import RUNNING
 from ._members import Members
@@ -197,8 +198,20 @@ class PoolLink(Members):
     async def ask_within(
         self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
     ) -> Any:
-        """See `Link`."""
-        return await self._pick(key, args, kwargs).ask_within(key, args, kwargs, seconds)
+        """See `Link`: the deadline is one for all members that are tried."""
+        ends = trio.current_time() + seconds
+        while True:
+            member = self._pick(key, args, kwargs)
+            left = ends - trio.current_time()
+            if left <= 0:
+                raise DeadlineExceeded(self.path, seconds)
+            try:
+                return await member.ask_within(key, args, kwargs, left)
+            except AgentUnavailable:
+                if member.state == RUNNING or self._sticky:
+                    raise
+            except DeadlineExceeded as error:
+                raise DeadlineExceeded(error.agent, seconds) from None
 
     @named("ref.tell")
     async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:

@@ -27,6 +27,7 @@ from ._hiding import conceal
 from ._invocation import CURRENT
 from ._mailbox import Bucket, Firing
 from ._operation import Operation
+from ._parking import ReadyWaits
 from ._population import Population
 
 if TYPE_CHECKING:
@@ -293,6 +294,7 @@ class Runtime:
     edge: Edge | None = None  # who measures and traces requests of and to others, if somebody does
     seeker: Seeker | None = None
     spread: Spreading | None = None
+    trace_context: Any = None  # made at its first use, see `_trace_context.py`
 
     def __init__(
         self, *, timers: Timers, entropy: Entropy, instrument: Instrument | None, real: bool
@@ -320,6 +322,7 @@ class Runtime:
         self.outside: Any = None  # threads and processes, filled in by the node
         self.staging: Staging | None = None
         self.appeared: list[trio.lowlevel.Task] = []
+        self.ready_waits = ReadyWaits(timers, log=real)
         self.topics: WeakValueDictionary[str, Any] = WeakValueDictionary()
         self.groups: dict[str, Any] = {}  # those with members or watchers, see `_groups.py`
         self.absent: Any = None  # followings of agents that have not appeared, see `_follow.py`
@@ -330,7 +333,6 @@ class Runtime:
         self.token: Any = None  # of the trio run, once the dispatcher runs
         self.ended = False
         self.failed = False  # what ends the node has happened: nobody is restarted any more
-        self.trace_context: Any = None  # made at its first use, see `_trace_context.py`
         self.base_context = copy_context()
         self.base_context.run(RUNTIME.set, self)
         self.base_context.run(CURRENT.set, None)  # the node may be opened inside a run

@@ -9,6 +9,9 @@ that serves others while one of its runs waits is in no circle. What is waited f
 - a seat in a mailbox, free when a turn begins or a run of those in line does;
 - an action's concurrency, free when any of its runs ends.
 
+Beside these, whoever waits in `ref.ready()` waits for something that the runtime sees no end of: a
+supervisor, a directory or a connection.
+
 What an agent has put aside waits for one more turn or run of it, which may change its behaviour.
 
 Whoever waits for something that can still happen is not in a deadlock; among the rest circles are sought.
@@ -31,8 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ._box import Box
+    from ._parking import ReadyWait
 
-WaitingKind: TypeAlias = Literal["answer", "seat", "concurrency"]
+WaitingKind: TypeAlias = Literal["answer", "seat", "concurrency", "ready"]
 
 SHOWN: Final = 50  # waits, and names of one circle, that are shown at most
 
@@ -44,8 +48,9 @@ class Waiting:
     """One wait: `waiter` cannot go on before `target` has done something.
 
     Both are paths of agents, None for code outside any agent. `kind` is what is waited for: the answer to
-    `affordance`, a seat for it, or room for one more of its runs. A stream whose consumer is too far
-    behind waits for a seat with that consumer. `run` names the waiting run's action, for code outside
+    `affordance`, a seat for it, or room for one more of its runs; or that the agent is `ready`, an agent
+    elsewhere included: then `affordance` is empty, and `why` says what it lacks. A stream whose consumer is
+    too far behind waits for a seat with that consumer. `run` names the waiting run's action, for code outside
     agents its task; it is None when it is a message of a turn that holds the waiter back.
     """
 
@@ -54,11 +59,12 @@ class Waiting:
     kind: WaitingKind
     affordance: str
     run: str | None = None
+    why: str = ""
 
     def __str__(self) -> str:
         itself = self.waiter is not None and self.waiter == self.target
         target = "itself" if itself else self.target or USER
-        return f"{self._who()} waits for {_WHAT[self.kind].format(self.affordance, target)}"
+        return f"{self._who()} waits for {_WHAT[self.kind].format(self.affordance, target, self.why)}"
 
     def _who(self) -> str:
         if self.waiter is None:
@@ -70,6 +76,7 @@ _WHAT: Final[dict[WaitingKind, str]] = {
     "answer": "the answer to {0!r} from {1}",
     "seat": "a seat for {0!r} with {1}",
     "concurrency": "room for one more run of {0!r} in {1}",
+    "ready": "{1} to be ready: {2}",
 }
 
 
@@ -120,15 +127,18 @@ def _title(cycle: tuple[Waiting, ...]) -> str:
     return "deadlock: " + " -> ".join([*names, cycle[0].waiter or USER])
 
 
-def waiting_graph(slots: Iterable[Box]) -> WaitingGraph:
+def waiting_graph(slots: Iterable[Box], ready_waits: Iterable[ReadyWait] = ()) -> WaitingGraph:
     """Build the graph of the agents of those slots as they stand now. Never waits.
 
-    In a turn, what else the dispatcher has taken from that agent's mailbox is not seen.
+    `ready_waits` are those who wait for an agent to be ready. In a turn, what else the dispatcher has taken
+    from that agent's mailbox is not seen.
     """
     search = _Search()
     for slot in slots:
         if slot.more is not None or slot.queue:
             search.look_at(slot)
+    for wait in ready_waits:
+        search.look_at_ready(wait)
     return search.graph()
 
 
@@ -166,6 +176,15 @@ class _Search:
         if more.shelf is not None:
             self._link_all((slot, ASIDE), [slot, *more.runs])
             self._link_all((slot,), [slot])
+
+    def look_at_ready(self, wait: ReadyWait) -> None:
+        """Take in who waits for an agent to be ready, which can always still happen: it is in no circle."""
+        run, path, why = wait.task.context.get(CURRENT), wait.link.path, wait.link.unready()
+        if run is None:
+            self._found.append((math.inf, Waiting(None, path, "ready", "", wait.task.name, why)))
+        else:
+            edge = Waiting(run.slot.path, path, "ready", "", run.op.name, why)
+            self._add(run.slot, run, (wait,), edge)
 
     def _link_all(self, node: Node, others: Iterable[Node]) -> None:
         self._links.setdefault(node, []).extend((other, None) for other in others)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
-from lmos_actors.actors import Ref, event_key, found_link, property_key
+from lmos_actors.actors import Ref, entered_within, event_key, found_link, property_key, tell_within
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Mapping
@@ -100,35 +100,41 @@ class ConsumedThing:
         link = self._link
         if link.turns.slot is not None:
             raise link.turns.misuse("tell", of="thing.")
-        return link.tell(name, _given(input), {})
+        if self._seconds is None:
+            return link.tell(name, _given(input), {})
+        return tell_within(link, name, _given(input), {}, self._seconds)
 
     # ---- listening
 
     def observe(self, name: str, *, gaps: bool = False) -> AbstractAsyncContextManager[Feed[Any]]:
         """Give the present value of a property, then every change; a slow observer sees the latest."""
         key = f"+{property_key(name)}"
-        return self._entered("observe").listen(key, conflate=True, gaps=gaps, size=64)
+        link = self._entered("observe")
+        return entered_within(link, link.listen(key, conflate=True, gaps=gaps, size=64), self._seconds)
 
     def subscribe(
         self, name: str, *, gaps: bool = False, size: int = 64
     ) -> AbstractAsyncContextManager[Feed[Any]]:
         """Give every event of that name from now on."""
         key = f"+{event_key(name)}"
-        return self._entered("subscribe").listen(key, conflate=False, gaps=gaps, size=size)
+        link = self._entered("subscribe")
+        return entered_within(link, link.listen(key, conflate=False, gaps=gaps, size=size), self._seconds)
 
     def subscribe_all(
         self, *, gaps: bool = False, size: int = 64
     ) -> AbstractAsyncContextManager[Feed[Occurrence]]:
         """Give every event, with its name; with `gaps`, a `Gap` too where some may be missing."""
-        return self._entered("subscribe_all").listen("+!", conflate=False, gaps=gaps, size=size)
+        link = self._entered("subscribe_all")
+        return entered_within(link, link.listen("+!", conflate=False, gaps=gaps, size=size), self._seconds)
 
     def monitor(self, *, gaps: bool = False) -> AbstractAsyncContextManager[Feed[Down]]:
         """Give a `Down` for every incarnation that ends from now on, as far as the agent tells.
 
         With `gaps`, a `Gap` too where the connection was lost, and some may be missing.
         """
-        watch: AbstractAsyncContextManager[Feed[Down]] = found_link(self._entered("monitor")).watch(gaps=gaps)
-        return watch
+        link = self._entered("monitor")
+        watch: AbstractAsyncContextManager[Feed[Down]] = found_link(link).watch(gaps=gaps)
+        return entered_within(link, watch, self._seconds)
 
     # ---- views
 

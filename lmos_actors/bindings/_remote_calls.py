@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import trio
@@ -27,6 +28,8 @@ from lmos_actors.protocol import lmos
 from ._peer_wants import FarAside, Want, wake_all, wake_one
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from lmos_actors._timers import Timer
     from lmos_actors.actors import Operation
 
@@ -106,13 +109,22 @@ class RemoteCall(Want):
         """Have the call fail with `DeadlineExceeded` if it is unanswered after `seconds`."""
         if self._done:
             return
-
-        def expire() -> None:
-            if self.far.withdraw(self):
-                self.fail(DeadlineExceeded(self.far.path, seconds))
-
         self.deadline = trio.current_time() + seconds
-        self._timer = self.far.rt.timers.call_at(self.deadline, expire)
+        self._timer = self.far.rt.timers.call_at(self.deadline, self._expire)
+
+    def _expire(self) -> None:
+        seconds = self.said.seconds if self.said is not None else None
+        if not self._done and self.far.withdraw(self):
+            self.fail(DeadlineExceeded(self.far.path, seconds or 0.0))
+
+    async def _by_deadline(self, asked: Callable[[], Awaitable[CallStatus]]) -> CallStatus:
+        """Return what a question about the run is answered with; at its deadline it ends, and so do they."""
+        if self.deadline is None or self._done:
+            return await asked()
+        with trio.move_on_at(self.deadline):
+            return await asked()
+        self._expire()
+        return self._status()
 
     # ---- the consumer's side
 
@@ -144,6 +156,9 @@ class RemoteCall(Want):
         Raises MailboxFull: 16 queries of this call are open. OutcomeUnknown, AgentUnavailable: the connection
         ended before the answer.
         """
+        return await self._by_deadline(self._query)
+
+    async def _query(self) -> CallStatus:
         await checkpoint()
         pending = self._run()
         if pending is None:
@@ -156,6 +171,9 @@ class RemoteCall(Want):
     @enable_ki_protection
     async def cancel(self, reason: str | None = None) -> CallStatus:
         """Cancel the invocation if it is still open, and wait until the agent has said so."""
+        return await self._by_deadline(partial(self._cancel, reason))
+
+    async def _cancel(self, reason: str | None) -> CallStatus:
         await checkpoint()
         pending = self._run()
         if pending is None:

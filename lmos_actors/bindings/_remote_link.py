@@ -346,6 +346,13 @@ class RemoteLink(RemoteListening):
             self._released = True
             self.far.peer.release()
 
+    def unready(self) -> str:
+        """Return why the agent cannot be asked now, as far as that is known here."""
+        peer = self.far.peer
+        if peer.session is None:
+            return peer.unavailable(self.far).why
+        return "the last that was heard of it is that it does not run" if self.far.unwell else "it is asked"
+
     async def wait_running(self) -> None:
         """Wait for the connection, and until the agent runs again if it was heard not to.
 

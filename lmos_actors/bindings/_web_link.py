@@ -184,6 +184,13 @@ class HttpLink(RemoteLink):
         if self._socket is not None:
             self._socket.release()
 
+    def unready(self) -> str:
+        """See `RemoteLink`: over LMOS, where it speaks that too, it is looked for first."""
+        if self._socket is not None and self._socket.far.peer.session is None:
+            return self._socket.unready()
+        failure = self.far.peer.failure
+        return super().unready() if failure is None else str(failure)
+
     async def wait_running(self) -> None:
         """Wait until it can be connected to, and until the agent runs again if it was heard not to."""
         if self._socket is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -81,6 +82,9 @@ class WebRun(RemoteCall):
 
         Raises NotAllowed where the server tells no URL of runs, MailboxFull where 16 queries are open.
         """
+        return await self._by_deadline(self._query)
+
+    async def _query(self) -> CallStatus:
         await checkpoint()
         if self._done:
             return self._status()
@@ -122,6 +126,9 @@ class WebRun(RemoteCall):
         Where its server tells the URL of the run, it is asked to end it; what it says against it is raised.
         Elsewhere the connection is closed, which is all that can be said.
         """
+        return await self._by_deadline(partial(self._cancel, reason))
+
+    async def _cancel(self, reason: str | None) -> CallStatus:
         await checkpoint()
         if self.at.is_told:
             await self._known()

@@ -48,6 +48,7 @@ class Choosing:
         self._seen = -1
         self._next = 0
         self._current: Replica | None = None
+        self._why = ""  # what the last one was refused with that was tried by those who wait
 
     # ---- who there is
 

@@ -176,6 +176,11 @@ class Known:
         self._lookup = lookup
         self._busy: trio.Event | None = None
 
+    @property
+    def asked(self) -> str:
+        """The directories that are asked, as their URLs."""
+        return ", ".join(directory.url for directory in self._lookup.directories)
+
     def is_older_than(self, seconds: float) -> bool:
         """Say whether the last look-up is longer ago."""
         return trio.current_time() - self.at > seconds

@@ -18,7 +18,7 @@ from lmos_actors._errors import AgentDied, AgentUnavailable, DeadlineExceeded, N
 from lmos_actors.actors import park_among
 
 from ._choosing import Choosing
-from ._lookup import FRESH, PAUSE, Replica
+from ._lookup import FRESH, NEVER, PAUSE, Replica
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -88,10 +88,12 @@ class Choice(Choosing):
                 replica = await self._reached(key, args, kwargs, tried, error)
             left = None if seconds is None else ends - trio.current_time()
             if replica is None or (left is not None and left <= 0):
-                raise DeadlineExceeded(self.path, seconds or 0.0)
+                raise DeadlineExceeded(self.path, seconds or 0.0, why=self.unready())
             try:
                 with replica.counted():
                     return await send(replica, left)
+            except DeadlineExceeded as late:
+                raise DeadlineExceeded(late.agent, seconds or late.seconds, why=late.why) from None
             except (AgentUnavailable, AgentDied, NotFound) as failure:
                 if not self._goes_on(replica, failure):
                     raise
@@ -292,11 +294,37 @@ class Choice(Choosing):
             if near() is not None:
                 return None
             self._check_node()
-            if await self._is_there():
+            if await self._is_there_first(near):
                 return self
-            with trio.move_on_after(wait):
-                await park_among(self.rt.appeared)
+            if near() is None:
+                with trio.move_on_after(wait):
+                    await park_among(self.rt.appeared)
             wait = next(waits, wait)
+
+    async def _is_there_first(self, near: Callable[[], Any]) -> bool:
+        """Look whether there is one that runs, for as long as `near` gives none: a directory may be slow."""
+        found = False
+        async with trio.open_nursery() as nursery:
+
+            async def look_here() -> None:
+                while near() is None and not self.rt.ended:
+                    await park_among(self.rt.appeared)
+                nursery.cancel_scope.cancel("an agent has appeared here")
+
+            nursery.start_soon(look_here, name=f"{self._sought.shown} may appear here")
+            found = await self._is_there()
+            nursery.cancel_scope.cancel("the others have been looked at")
+        return found
+
+    def unready(self) -> str:
+        """Return why nobody takes messages: nobody was found, or those that were do not run."""
+        known = self._known
+        if not self._members():
+            if known is not None and known.at == NEVER:
+                return f"no answer yet from {known.asked}"
+            missing = self._missing()
+            return missing.why if isinstance(missing, AgentUnavailable) else str(missing)
+        return self._why or "none of those that were found runs"
 
     async def _is_there(self) -> bool:
         """Look whether there is one that runs."""
@@ -309,7 +337,8 @@ class Choice(Choosing):
                     continue
                 if not replica.is_near:
                     await link.wait_running()
-            except (AgentUnavailable, NotFound):
+            except (AgentUnavailable, NotFound) as error:
+                self._why = str(error)
                 continue
             if self._by is None:
                 self._current = replica

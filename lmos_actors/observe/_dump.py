@@ -39,7 +39,7 @@ def dump(root: Supervisor, rt: Runtime, frame: FrameType | None = None) -> str:
         ("head", _head(root, rt)),
         ("turn", _turn(rt, frame)),
         ("tree", _branch(root, "")),
-        ("waiting", _waits(root)),
+        ("waiting", _waits(root, rt)),
         ("dead letters", _letters(rt)),
     ]
     return "\n".join(line for name, lines in parts for line in _bounded(name, lines))
@@ -211,8 +211,8 @@ def _indented(
 # ---- what waits, and what is lost
 
 
-def _waits(root: Supervisor) -> Iterator[str]:
-    graph = waiting_graph(agents_of(root))
+def _waits(root: Supervisor, rt: Runtime) -> Iterator[str]:
+    graph = waiting_graph(agents_of(root), rt.ready_waits.open)
     if graph.edges:
         yield "waiting:"
         yield from ("  " + line for line in str(graph).splitlines())

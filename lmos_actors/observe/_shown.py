@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from lmos_actors.supervision import Supervisor
 
 
-def graph_of(root: Supervisor) -> WaitingGraph:
-    """Say who waits for whom in a tree."""
-    return waiting_graph(agents_of(root))
+def graph_of(root: Supervisor, rt: Runtime) -> WaitingGraph:
+    """Return who waits for whom in a tree, and for agents elsewhere."""
+    return waiting_graph(agents_of(root), rt.ready_waits.open)
 
 
 @contextmanager
@@ -39,7 +39,7 @@ def shown(root: Supervisor, rt: Runtime) -> Generator[None]:
             dumps.node_ended(root)
         return
     ambient = current_ambient()
-    describe = partial(_describe, root)
+    describe = partial(_describe, root, rt)
     if ambient is not None:
         ambient.describe.append(describe)
     try:
@@ -49,6 +49,6 @@ def shown(root: Supervisor, rt: Runtime) -> Generator[None]:
             ambient.describe.remove(describe)
 
 
-def _describe(root: Supervisor) -> str:
-    graph = graph_of(root)
+def _describe(root: Supervisor, rt: Runtime) -> str:
+    graph = graph_of(root, rt)
     return str(graph) if graph.edges else ""

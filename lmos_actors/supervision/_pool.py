@@ -13,7 +13,7 @@ import attrs
 import trio
 from trio.lowlevel import enable_ki_protection
 
-from lmos_actors._errors import StopFailed, WrongState
+from lmos_actors._errors import DeadlineExceeded, StopFailed, WrongState
 from lmos_actors.actors import SHUTDOWN, PoolLink, Ref
 
 from ._branch import Branch
@@ -188,9 +188,18 @@ class PoolRef(Ref[A_co]):
         carried out after another. Cancelling it gives up waiting, not what has begun.
 
         Raises ValueError; StartFailed (the size is what it was); StopFailed when a member has left, but
-        raised while it ended; WrongState when the pool is not running.
+        raised while it ended; WrongState when the pool is not running; DeadlineExceeded on a ref made by
+        `within`, as if it were cancelled then.
         """
         turns = self._pool.link.turns
         if turns.slot is not None:
             raise turns.misuse("resize")
-        return self._pool.resize(size)
+        if self._seconds is None:
+            return self._pool.resize(size)
+        return self._resized_within(size, self._seconds)
+
+    async def _resized_within(self, size: int, seconds: float) -> None:
+        with trio.move_on_after(seconds):
+            await self._pool.resize(size)
+            return
+        raise DeadlineExceeded(self.path, seconds)
