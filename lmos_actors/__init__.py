@@ -103,4 +103,5 @@ from .supervision import (
     Supervisor as Supervisor,
     SupervisorSpec as SupervisorSpec,
     check_portable as check_portable,
+    sibling as sibling,
 )

@@ -238,6 +238,8 @@ def _check_call(tree: SupervisorSpec | None) -> None:
         raise RuntimeError("open_node needs trio.run(...); where no trio runs, use open_node_in_thread()")
     if tree is not None and not isinstance(tree, SupervisorSpec):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigError(f"open_node takes a SupervisorSpec, not {tree!r}; node.start(...) starts one agent")
+    for reference in tree.outward if tree is not None else ():
+        raise ConfigError("leads above the root supervisor", reference.place)
 
 
 @asynccontextmanager

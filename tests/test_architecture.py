@@ -263,6 +263,7 @@ FILES: dict[str, tuple[str, ...]] = {
     "lmos_actors.portal": ("_entrance", "_aio", "_portal"),
     "lmos_actors.supervision": (
         "_factory",
+        "_siblings",
         "_spec",
         "_ids",
         "_portable",

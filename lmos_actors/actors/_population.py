@@ -23,6 +23,8 @@ class Sought:
     type: str | None = None
     capability: str | None = None
     affordance: str | None = None
+    is_place: bool = False
+    """Whether the name is a path from the root: what is there is meant, and nothing elsewhere."""
 
     def __attrs_post_init__(self) -> None:
         for word in ("name", "title", "type", "capability", "affordance"):
@@ -62,6 +64,10 @@ class Resolver(Protocol):
 
     def resolve(self, cls: type | None, name: str | None) -> Any:
         """Give the link to an agent of that class, by name or the first started; None if there is none."""
+        ...
+
+    def at(self, path: str) -> Any:
+        """Return the link to the agent or pool at a path from the root; None if there is none."""
         ...
 
     def every(self, cls: type | None, name: str | None) -> Iterator[tuple[Any, type | None]]:

@@ -62,7 +62,7 @@ class Finder:
     def look(self) -> Any:
         """Give what `resolve` gives, None if there is no such agent and nowhere else to look."""
         rt, beyond = self.rt, self._beyond
-        if self._found is not None or rt.seeker is None:
+        if self._found is not None or rt.seeker is None or self.wanted.is_place:
             return self.near()
         if beyond is not None and (beyond.is_settled or self._seen == rt.population.version):
             return beyond
@@ -207,6 +207,8 @@ def near_link(rt: Runtime, wanted: Sought) -> LocalLink | PoolLink | None:
     resolver = rt.resolver
     if resolver is None:
         return None
+    if wanted.is_place:
+        return resolver.at(wanted.name or "")  # type: ignore[no-any-return]
     if wanted.is_plain:
         found: LocalLink | PoolLink | None = resolver.resolve(wanted.cls, wanted.name)
         return found

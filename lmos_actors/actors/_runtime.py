@@ -93,6 +93,10 @@ class Owner(Protocol):
         """Give the path of a child of that name."""
         ...
 
+    def ref_to(self, sibling: Any) -> Any:
+        """Return the ref that stands for a reference in a child spec."""
+        ...
+
 
 class Staging(Protocol):
     """What a test puts in the place of agents and of what messages to them do; filled in by testing."""

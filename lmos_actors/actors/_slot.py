@@ -36,6 +36,8 @@ from ._reports import ENTERING, FACTORY, STARTED
 from ._runtime import interruptible
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ._contract import Contract
     from ._invocation import Run
     from ._monitor import ExitReason
@@ -53,12 +55,20 @@ class Slot(Mortal):
 
     # ---- start
 
+    @property
+    def factory(self) -> Callable[[], Any]:
+        """What makes the next agent: as the spec has it, with refs in the place of references to siblings."""
+        spec = self.spec
+        if not spec.references:
+            return spec.factory  # type: ignore[no-any-return]
+        return spec.filled(self.owner.ref_to)  # type: ignore[no-any-return]
+
     def make(self) -> Any:
         """Make the agent object. Raises StartFailed."""
         self.state = STARTING
         try:
             staging = self.rt.staging
-            agent = interruptible(self.spec.factory if staging is None else partial(staging.make, self))
+            agent = interruptible(self.factory if staging is None else partial(staging.make, self))
             contract = getattr(type(cast("object", agent)), "__contract__", None)
             if contract is None:
                 raise TypeError(f"the factory made {agent!r}, which is no agent")

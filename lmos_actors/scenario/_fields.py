@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import sys
-import types
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from lmos_actors.actors import Agent, Ref, shape_of
+from lmos_actors.actors import Agent, shape_of
+from lmos_actors.supervision import hint_of, pointer_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lmos_actors.actors import Shape
+    from lmos_actors.supervision import Pointer
 
 
 def accepts(cls: type) -> str | None:
@@ -31,14 +31,6 @@ def acts_by_itself(cls: type[Agent]) -> bool:
 
 
 @attrs.frozen
-class Pointer:
-    """What a field of refs points to: agents of which class, one of them or `many`."""
-
-    cls: Any
-    many: bool
-
-
-@attrs.frozen
 class FieldOf:
     """One field of an agent's state. `shape` is None where the type is no plain data, or cannot be read."""
 
@@ -50,31 +42,13 @@ class FieldOf:
 
     @property
     def pointer(self) -> Pointer | None:
-        """Say what a field of type `Ref[X]`, `tuple[Ref[X], ...]`, or one of these or None, points to."""
-        hint = _without_none(self.hint)
-        if get_origin(hint) in (tuple, list) and get_args(hint):
-            one = _pointed(_without_none(get_args(hint)[0]))
-            return None if one is None else Pointer(one, many=True)
-        one = _pointed(hint)
-        return None if one is None else Pointer(one, many=False)
+        """What a field of type `Ref[X]`, `tuple[Ref[X], ...]`, or one of these or None, points to."""
+        return pointer_of(self.hint)
 
     @property
     def points_to(self) -> Any:
         """Give the class of agent that a field of one ref points to, None for any other field."""
         return self.pointer.cls if self.pointer is not None and not self.pointer.many else None
-
-
-def _without_none(hint: Any) -> Any:
-    if get_origin(hint) in (Union, types.UnionType):
-        rest = [part for part in get_args(hint) if part is not type(None)]
-        return rest[0] if len(rest) == 1 else hint
-    return hint
-
-
-def _pointed(hint: Any) -> Any:
-    if hint is Ref:
-        return Agent
-    return (get_args(hint) or (Agent,))[0] if get_origin(hint) is Ref else None
 
 
 def fields_of_agent(cls: type[Agent]) -> Mapping[str, FieldOf]:
@@ -95,7 +69,7 @@ def _fields_of(cls: Any) -> Mapping[str, FieldOf]:
 
 def _field(cls: type[Agent], name: str, field: Any) -> FieldOf:
     wire = _wire_names(cls).get(field.name)
-    hint = None if wire is not None else _hint(cls, field.name)
+    hint = None if wire is not None else hint_of(cls, field.name)
     shape = cls.__contract__.table[f"={wire}"].params[0].shape if wire is not None else _shape(hint)
     return FieldOf(name, wire, field.default is attrs.NOTHING, hint, shape)
 
@@ -107,19 +81,6 @@ def _wire_names(cls: type[Agent]) -> dict[str, str]:
 def by_state_name(fields: Mapping[str, FieldOf]) -> dict[str, FieldOf]:
     """Give the fields by the name that `state:` uses: a property's is that its consumers know."""
     return {field.wire or name: field for name, field in fields.items()}
-
-
-def _hint(cls: type, name: str) -> Any:
-    for part in cls.__mro__:
-        found = vars(part).get("__annotations__", {}).get(name)
-        if isinstance(found, str):
-            try:
-                return eval(found, vars(sys.modules[part.__module__]), dict(vars(part)))
-            except Exception:
-                return None
-        if found is not None:
-            return found
-    return None
 
 
 def _shape(hint: Any) -> Shape[Any] | None:

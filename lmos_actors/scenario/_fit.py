@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lmos_actors.files import DataPath, Kind
+    from lmos_actors.supervision import Pointer
 
-    from ._fields import FieldOf, Pointer
+    from ._fields import FieldOf
     from ._names import Names
     from ._schemas import Schema
 

@@ -172,7 +172,7 @@ class Populations:
 
     def make(self, slot: Any) -> Any:
         """Make the agent object of a slot."""
-        factory = slot.spec.factory
+        factory = slot.factory
         if not isinstance(factory, Member):
             return factory()
         if factory.recipe.service_time and not slot.incarnation:

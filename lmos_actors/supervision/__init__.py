@@ -7,6 +7,7 @@ from ._household import Household as Household, children_of as children_of
 from ._plan import Counts as Counts
 from ._pool import PoolRef as PoolRef, PoolSupervisor as PoolSupervisor
 from ._portable import check_portable as check_portable
+from ._siblings import Pointer as Pointer, hint_of as hint_of, pointer_of as pointer_of, sibling as sibling
 from ._spec import (
     AutoShutdown as AutoShutdown,
     Backoff as Backoff,

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import trio
 from trio.lowlevel import checkpoint, enable_ki_protection, reschedule
 
-from lmos_actors._errors import IdTaken, RestartIntensityExceeded, StartFailed
-from lmos_actors.actors import NORMAL, SHUTDOWN, ExitReason, LocalLink, Runners
+from lmos_actors._errors import ConfigError, IdTaken, RestartIntensityExceeded, StartFailed
+from lmos_actors.actors import NORMAL, SHUTDOWN, ExitReason, Finder, LocalLink, Ref, Runners, Sought
 
 from ._children import Names, mailbox_of
 from ._ids import Ids
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import Runtime, Status
 
+    from ._siblings import Sibling
     from ._spec import Spec
     from ._supervisor import Supervisor
 
@@ -88,6 +89,25 @@ class Branch:
     def child_path(self, name: str) -> str:
         """Give the path of a child of that name: the root's children have their names alone."""
         return name if self.parent is None else f"{self._path}/{name}"
+
+    def place_of(self, sibling: Sibling) -> str:
+        """Return the path from the root that a reference of a child leads to. Raises ConfigError."""
+        here: Branch | None = self
+        for _ in range(sibling.ups):
+            here = None if here is None else here.above
+        if here is None:
+            raise ConfigError("leads above the root supervisor", repr(sibling))
+        return here.child_path("/".join(sibling.names))
+
+    def ref_to(self, sibling: Sibling) -> Ref[Any]:
+        """Return the ref that a child is given for a reference: to the slot, if it is there yet.
+
+        Slots below a supervisor that has not started are not, and those of temporary agents that have ended
+        are gone: then the ref looks at that place when it is used.
+        """
+        path, resolver = self.place_of(sibling), self.rt.resolver
+        found = None if resolver is None else resolver.at(path)
+        return Ref(Finder(self.rt, Sought(None, path, is_place=True)) if found is None else found)
 
     @property
     def lineage(self) -> tuple[tuple[str, str], ...]:

@@ -44,6 +44,8 @@ class Household(Supervisor):
         self.ids = owner.ids
         self._path = slot.path
         self.lives = f"{slot.owner.lives} {slot.incarnation}"
+        for reference in self.spec.outward:
+            self.place_of(reference.from_above(self.label).sibling)  # which refuses those that lead nowhere
         self._dismissed = False
         self._limit: Timer | None = None
         self._reset()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, get_args
 
 import attrs
@@ -16,6 +17,7 @@ from lmos_actors._errors import ConfigError, IdTaken, NameTaken, nearest
 from lmos_actors.actors import BY, check_id
 
 from ._factory import class_of, name_of, shown
+from ._siblings import Reference, Sibling, check_references, filled, references_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -94,6 +96,8 @@ class ChildSpec(Generic[A_co]):
     mailbox: MailboxOptions | None = attrs.field(default=None, kw_only=True)
     backoff: Backoff | None = attrs.field(default=None, kw_only=True)
     id: str | None = attrs.field(default=None, kw_only=True)
+    references: tuple[Reference, ...] = attrs.field(init=False, default=(), eq=False, repr=False)
+    """The references to siblings in the factory's arguments; see `sibling`."""
 
     def __attrs_post_init__(self) -> None:
         _check_common(self)
@@ -102,6 +106,14 @@ class ChildSpec(Generic[A_co]):
         wrong = None if self.id is None else check_id(self.id)
         if wrong is not None:
             raise ConfigError(wrong, f"{self.name}.id")
+        factory: Any = self.factory
+        if isinstance(factory, partial):
+            object.__setattr__(self, "references", references_of(factory, self.name))
+
+    def filled(self, ref_to: Callable[[Sibling], Any]) -> Callable[[], A_co]:
+        """Return the factory with a ref in the place of each reference to a sibling."""
+        made: Callable[[], A_co] = filled(self.factory, ref_to)
+        return made
 
 
 @attrs.frozen(weakref_slot=False)
@@ -111,7 +123,8 @@ class SupervisorSpec:
     `strategy` says who is restarted with a child that ended: nobody else, everybody, or those after it.
     More than `max_restarts` restarts within `max_seconds` end the supervisor itself. `auto_shutdown` ends
     it when any, or the last, of its significant children has ended by itself. `restart`, `shutdown`,
-    `significant` and `backoff` speak of this supervisor as a child of another.
+    `significant` and `backoff` speak of this supervisor as a child of another. References between its
+    agents (`sibling`) are checked here, and those that lead out of it by the supervisor above.
     Raises ConfigError naming the field, NameTaken for two children of one name, IdTaken of one id.
     """
 
@@ -125,6 +138,8 @@ class SupervisorSpec:
     shutdown: Shutdown = attrs.field(default="infinity", kw_only=True)
     significant: bool = attrs.field(default=False, kw_only=True)
     backoff: Backoff | None = attrs.field(default=None, kw_only=True)
+    outward: tuple[Reference, ...] = attrs.field(init=False, default=(), eq=False, repr=False)
+    """The references below that lead to something beside this supervisor, or above it."""
 
     def __attrs_post_init__(self) -> None:
         _check_common(self)
@@ -142,6 +157,7 @@ class SupervisorSpec:
             id = child.id if isinstance(child, ChildSpec) else None
             if id is not None and ids.setdefault(id, child.name) != child.name:
                 raise IdTaken(id, ids[id])
+        object.__setattr__(self, "outward", check_references(self))
 
     def check_child(self, child: Spec) -> None:
         """Raise ConfigError if this supervisor cannot have that child, whatever its name.
@@ -179,6 +195,8 @@ class Pool(Generic[A_co]):
     mailbox: MailboxOptions | None = attrs.field(default=None, kw_only=True)
     backoff: Backoff | None = attrs.field(default=None, kw_only=True)
     unnamed: bool = attrs.field(init=False, default=False, eq=False, repr=False)
+    references: tuple[Reference, ...] = attrs.field(init=False, default=(), eq=False, repr=False)
+    """The references to siblings of the pool in the factory's arguments; see `sibling`."""
 
     def __attrs_post_init__(self) -> None:
         if not callable(self.factory):
@@ -193,6 +211,7 @@ class Pool(Generic[A_co]):
         if self.restart == "temporary":
             raise ConfigError("must be permanent or transient: a pool keeps its size", f"{self.name}.restart")
         self._agent(self.name)  # which checks the rest
+        object.__setattr__(self, "references", references_of(self.factory, self.name))
         self.tree()
 
     def _check_key(self) -> None:
@@ -215,9 +234,12 @@ class Pool(Generic[A_co]):
         return self._agent(f"{self.name}-{number}")
 
     def _agent(self, name: str) -> ChildSpec[A_co]:
+        factory = self.factory
+        if self.references:  # which are beside the pool, and a member is below it
+            factory = filled(factory, Sibling.from_below)
         return ChildSpec(
             name,
-            self.factory,
+            factory,
             restart=self.restart,
             shutdown=self.shutdown,
             mailbox=self.mailbox,

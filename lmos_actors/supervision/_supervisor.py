@@ -19,6 +19,7 @@ from lmos_actors.actors import SHUTDOWN, LocalLink, Ref, awaited
 
 from ._branch import BUDGET, Branch
 from ._children import ChildInfo, mailbox_of, needs_waiting
+from ._factory import class_of
 from ._spec import ChildSpec, Pool, SupervisorSpec
 
 if TYPE_CHECKING:
@@ -129,6 +130,7 @@ class Supervisor(Branch):
         self.spec.check_child(spec)
         if spec.id is not None:
             raise ConfigError("is one agent's alone, and start_many() starts several", f"{spec.name}.id")
+        self._check_references(spec)
         first = self._names.reserve(spec.name, count)
         self._numbered = None
         if self.idle and not needs_waiting(spec):
@@ -222,6 +224,7 @@ class Supervisor(Branch):
         if numbered:  # not before it is its turn, as others in line take names too
             spec = attrs.evolve(spec, name=self._names.first_free(spec.name))
         name = spec.name
+        self._check_references(spec)
         self.ids.check((spec,), None)
         if self.above is None:
             self.ids.check_name(name)
@@ -231,6 +234,20 @@ class Supervisor(Branch):
         child = self._new_child(spec, name)
         self._names.give(name, child)
         return child
+
+    def _check_references(self, spec: Spec) -> None:
+        """Raise ConfigError unless what a new child refers to beside it is there, and of the right class."""
+        for reference in spec.outward if isinstance(spec, SupervisorSpec) else spec.references:
+            sibling = reference.sibling
+            if isinstance(spec, SupervisorSpec):
+                sibling = reference.from_above(spec.name).sibling
+            path = self.place_of(sibling)
+            found = None if self.rt.resolver is None else self.rt.resolver.at(path)
+            if found is None:
+                raise ConfigError(f"there is no agent {path!r} in this node", reference.place)
+            placed = found if isinstance(found, LocalLink) else found.placed
+            made_from = placed.spec if isinstance(placed, LocalLink) else placed.made_from
+            reference.check_class(class_of(made_from.factory))
 
     def terminate_child(self, name: str) -> Coroutine[Any, Any, None]:
         """Stop a child and keep its spec, unless it is temporary.

@@ -48,7 +48,7 @@ class Stage:
 
     def make(self, slot: Any) -> Any:
         """Make the agent object of a slot: the original, or what stands in its place."""
-        cls, factory = self._chosen(slot.spec.factory)
+        cls, factory = self._chosen(slot.factory)
         if cls is not None:
             self.faults.starting(slot, cls)
         agent = factory()

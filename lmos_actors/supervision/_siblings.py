@@ -1,0 +1,294 @@
+"""References from one child of a tree to another, while the tree is still data.
+
+`sibling("weather")` among the arguments of a `functools.partial` stands for the ref that the agent will be
+given. A tree is a value: it may be put in several places and started many times, so the reference holds a
+path and nothing of a running node. Each time an agent is made, its slot fills in the refs: a factory never
+sees a reference, neither does a class that a test puts in the place of the original.
+
+A ref leads to a slot, and the slots of a supervisor are there before the first of its agents starts. So the
+order of children does not matter for a reference, and two agents may hold refs to each other.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Union, cast, get_args, get_origin, overload
+
+import attrs
+
+from lmos_actors._errors import ConfigError, nearest
+from lmos_actors.actors import Agent, Ref, class_made_by
+
+from ._factory import class_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+A = TypeVar("A", bound=Agent)
+
+UP: Final = ".."
+
+
+@attrs.frozen
+class Sibling:
+    """A reference to an agent of the same tree, by its path from the supervisor that has the holder."""
+
+    path: str
+    cls: type[Any] | None = None
+
+    def __attrs_post_init__(self) -> None:
+        path: Any = self.path
+        parts = path.split("/") if isinstance(path, str) else []
+        names = parts[_leading(parts) :]
+        if not names or UP in names or "" in names or "." in names:
+            raise ConfigError(
+                "must be the name of a child, or a path such as 'stores/paris' or '../weather', "
+                f"not {path!r}",
+                "sibling(path)",
+            )
+        if self.cls is not None and not hasattr(self.cls, "__contract__"):
+            raise ConfigError(f"must be an agent class, not {self.cls!r}", f"sibling({path!r}, cls)")
+
+    def __repr__(self) -> str:
+        return f"sibling({self.path!r})"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise AttributeError(
+            f"{self!r} is a reference in a child spec and has no {name!r}: the agent is given a ref in its "
+            f"place when it stands in a functools.partial, as in partial(Concierge, weather={self!r})"
+        )
+
+    @property
+    def ups(self) -> int:
+        """How many supervisors up the path begins."""
+        return _leading(self.path.split("/"))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names to follow down from there; at least one."""
+        return tuple(self.path.split("/")[self.ups :])
+
+    def from_below(self) -> Sibling:
+        """Return the reference that means the same to a child of the holder."""
+        return attrs.evolve(self, path=f"{UP}/{self.path}")
+
+    def from_above(self) -> Sibling:
+        """Return the reference that means the same to the supervisor of the holder. It begins with `..`."""
+        return attrs.evolve(self, path=self.path.removeprefix(f"{UP}/"))
+
+
+def _leading(parts: list[str]) -> int:
+    count = 0
+    while count < len(parts) and parts[count] == UP:
+        count += 1
+    return count
+
+
+@overload
+def sibling(path: str, /) -> Ref[Any]: ...
+@overload
+def sibling(path: str, cls: type[A], /) -> Ref[A]: ...
+def sibling(path: str, cls: type[Any] | None = None, /) -> Ref[Any]:
+    """Return a reference to another agent or pool of the same tree, for the `functools.partial` of a spec.
+
+    `ChildSpec("concierge", partial(Concierge, weather=sibling("weather")))`: each incarnation is given a ref
+    in its place. A name alone is that of a child of the same supervisor; `stores/paris` is below a
+    supervisor beside the holder, and `../weather` is beside the supervisor that has the holder. With a class
+    the reference is a `Ref` of that class for type checkers, and the child must be one. Raises ConfigError.
+    """
+    return cast("Ref[Any]", Sibling(path, cls))
+
+
+@attrs.frozen
+class Reference:
+    """One reference that the agents of a child hold: where it is written, to whom, and of which class."""
+
+    place: str
+    sibling: Sibling
+    expected: type[Any] | None
+
+    def check_class(self, made: type[Any] | None) -> None:
+        """Raise ConfigError unless agents of that class, if it is known, fit."""
+        expected = self.expected
+        if made is not None and expected is not None and not issubclass(made, expected):
+            raise ConfigError(
+                f"leads to a {made.__name__}, a ref to a {expected.__name__} is needed", self.place
+            )
+
+    def from_above(self, supervisor: str) -> Reference:
+        """Return it as the supervisor that has the holder sees it."""
+        return attrs.evolve(self, place=f"{supervisor}/{self.place}", sibling=self.sibling.from_above())
+
+
+def references_of(factory: Any, holder: str) -> tuple[Reference, ...]:
+    """Return the references among the arguments of a factory. Raises ConfigError for those that cannot be."""
+    cls, found = class_made_by(factory), list[Reference]()
+    made = factory
+    while isinstance(made, partial):
+        call: partial[Any] = made  # pyright: ignore[reportUnknownVariableType]
+        given = {**{str(index): each for index, each in enumerate(call.args)}, **call.keywords}
+        for argument, value in given.items():
+            found += [_reference(cls, holder, argument, value, each) for each in _inside(value)]
+        made = call.func
+    return tuple(found)
+
+
+def _inside(value: Any) -> Iterator[Sibling]:
+    kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType]
+    if kind is Sibling:
+        yield value
+    elif kind in (tuple, list, dict):
+        for each in value.values() if kind is dict else value:
+            yield from _inside(each)
+
+
+def _reference(cls: Any, holder: str, argument: str, value: Any, wanted: Sibling) -> Reference:
+    reference = Reference(f"{holder}.factory({argument}={wanted!r})", wanted, wanted.cls)
+    if not hasattr(cls, "__contract__"):
+        return reference
+    names = [field.alias for field in attrs.fields(cls) if field.init]
+    if argument not in names:
+        near = nearest(argument, names)
+        hint = f", did you mean {near!r}?" if near else ""
+        raise ConfigError(f"{cls.__name__} has no argument {argument!r}{hint}", reference.place)
+    field = next(field.name for field in attrs.fields(cls) if field.alias == argument)
+    hint_of_field = hint_of(cls, field)
+    if hint_of_field is None or hint_of_field is Any:
+        return reference
+    pointer = pointer_of(hint_of_field)
+    if pointer is None or pointer.many is (value is wanted):
+        what = "several refs" if pointer is not None and pointer.many else "one ref" if pointer else "no ref"
+        raise ConfigError(f"{cls.__name__}.{field} takes {what}", reference.place)
+    if wanted.cls is None:
+        return attrs.evolve(reference, expected=pointer.cls)
+    reference = attrs.evolve(reference, expected=pointer.cls)
+    reference.check_class(wanted.cls)
+    return attrs.evolve(reference, expected=wanted.cls)
+
+
+def filled(factory: Any, ref_of: Callable[[Sibling], Any]) -> Any:
+    """Return a factory with something in the place of each of its references."""
+    if not isinstance(factory, partial):
+        return factory
+    made: partial[Any] = factory  # pyright: ignore[reportUnknownVariableType]
+    keywords: Mapping[str, Any] = {name: _filled(value, ref_of) for name, value in made.keywords.items()}
+    return partial(filled(made.func, ref_of), *(_filled(value, ref_of) for value in made.args), **keywords)
+
+
+def _filled(value: Any, ref_of: Callable[[Sibling], Any]) -> Any:
+    kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType]
+    if kind is Sibling:
+        return ref_of(value)
+    if kind is dict:
+        return {key: _filled(each, ref_of) for key, each in value.items()}
+    if kind in (tuple, list):
+        items = [_filled(each, ref_of) for each in value]
+        return items if kind is list else tuple(items)
+    return value
+
+
+# ---- checks of a tree
+
+
+def check_references(spec: Any) -> tuple[Reference, ...]:
+    """Return the references below a supervisor spec that lead out of it. Raises ConfigError for the others
+    that lead nowhere, or to agents of another class.
+    """
+    out: list[Reference] = []
+    for child in spec.children:
+        outward: tuple[Reference, ...] | None = getattr(child, "outward", None)
+        own = outward is None
+        here = child.references if own else [each.from_above(child.name) for each in outward or ()]
+        for reference in here:
+            if reference.sibling.ups:
+                out.append(reference)
+            else:
+                _check_down(reference, spec)
+    return tuple(out)
+
+
+def _check_down(reference: Reference, above: Any) -> None:
+    """Follow a path down through specs."""
+    *between, last = reference.sibling.names
+    for name in between:
+        found = _child_of(reference, above, name)
+        if not hasattr(found, "children"):
+            raise ConfigError(
+                f"{name!r} is {_what(found)}, which has no children to refer to", reference.place
+            )
+        above = found
+    target = _child_of(reference, above, last)
+    if hasattr(target, "children"):
+        raise ConfigError(f"{last!r} is a supervisor, no agent", reference.place)
+    reference.check_class(class_of(target.factory))
+
+
+def _child_of(reference: Reference, above: Any, name: str) -> Any:
+    children = {child.name: child for child in above.children}
+    if name not in children:
+        near = nearest(name, children)
+        hint = f", did you mean {near!r}?" if near else ""
+        raise ConfigError(f"no child {name!r} of {above.name!r}{hint}", reference.place)
+    return children[name]
+
+
+def _what(spec: Any) -> str:
+    return "a pool" if hasattr(spec, "size") else "an agent"
+
+
+# ---- what a field of an agent points to
+
+
+@attrs.frozen
+class Pointer:
+    """What a field of refs points to: agents of which class, one of them or `many`; `optional`: or None."""
+
+    cls: Any
+    many: bool
+    optional: bool = False
+
+
+def pointer_of(hint: Any) -> Pointer | None:
+    """Return what a type `Ref[X]` or `tuple[Ref[X], ...]`, perhaps `| None`, points to; None for others."""
+    inner = _without_none(hint)
+    optional = inner is not hint
+    if get_origin(inner) in (tuple, list) and get_args(inner):
+        one = _pointed(_without_none(get_args(inner)[0]))
+        return None if one is None else Pointer(one, many=True, optional=optional)
+    one = _pointed(inner)
+    return None if one is None else Pointer(one, many=False, optional=optional)
+
+
+def _without_none(hint: Any) -> Any:
+    if get_origin(hint) in (Union, types.UnionType):
+        rest = [part for part in get_args(hint) if part is not type(None)]
+        return rest[0] if len(rest) == 1 else hint
+    return hint
+
+
+def _pointed(hint: Any) -> Any:
+    origin = get_origin(hint)
+    if hint is Ref or (isinstance(hint, type) and issubclass(hint, Ref)):
+        return Agent
+    if not (isinstance(origin, type) and issubclass(origin, Ref)):
+        return None
+    pointed = (get_args(hint) or (Agent,))[0]
+    return pointed if isinstance(pointed, type) and issubclass(pointed, Agent) else Agent
+
+
+def hint_of(cls: type, name: str) -> Any:
+    """Return the type of an attribute as the class or a base declares it; None where it cannot be read."""
+    for part in cls.__mro__:
+        found = vars(part).get("__annotations__", {}).get(name)
+        if isinstance(found, str):
+            try:
+                return eval(found, vars(sys.modules[part.__module__]), dict(vars(part)))
+            except Exception:
+                return None
+        if found is not None:
+            return found
+    return None
