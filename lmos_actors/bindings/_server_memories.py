@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 import trio
 
-from lmos_actors.protocol.lmos import AnswerMemory
+from lmos_actors.protocol.lmos import AnswerBound, AnswerMemory
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -22,7 +22,7 @@ MOST: Final = 256
 """Memories kept of peers that have no connection now; the one that was used longest ago is forgotten."""
 
 MOST_BYTES: Final = 64 << 20
-"""Bytes that those memories hold in all."""
+"""Bytes that those memories hold in all; and all memories together, with the runs that can be queried."""
 
 _Name: TypeAlias = tuple[str | None, bytes]
 _UNGUESSABLE: Final = re.compile(rb"[0-9A-Za-z_-]{32,128}")
@@ -30,18 +30,19 @@ _UNGUESSABLE: Final = re.compile(rb"[0-9A-Za-z_-]{32,128}")
 
 @attrs.define
 class _Kept:
-    memory: AnswerMemory = attrs.field(factory=AnswerMemory)
+    memory: AnswerMemory
     connections: int = 0
 
 
 class Memories:
     """The memories of a server's peers. A peer without a good name has one per connection."""
 
-    __slots__ = ("_most", "_most_bytes", "_named", "_unused")
+    __slots__ = ("_most", "_most_bytes", "_named", "_unused", "bound")
 
     def __init__(self, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
         self._most = most
         self._most_bytes = most_bytes
+        self.bound = AnswerBound(most_bytes)
         self._named: dict[_Name, _Kept] = {}
         self._unused: OrderedDict[_Name, None] = OrderedDict()
 
@@ -58,14 +59,16 @@ class Memories:
         """
         names = [value for name, value in headers if name.lower() == PEER_HEADER]
         if len(names) != 1 or not _UNGUESSABLE.fullmatch(names[0]):
-            memory = AnswerMemory()
+            memory = AnswerMemory(bound=self.bound)
             try:
                 yield memory
             finally:
                 memory.close()
             return
         name = (principal, names[0])
-        kept = self._named.setdefault(name, _Kept())
+        kept = self._named.get(name)
+        if kept is None:
+            kept = self._named[name] = _Kept(AnswerMemory(bound=self.bound))
         kept.connections += 1
         self._unused.pop(name, None)
         try:
@@ -91,6 +94,7 @@ class Memories:
             if self._fits(held + memory.bytes) and (len(memory) or memory.running):
                 return
             count += 1
+            memory.close()  # sessions that ended refer to it until cycles are collected
             del self._named[name], self._unused[name]
 
     def _fits(self, held: int) -> bool:

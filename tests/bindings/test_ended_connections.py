@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -23,6 +24,10 @@ class Large(Agent):
     @action
     def text(self, size: int) -> str:
         return "x" * size
+
+    @action
+    def numbers(self, count: int) -> list[int]:
+        return [100 + number % 900 for number in range(count)]
 
     @action(on_disconnect="finish")
     async def late(self) -> None:
@@ -69,18 +74,90 @@ async def test_answers_go_with_their_connection(virtual_clock: Any, late: bool) 
 
 
 async def test_memories_of_those_who_left_are_bounded_in_bytes(virtual_clock: Any) -> None:
-    memories = Memories(100, most_bytes=1000)
+    memories = Memories(100, most_bytes=60_000)
     for number in range(10):
         with memories.of(name_of(number)) as memory:
-            remember(memory, number, 200)
+            remember(memory, number, 20_000)
     assert len(memories) == 2
     for number in (8, 9):
         with memories.of(name_of(number)) as memory:
             assert len(memory) == 1
-    with memories.of(name_of(10)) as memory:
-        remember(memory, 10, 5000)
-        assert len(memories) == 3
-    assert len(memories) == 0
+
+
+async def test_memories_that_are_forgotten_hold_nothing(virtual_clock: Any) -> None:
+    memories = Memories(2)
+    for number in range(10):
+        with memories.of(name_of(number)) as memory:
+            remember(memory, number, 200)
+    held = 0
+    for number in (8, 9):
+        with memories.of(name_of(number)) as memory:
+            assert len(memory) == 1
+            held += memory.held
+    assert memories.bound.bytes == held
+
+
+async def test_whoever_is_answered_most_is_forgotten_first(virtual_clock: Any) -> None:
+    """Also while its connection stands: the bound is one over all peers."""
+    memories = Memories(100, most_bytes=60_000)
+    with memories.of(name_of(1)) as small, memories.of(()) as nameless:
+        remember(small, 1, 10_000)
+        for number in range(10):
+            remember(nameless, number, 10_000)
+            assert memories.bound.bytes <= 60_000
+        assert len(small) == 1
+        assert 1 <= len(nameless) < 5
+    assert memories.bound.bytes == small.held
+    with memories.of(name_of(2)) as large:
+        remember(large, 2, 500_000)
+        assert (len(small), len(large)) == (1, 0)
+
+
+async def test_ended_runs_count_with_what_is_remembered(virtual_clock: Any) -> None:
+    """What can be queried of runs over open connections is held by the same bound."""
+    async with open_test_node() as node, serving(node) as served:
+        await node.start_child(ChildSpec("large", Large))
+        memories: Memories = served.server._memories
+        memories.bound.most = 3 * SIZE
+        line = await served.line()
+        for _ in range(6):
+            await line.ask("invokeAction", thingID="large", action="text", input={"size": SIZE})
+            assert memories.bound.bytes <= 3 * SIZE
+        assert line.session_there.statistics().remembered < 6
+        line.leave()
+        await settle()
+        assert memories.bound.bytes == 0
+
+
+async def test_peers_that_come_once_leave_no_more_than_the_bound(virtual_clock: Any) -> None:
+    """Neither as garbage nor as Python objects, which are many times as large as their text."""
+    async with open_test_node() as node, serving(node) as served:
+        await node.start_child(ChildSpec("large", Large))
+        memories: Memories = served.server._memories
+        memories.bound.most = memories._most_bytes = 4 * SIZE
+        await asked_once(served, 0)
+        gc.collect()
+        gc.disable()
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            for number in range(1, 9):
+                await asked_once(served, number)
+            held = tracemalloc.get_traced_memory()[0] - before
+        finally:
+            tracemalloc.stop()
+            gc.enable()
+        assert 0 < memories.bound.bytes <= 4 * SIZE
+        assert held < 5 * SIZE, f"{held} bytes"
+
+
+async def asked_once(served: Serving, number: int) -> None:
+    """Connect somebody by a name of its own, who asks for much and is gone."""
+    line = await served.line(headers=name_of(number))
+    answer = await line.ask("invokeAction", thingID="large", action="numbers", input={"count": SIZE // 4})
+    assert len(answer["output"]) == SIZE // 4
+    line.leave()
+    await settle()
 
 
 def name_of(number: int) -> tuple[tuple[bytes, bytes], ...]:
@@ -89,7 +166,7 @@ def name_of(number: int) -> tuple[tuple[bytes, bytes], ...]:
 
 def remember(memory: lmos.AnswerMemory, number: int, size: int) -> None:
     session = lmos.ThingSession(offered=True, new_id=lambda: "id", memory=memory)
-    said = f'{{"messageType":"invokeAction","thingID":"t","messageID":"m{number}","action":"a"}}'
+    said = f'{{"messageType":"writeProperty","thingID":"t","messageID":"m{number}","name":"p","data":1}}'
     (asked,) = session.receive(said, trio.current_time())
     assert isinstance(asked, lmos.Asked)
-    session.complete(asked, "x" * size)
+    session.answer(asked, "x" * size, datetime(2026, 1, 1, tzinfo=UTC))

@@ -54,7 +54,7 @@ from ._limits import (
     beyond as beyond,
     outside_strings as outside_strings,
 )
-from ._memory import AnswerMemory as AnswerMemory
+from ._memory import AnswerBound as AnswerBound, AnswerMemory as AnswerMemory
 from ._messages import (
     Acknowledgement as Acknowledgement,
     ActionStatus as ActionStatus,

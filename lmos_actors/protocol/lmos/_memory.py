@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 import msgspec
 
@@ -19,8 +19,58 @@ if TYPE_CHECKING:
     from ._asked import Asked
     from ._messages import Base
 
-PAYLOADS: Final = ("input", "data")
-LONG: Final = 4096  # bytes of a request
+PAYLOADS: Final = ("input", "data")  # of a request
+ANSWERS: Final = ("output", "value", "data", "about")  # payloads of a final answer
+SHORT_TEXT: Final = 64  # characters
+OVERHEAD: Final = 1024
+"""Bytes that a remembered answer takes beside its texts: the objects around them, about so many."""
+
+
+class Holder(Protocol):
+    """Keeps answers of one connection or peer, out of a bound that it shares with others."""
+
+    @property
+    def held(self) -> int:
+        """About how many bytes of the process's memory its answers take."""
+        ...
+
+    def shrink(self) -> None:
+        """Forget about half of them, the oldest first."""
+        ...
+
+
+class AnswerBound:
+    """The bytes that answers are kept in, over all connections: past it those forget first that hold most."""
+
+    __slots__ = ("_holders", "bytes", "most")
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.bytes = 0
+        self._holders: dict[Holder, None] = {}
+
+    def changed(self, holder: Holder, size: int) -> None:
+        """Count that a holder has so many bytes more, or less."""
+        self.bytes += size
+        if size > 0:
+            self._holders[holder] = None
+            if self.bytes > self.most:
+                self._make_room()
+        elif not holder.held:
+            self._holders.pop(holder, None)
+
+    def _make_room(self) -> None:
+        """Have an eighth free, so that it is not necessary again with each answer."""
+        enough = self.most - self.most // 8
+        while self.bytes > enough and self._holders:
+            for holder in sorted(self._holders, key=_held, reverse=True):
+                if self.bytes <= enough:
+                    return
+                holder.shrink()
+
+
+def _held(holder: Holder) -> int:
+    return holder.held
 
 
 class Remembered(msgspec.Struct, eq=False):
@@ -39,16 +89,26 @@ class AnswerMemory:
 
     At most `max_answers` of them, of `max_bytes` in all (requests and answers as text), each for `seconds`
     counted from the first request after it; an answer larger than all of that is not remembered. What is
-    still being carried out is bounded by the sessions.
+    still being carried out is bounded by the sessions. `bound` holds over several memories.
     """
 
-    __slots__ = ("_answers", "_due", "_fresh", "_running", "bytes", "max_answers", "max_bytes", "seconds")
+    __slots__ = (
+        "_answers", "_due", "_fresh", "_running", "bound", "bytes", "max_answers", "max_bytes", "seconds",
+    )  # fmt: skip
 
-    def __init__(self, *, max_answers: int = 256, seconds: float = 60.0, max_bytes: int = 4 << 20) -> None:
+    def __init__(
+        self,
+        *,
+        max_answers: int = 256,
+        seconds: float = 60.0,
+        max_bytes: int = 4 << 20,
+        bound: AnswerBound | None = None,
+    ) -> None:
         self.max_answers = max_answers
         self.seconds = seconds
         self.max_bytes = max_bytes
         self.bytes = 0
+        self.bound = bound
         self._answers: OrderedDict[str, Remembered] = OrderedDict()
         self._fresh: list[Remembered] = []  # those without a time
         self._due = math.inf  # nothing is over before
@@ -56,6 +116,11 @@ class AnswerMemory:
 
     def __len__(self) -> int:
         return len(self._answers)
+
+    @property
+    def held(self) -> int:
+        """About how many bytes of the process's memory the answers take."""
+        return self.bytes + len(self._answers) * OVERHEAD
 
     @property
     def running(self) -> int:
@@ -90,10 +155,13 @@ class AnswerMemory:
             del self._running[key]
         if size > self.max_bytes or (isinstance(final, Error) and final.started is False):
             return
-        kept = Remembered(message if asked.size <= LONG else _compact(message, asked.size), final, size)
+        kept = Remembered(
+            compacted(message, PAYLOADS, order="sorted"), compacted(final, ANSWERS, order=None), size
+        )
         self._answers[key] = kept
         self._fresh.append(kept)
         self.bytes += size
+        self._changed(size + OVERHEAD)
         while self.bytes > self.max_bytes or len(self._answers) > self.max_answers:
             self._drop(next(iter(self._answers)))
 
@@ -118,6 +186,16 @@ class AnswerMemory:
                 return
             self._drop(next(iter(self._answers)))
 
+    def _changed(self, size: int) -> None:
+        if self.bound is not None:
+            self.bound.changed(self, size)
+
+    def shrink(self) -> None:
+        """Forget about half of the answers, the oldest first."""
+        enough = self.held // 2
+        while self._answers and self.held > enough:
+            self._drop(next(iter(self._answers)))
+
     def close(self) -> None:
         """Remember nothing more: nobody can ask for it."""
         self.max_bytes = 0
@@ -129,6 +207,7 @@ class AnswerMemory:
         kept = self._answers.pop(key, None)
         if kept is not None:
             self.bytes -= kept.size
+            self._changed(-kept.size - OVERHEAD)
             kept.message = kept.final = None  # it may still wait in the list of the fresh
 
 
@@ -142,15 +221,34 @@ def same_content(one: Base, other: Base) -> bool:
     )
 
 
-def _compact(message: Any, size: int) -> Any:
-    """Give a long request with its payload as text: as objects that may take twenty times as much."""
-    if size <= LONG:
-        return message
-    for member in PAYLOADS:
+def compacted(message: Any, members: tuple[str, ...], *, order: Literal["sorted"] | None) -> Any:
+    """Return a message that is kept for a while, with its payload as JSON text.
+
+    Python's objects take up to twenty times as much memory as the text that they came from, or go out as;
+    so bounds that count the text would not hold.
+    """
+    for member in members:
         payload = getattr(message, member, msgspec.UNSET)
-        if payload is not msgspec.UNSET:
-            return msgspec.structs.replace(message, **{member: msgspec.Raw(_text(payload))})
+        if not _is_small(payload):
+            text = msgspec.Raw(msgspec.json.encode(payload, order=order))
+            return msgspec.structs.replace(message, **{member: text})
     return message
+
+
+def restored(message: Any) -> Any:
+    """Return a kept answer as it was before it was compacted."""
+    for member in ANSWERS:
+        payload = getattr(message, member, msgspec.UNSET)
+        if isinstance(payload, msgspec.Raw):
+            return msgspec.structs.replace(message, **{member: msgspec.json.decode(payload)})
+    return message
+
+
+def _is_small(payload: object) -> bool:
+    """Return whether a payload takes no more memory than its text, or only little."""
+    if isinstance(payload, str):  # one character outside of Latin-1 makes each take two or four bytes
+        return len(payload) <= SHORT_TEXT or payload.isascii()
+    return payload is None or payload is msgspec.UNSET or isinstance(payload, int | float | msgspec.Raw)
 
 
 def _payload(message: Any) -> Any:

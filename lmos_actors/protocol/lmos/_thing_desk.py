@@ -17,7 +17,7 @@ from ._codec import Codec
 from ._dialects import Dialect
 from ._finite import finite_only
 from ._limits import Limits
-from ._memory import Remembered
+from ._memory import ANSWERS, Remembered, compacted, restored
 from ._messages import (
     Acknowledgement,
     ActionStatus,
@@ -75,7 +75,8 @@ class Desk:
         self.open: dict[Asked, str] = {}  # with the correlation of the answer on this connection
         self.open_bytes = 0
         self.listenings = Listenings()
-        self.runs = Runs(options.remembered_runs, options.max_bytes)
+        bound = None if memory is None else memory.bound
+        self.runs = Runs(options.remembered_runs, options.max_bytes, bound)
         self.counts = Counts()
         self.over = False
 
@@ -181,6 +182,7 @@ class Desk:
 
     def retold(self, final: Any, correlation: str, in_reply_to: str | None = None) -> Any:
         """Make a final answer anew, for another request."""
+        final = restored(final)
         changed: dict[str, Any] = {"message_id": self.new_id(), "correlation_id": correlation}
         if isinstance(final, ActionStatus | Error):
             changed["in_reply_to"] = in_reply_to
@@ -190,6 +192,7 @@ class Desk:
         """Make a final answer anew, by the habits here: kotlin-wot takes any status for a success (D15)."""
         if not self.kotlin or not isinstance(final, ActionStatus) or final.status != "failed":
             return self.retold(final, correlation, in_reply_to)
+        final = restored(final)
         error = ActionCancelled(final.reason) if final.cancelled else ActionFailed(final.output)
         return self.error(final.thing_id, error, correlation)
 
@@ -214,7 +217,9 @@ class Desk:
         self._end_streams(asked, completed)
         fits = not isinstance(told, Error) or isinstance(final, Error)
         if asked.remembered and self.memory is not None and final is not None:
-            self.memory.settle(asked, final if fits else told or final, asked.size + len(frame))
+            kept = compacted(final if fits else told or final, ANSWERS, order=None)
+            self.memory.settle(asked, kept, asked.size + len(frame))
+            told = kept if told is final or not fits else told  # so that there is one text for both
         self._hand_over(asked, told, frame)
         for desk, *answer in others:
             desk._hand_over(asked, *answer)
@@ -290,7 +295,7 @@ class Desk:
         self.open_bytes = 0
         self.streams.close()
         self.outbox.clear()
-        self.runs = Runs(0, 0)
+        self.runs.close()
         self.over = True
         return (*left, *(one for one in listenings if one.active))
 

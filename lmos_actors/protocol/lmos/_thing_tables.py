@@ -10,11 +10,13 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from ._asked import ALL_EVENTS, EVENT, LISTENED, PROPERTY, Asked, Listening
+from ._memory import ANSWERS, OVERHEAD, compacted
 from ._messages import ActionStatus, Error, InvokeAction, name_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ._memory import AnswerBound
     from ._messages import Base, CancelAction, QueryAction
 
 
@@ -37,9 +39,10 @@ class Runs:
     and can still be queried; where there is none, the oldest are forgotten.
     """
 
-    __slots__ = ("_bytes", "_ended", "_limit", "_live", "_max_bytes")
+    __slots__ = ("_bound", "_bytes", "_ended", "_limit", "_live", "_max_bytes")
 
-    def __init__(self, limit: int, max_bytes: int) -> None:
+    def __init__(self, limit: int, max_bytes: int, bound: AnswerBound | None = None) -> None:
+        self._bound = bound
         self._limit = limit
         self._max_bytes = max_bytes
         self._bytes = 0
@@ -70,13 +73,38 @@ class Runs:
             final, size = _without_payload(final), sum(map(len, key)) + len(correlation)
         if key in self._ended:
             self._forget(key)
-        self._ended[key] = EndedRun(correlation, final, size)
+        self._ended[key] = EndedRun(correlation, compacted(final, ANSWERS, order=None), size)
         self._bytes += size
+        self._changed(size + OVERHEAD)
         while len(self._ended) > self._limit or self._bytes > self._max_bytes:
             self._forget(next(iter(self._ended)))
 
     def _forget(self, key: Key) -> None:
-        self._bytes -= self._ended.pop(key).size
+        size = self._ended.pop(key).size
+        self._bytes -= size
+        self._changed(-size - OVERHEAD)
+
+    def _changed(self, size: int) -> None:
+        if self._bound is not None:
+            self._bound.changed(self, size)
+
+    @property
+    def held(self) -> int:
+        """About how many bytes of the process's memory the ended runs take."""
+        return self._bytes + len(self._ended) * OVERHEAD
+
+    def shrink(self) -> None:
+        """Forget about half of the ended runs, the oldest first."""
+        enough = self.held // 2
+        while self._ended and self.held > enough:
+            self._forget(next(iter(self._ended)))
+
+    def close(self) -> None:
+        """Forget all of them: nobody can ask for them."""
+        self._limit = 0
+        self._live.clear()
+        for key in tuple(self._ended):
+            self._forget(key)
 
     def find(self, message: QueryAction | CancelAction, going: Iterable[Asked]) -> Asked | EndedRun | None:
         """Give the run that is meant: by the correlation, else the newest unfinished, else the newest.
