@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections import deque
 from contextlib import contextmanager
+from functools import partial
 from heapq import heappop, heappush
 from time import monotonic
 from typing import TYPE_CHECKING
 
 import trio
-from trio.lowlevel import Abort, current_task, reschedule, wait_task_rescheduled
+from trio.lowlevel import Abort, checkpoint_if_cancelled, current_task, reschedule, wait_task_rescheduled
 
 from lmos_actors._timers import BUDGET, Timer, TimerHeap
 
@@ -29,6 +30,10 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
     run loop: timers fire one after another, over many instants, until one has woken a task. At one
     instant timers come before trio's own deadlines, and among themselves in the order of `call_at`.
 
+    Tasks that `sleep_until` are in a heap of their own. They count as trio's deadlines do: all that are due
+    at one instant wake in one pass of trio's loop, which orders them, after the timers of that instant, and
+    a cancel scope whose deadline is the same instant cancels the sleep.
+
     `trio.testing.wait_all_tasks_blocked` does not work on this clock: `settle` takes its place. A run
     that waits for sockets, threads or processes has to keep a `hold` open meanwhile.
     """
@@ -44,7 +49,10 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         """
         self.next_deadline: Callable[[], float] = _unknown
         """Tells trio's next deadline; where nobody knows it, every turn costs a pass of trio's run loop."""
+        self.expire: Callable[[float], object] = _nothing_at
+        """Cancels the scopes whose deadlines have passed at an instant, as trio's loop does afterwards."""
         self._now = 0.0
+        self._sleepers = _Sleepers()
         self._holds = 0
         self._settling: deque[trio.lowlevel.Task] = deque()
         self._chore: Callable[[], None] = _nothing
@@ -90,6 +98,21 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         finally:
             self._holds -= 1
 
+    @trio.lowlevel.enable_ki_protection
+    async def sleep_until(self, when: float) -> None:
+        """Wait until `when`, a finite instant in the future: what `trio.sleep` is in a simulation.
+
+        A timer and a reschedule, in place of trio's scope, deadline and exception for each sleep.
+        """
+        timer = self._sleepers.call_at(when, partial(reschedule, current_task()))
+
+        def abort(_: object) -> Abort:
+            timer.cancel()
+            return Abort.SUCCEEDED
+
+        await wait_task_rescheduled(abort)
+        await checkpoint_if_cancelled()  # by another task, which has woken at the same instant and ran before
+
     async def settle(self) -> None:
         """Wait until nothing is left to do at the present instant: tasks blocked, timers due now fired.
 
@@ -120,6 +143,7 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         looks at what became runnable only after this call, and 0 makes it look at once.
         """
         heap = self._heap
+        deadline = min(deadline, self._sleepers.first())
         self.woke = False
         self._wakes = 0
         self._left = BUDGET
@@ -135,9 +159,11 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
             self.events += 1
             self._fire_first()
             if self.woke:
+                self._wake_sleepers()
                 return 0
         else:
             self._do_chore()
+            self._wake_sleepers()
             return 0
         return self._pass_on(deadline)
 
@@ -148,11 +174,11 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         or trio has a deadline to see to first, nor after so many timers: then the loop goes on as ever. True
         says that a timer has woken another task, so that the loop has to decide who comes first.
         """
-        heap = self._heap
+        heap, sleepers = self._heap, self._sleepers.heap
         # since the loop has last found no task that could run, the caller alone has been woken
         while self._wakes == 1 and self._left and heap and not ready:
             when = heap[0][0]
-            if when >= self.next_deadline():
+            if when >= self.next_deadline() or (sleepers and when >= sleepers[0][0]):
                 return False
             if when > self._now:
                 if self._settling or self._holds:
@@ -183,6 +209,7 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         """No timer is due: let the settled go on, or time, or report that neither can."""
         self._do_chore()
         if deadline <= self._now:
+            self._wake_sleepers()
             return 0
         if self._settling:
             reschedule(self._settling.popleft())
@@ -192,6 +219,7 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         if deadline < math.inf:
             self.events += 1
             self._now = deadline
+            self._wake_sleepers()
             return 0
         if self.on_deadlock is None:
             return math.inf
@@ -200,6 +228,14 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
             self.on_deadlock()
         self._idle_since = self.events
         return 0
+
+    def _wake_sleepers(self) -> None:
+        """Wake the tasks whose time has come, but those whom a scope's deadline at this instant cancels."""
+        sleepers, now = self._sleepers, self._now
+        if sleepers.first() <= now:
+            if self.next_deadline() <= now:
+                self.expire(now)
+            sleepers.wake(now)
 
     def _do_chore(self) -> None:
         if self.events >= self._chore_due:
@@ -226,6 +262,24 @@ async def settle() -> None:
     await clock.settle()
 
 
+class _Sleepers(TimerHeap):
+    """The timers of sleeping tasks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heap = self._heap  # the same list for ever, for a look without a call
+
+    def first(self) -> float:
+        """Return the instant at which the first task is to wake, infinity where none sleeps."""
+        heap = self._heap
+        return heap[0][0] if heap else math.inf
+
+    def wake(self, now: float) -> None:
+        """Wake all whose instant has come, in the order in which they went to sleep."""
+        while self.first() <= now:
+            self._fire_first()
+
+
 class _WakeWatch(trio.abc.Instrument):
     """Tells the clock of every task that becomes runnable.
 
@@ -241,6 +295,10 @@ class _WakeWatch(trio.abc.Instrument):
 
 
 def _nothing() -> None:
+    pass
+
+
+def _nothing_at(_: float) -> None:
     pass
 
 

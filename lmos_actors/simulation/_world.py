@@ -2,14 +2,15 @@
 
 This is the one file that knows private names of trio: `_ALLOW_DETERMINISTIC_SCHEDULING` and `_r`, which
 order the tasks of one pass of its run loop; `GLOBAL_RUN_CONTEXT` with the deadlines of a run, of which
-virtual time must not go past one; and `Task._abort_func` and `_attempt_abort`, which reach a deadlocked
-task through a shield as Ctrl-C does.
+virtual time must not go past one; `trio._timeouts`, where `trio.sleep` looks for `sleep_until`; and
+`Task._abort_func` and `_attempt_abort`, which reach a deadlocked task through a shield as Ctrl-C does.
 """
 
 from __future__ import annotations
 
 import gc
 import inspect
+import math
 import os
 import random
 import socket
@@ -21,6 +22,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, NoReturn, TypeVar, TypeVarTuple
 
 import trio
+from trio import _timeouts as _trio_timeouts  # pyright: ignore[reportPrivateUsage]
 from trio._core import _run as _trio_run  # pyright: ignore[reportPrivateUsage]
 from trio._core._run import GLOBAL_RUN_CONTEXT
 
@@ -104,11 +106,13 @@ class _World:
 
     async def _inhabit(self, main: Callable[[*Ts], Awaitable[T]], args: tuple[*Ts]) -> T:
         set_ambient(self._ambient)
-        self.clock.next_deadline = GLOBAL_RUN_CONTEXT.runner.deadlines.next_deadline
+        deadlines = GLOBAL_RUN_CONTEXT.runner.deadlines
+        self.clock.next_deadline, self.clock.expire = deadlines.next_deadline, deadlines.expire
         trio.lowlevel.current_task().name = getattr(main, "__qualname__", repr(main))  # for waiting graphs
         # entered here, as trio makes a pair of sockets when a run begins; left outside, whatever happens
         self._outside.enter_context(_forbidden_calls())
         self._outside.enter_context(_seeded_bytes(self._ambient.entropy))
+        self._outside.enter_context(_sleeping_on(self.clock))
         with self._vigil.over_body():
             return await main(*args)
         # not reached: the body returns, or the vigil raises
@@ -258,6 +262,22 @@ def _seeded_bytes(entropy: Entropy) -> Generator[None]:
         return stream.randbytes(size) if threading.get_ident() == home else outside(size)
 
     with _replaced(os, "urandom", urandom):
+        yield
+
+
+@contextmanager
+def _sleeping_on(clock: VirtualClock) -> Generator[None]:
+    """Let `trio.sleep` and `trio.sleep_until` wait on a timer of the clock."""
+    home, scoped, current_time = threading.get_ident(), trio.sleep_until, clock.current_time
+
+    async def sleep_until(deadline: float) -> None:
+        # what is past, endless or no number, and other threads' runs, are trio's own to deal with
+        if current_time() < deadline < math.inf and threading.get_ident() == home:
+            await clock.sleep_until(deadline)
+        else:
+            await scoped(deadline)
+
+    with _replaced(_trio_timeouts, "sleep_until", sleep_until), _replaced(trio, "sleep_until", sleep_until):
         yield
 
 

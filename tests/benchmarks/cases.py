@@ -305,7 +305,7 @@ CASES = {
             ours.simulated_sleepers,
             40_000,
             2000,
-            1.4,
+            2.5,
             limits_clock.events,
         ),
         Case(
