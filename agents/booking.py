@@ -8,7 +8,7 @@ from lmos_actors import ActionFailed, Agent, Event, Property, action, event, pro
 class Room(Agent, behaviours=("vacant", "held", "occupied", "cleaning")):
     """One room. It is held for a guest who is on the way, and lapses if nobody comes."""
 
-    guest: Property[str | None] = prop(default=None, read_only=True, doc="Who holds or occupies it.")
+    guest: Property[str] = prop(default="", read_only=True, doc="Who holds or occupies it; nobody, empty.")
     lapsed: Event[str] = event(doc="Nobody came in time; the guest for whom the room was held.")
     hold_for: float = 600.0  # seconds
     clean_for: float = 1200.0
@@ -33,7 +33,7 @@ class Room(Agent, behaviours=("vacant", "held", "occupied", "cleaning")):
     @action(when="occupied")
     def check_out(self) -> None:
         """Leave; the room is vacant again once it is clean."""
-        self.guest = None
+        self.guest = ""
         self.become("cleaning")
         self.state_timeout(self.clean_for, self.become, "vacant")
 
@@ -43,6 +43,6 @@ class Room(Agent, behaviours=("vacant", "held", "occupied", "cleaning")):
         self.state_timeout(self.hold_for, self._lapse, guest)
 
     def _lapse(self, guest: str) -> None:
-        self.guest = None
+        self.guest = ""
         self.become("vacant")
         self.lapsed.emit(guest)

@@ -22,7 +22,7 @@ ABOUT = About(
             rel="service-doc",
             href="https://weatherai.example.com/manual.pdf",
             type="application/pdf",
-            extra={"hreflang": "en"},
+            hreflang="en",
         ),
     ),
 )

@@ -140,6 +140,7 @@ FILES: dict[str, tuple[str, ...]] = {
         "_vocabulary",
         "_meaning",
         "_check",
+        "_kotlin_wot",
         "_fitting",
         "_compare",
     ),

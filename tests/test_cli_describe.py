@@ -426,7 +426,26 @@ def test_findings_and_differences_as_data(
         "string",
         "integer",
     )
-    assert found == {"subject": "it.json", "exit_code": 1}
+    assert found == {"subject": "it.json", "unreadable": [], "exit_code": 1}
+
+
+def test_what_kotlin_wot_cannot_read_is_said(
+    project: Project, call: Callable[..., Ran], served: dict[str, Any]
+) -> None:
+    assert call("clerks:Clerk", "--for", "kotlin-wot").out == (
+        "clerks:Clerk: Clerk, 1 property, 1 action, 1 event: ok; kotlin-wot: can read it\n"
+    )
+    served["actions"]["add"]["x:own"] = 1
+    served["@context"].append({"x": "urn:x:"})
+    file = written(project, served)
+    ran = call(file, "--for", "kotlin-wot")
+    line, *_, summary = ran.out.splitlines()
+    assert "unreadable: /actions/add/x:own: kotlin-wot knows no member 'x:own' of an action" in line
+    assert summary.endswith("ok; kotlin-wot: stopped by 1 thing")
+    assert (ran.code, ran.err) == (1, "")
+    (found,) = json.loads(call(file, "--for", "kotlin-wot", "--json").out)["unreadable"]
+    assert (found["path"], found["line"] > 1) == ("/actions/add/x:own", True)
+    assert call(file, "--for", "kotlin").code == 2
 
 
 def test_what_is_no_file_has_no_lines(call: Callable[..., Ran]) -> None:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from ._affordances import ActionOptions, Event, Property
     from ._contract import Contract
     from ._operation import Operation, Parameter
-    from ._values import Shape
 
 BYTES: Final = "application/octet-stream"
 NO_SECURITY: Final = "nosec_sc"
@@ -57,7 +56,6 @@ def describe(cls: type[Agent], *, id: str | None = None) -> Description:
     """
     contract = _contract_of(cls)
     about, tool = contract.options.about, bool(contract.options.tool)
-    has_streams = any(op.kind == STREAM for op in contract.table.values())
     affordances = {
         "properties": {name: _property(contract, name) for name in contract.properties},
         "actions": {name: _action(cls, contract, name) for name in contract.actions},
@@ -69,7 +67,7 @@ def describe(cls: type[Agent], *, id: str | None = None) -> Description:
             "@context": default_context(),
             "@type": _types(TOOL_TYPE if tool else AGENT_TYPE, about.types if about is not None else ()),
             **_said(id=id, title=contract.title, description=_doc(cls)),
-            **({f"{EXTENSIONS_PREFIX}:offers": ["streams"]} if has_streams else {}),
+            **_extensions(contract),
             "securityDefinitions": {NO_SECURITY: {"scheme": "nosec"}},
             "security": NO_SECURITY,
             **{kind: each for kind, each in affordances.items() if each},
@@ -86,6 +84,15 @@ def _contract_of(cls: Any) -> Contract:
 def _types(kind: str, more: Iterable[str]) -> str | list[str]:
     types = list(dict.fromkeys((kind, *more)))
     return types if len(types) > 1 else kind
+
+
+def _extensions(contract: Contract) -> dict[str, Any]:
+    """Return our own members. They stand at the thing: kotlin-wot refuses actions with unknown members."""
+    table = {name: contract.table[name] for name in contract.actions}
+    streams = {name: {"output": _stream(op)} for name, op in table.items() if op.kind == STREAM}
+    progress = {name: op.progress.schema for name, op in table.items() if op.progress is not None}
+    found = {"offers": ["streams"] if streams else [], "progress": progress, "streams": streams}
+    return {f"{EXTENSIONS_PREFIX}:{name}": value for name, value in found.items() if value}
 
 
 def _said(**members: Any) -> dict[str, Any]:
@@ -173,17 +180,16 @@ def _parameter(p: Parameter) -> dict[str, Any]:
 
 
 def _output(op: Operation) -> dict[str, Any]:
-    """Give what comes back: of a run the result and its progress, of a stream its items."""
+    """Return the schema of the result, if there is one; items of a stream are described with the thing."""
     shape = op.result_shape
     assert shape is not None
-    if op.kind == STREAM:
-        return {f"{EXTENSIONS_PREFIX}:streams": {"output": _stream(shape)}}
-    progress = {f"{EXTENSIONS_PREFIX}:progress": op.progress.schema} if op.progress is not None else {}
-    return {**({} if shape.schema == {"type": "null"} else {"output": shape.schema}), **progress}
+    return {} if op.kind == STREAM or shape.schema == {"type": "null"} else {"output": shape.schema}
 
 
-def _stream(shape: Shape[Any]) -> dict[str, Any]:
-    """Say what flows: bytes as they are, everything else as JSON of a schema."""
+def _stream(op: Operation) -> dict[str, Any]:
+    """Describe what flows: bytes as they are, everything else as JSON of a schema."""
+    shape = op.result_shape
+    assert shape is not None
     if shape.schema.get("contentEncoding") == "base64":
         return {"contentType": shape.schema.get("contentMediaType", BYTES)}
     return {"contentType": JSON, "schema": shape.schema}

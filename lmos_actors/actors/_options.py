@@ -37,6 +37,15 @@ def _links(links: Iterable[Link]) -> tuple[Link, ...]:
     return tuple(links)
 
 
+def _written(link: Link) -> Link:
+    """Return a link with its languages as an array, as TD 1.1 allows and kotlin-wot demands."""
+    own = link.hreflang if link.hreflang is not None else link.extra.get("hreflang")
+    if not isinstance(own, str):
+        return link
+    rest = {name: value for name, value in link.extra.items() if name != "hreflang"}
+    return attrs.evolve(link, hreflang=(own,), extra=rest)
+
+
 @attrs.frozen(kw_only=True)
 class About:
     """What the description of an agent tells beside its contract: `class X(Agent, about=About(...))`.
@@ -85,7 +94,7 @@ class About:
                 version={"instance": self.version} if self.version is not None else None,
                 support=self.support,
                 metadata=metadata if metadata != Metadata() else None,
-                links=self.links or None,
+                links=tuple(map(_written, self.links)) or None,
                 type=self.types or None,
                 capabilities=self.capabilities or None,
             )

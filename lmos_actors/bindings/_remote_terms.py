@@ -214,8 +214,8 @@ class PlainTerms:
         return tables[kind] or {}
 
     def _streams(self, verb: str, name: str) -> bool:
-        actions = (self._description and self._description.actions) or {}
-        streams = actions[name].streams if verb == "invoke" and name in actions else None
+        described = self._description if verb == "invoke" else None
+        streams = None if described is None else described.streams_of(name)
         return streams is not None and streams.output is not None
 
     def said(self, op: Operation, args: tuple[Any, ...]) -> tuple[Any, tuple[str, ...] | None]:

@@ -129,4 +129,4 @@ class _Opened:
     def _form(self, form: Form) -> Form:
         found = tuple(dict.fromkeys(self._other.get(_BY_OP.get(op, "write")) for op in form.ops))
         names = found[0] if len(found) == 1 else None
-        return form if names is None else attrs.evolve(form, security=_written(names))
+        return form if names is None else attrs.evolve(form, security=tuple(names))

@@ -130,8 +130,7 @@ class Ways:
     def _preference(self, verb: str, name: str) -> Sequence[str]:
         if verb in ("observe", "subscribe", "subscribe to all"):
             return LISTENED
-        action = (self.description.actions or {}).get(name) if verb == "invoke" else None
-        is_stream = action is not None and action.streams is not None
+        is_stream = verb == "invoke" and self.description.streams_of(name) is not None
         return STREAMED if is_stream else ASKED
 
     def _chosen(self, verb: str, name: str, preference: Sequence[str]) -> Way | None:

@@ -173,7 +173,7 @@ def _paths_of(agent: str, described: JsonObject) -> Iterator[tuple[str, JsonObje
     read = teller.operation("describe", "", "Its description.", {"200": _told(text, "application/td+json")})
     yield place, {"get": {**read, "responses": {**read["responses"], "304": _UNCHANGED}}}
     yield from _properties(teller, place, described.get("properties", {}))
-    yield from _actions(teller, place, described.get("actions", {}))
+    yield from _actions(teller, place, described.get("actions", {}), described.get(STREAMS, {}))
     yield from _events(teller, place, described.get("events", {}))
 
 
@@ -254,7 +254,9 @@ def _property(
         yield f"{place}/observable", {"get": teller.operation("observe", name, said, _heard(schema))}
 
 
-def _actions(teller: _Teller, place: str, actions: JsonObject) -> Iterator[tuple[str, JsonObject]]:
+def _actions(
+    teller: _Teller, place: str, actions: JsonObject, streams: JsonObject
+) -> Iterator[tuple[str, JsonObject]]:
     if not actions:
         return
     runs = {"type": "object", "additionalProperties": {"type": "array", "items": _STATUS_REF}}
@@ -263,15 +265,16 @@ def _actions(teller: _Teller, place: str, actions: JsonObject) -> Iterator[tuple
         {"get": teller.operation("queryall", "", "How all runs stand.", {"200": _told(runs)})},
     )
     for name, each in actions.items():
-        yield from _action(teller, f"{place}/actions/{quote(name, safe='')}", name, each)
+        where = f"{place}/actions/{quote(name, safe='')}"
+        yield from _action(teller, where, name, each, is_stream=name in streams)
 
 
 def _action(
-    teller: _Teller, place: str, name: str, affordance: JsonObject
+    teller: _Teller, place: str, name: str, affordance: JsonObject, *, is_stream: bool
 ) -> Iterator[tuple[str, JsonObject]]:
     said, more = _said(affordance), _body_of(affordance)
-    invoke = teller.operation("invoke", name, said, _outcomes(affordance), **more)
-    if STREAMS in affordance:  # it is over when its answer is
+    invoke = teller.operation("invoke", name, said, _outcomes(affordance, is_stream=is_stream), **more)
+    if is_stream:  # it is over when its answer is
         yield place, {"post": invoke}
         return
     stands = {"200": _told(_STATUS_REF)}
@@ -298,9 +301,9 @@ def _body_of(affordance: JsonObject) -> JsonObject:
     return {"requestBody": _given(schema)}
 
 
-def _outcomes(affordance: JsonObject) -> JsonObject:
+def _outcomes(affordance: JsonObject, *, is_stream: bool) -> JsonObject:
     later = {"201": _answer("It runs, and can be looked at there.", JSON, "ActionStatus")}
-    if STREAMS in affordance:
+    if is_stream:
         return {"200": {"description": "Its items.", "content": _content({}, EVENTS)}}
     output = affordance.get("output")
     return {"204": _NOTHING, **later} if output is None else {"200": _told(output), **later}

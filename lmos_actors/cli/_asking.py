@@ -32,7 +32,7 @@ class Calling:
     async def __call__(self, talk: Talk) -> int:
         """Have the action carried out. Gives the exit code."""
         about = talk.about("action", self.action)
-        streams = about.streams if about is not None else None
+        streams = talk.streams(self.action)
         if streams is not None and streams.input:
             named = ", ".join(streams.input)
             raise ConfigError(f"takes streams ({named}), which a command line cannot give", self.action)

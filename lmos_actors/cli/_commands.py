@@ -118,6 +118,7 @@ def describe(
     /,
     *,
     against: Annotated[str | None, Parameter(metavar="CLASS")] = None,
+    reader: Annotated[Literal["kotlin-wot"] | None, Parameter(name="--for")] = None,
     strict: Switch = False,
     base: Annotated[str | None, Parameter(metavar="URI")] = None,
     name: Annotated[str | None, Parameter(metavar="NAME")] = None,
@@ -137,9 +138,12 @@ def describe(
 
     lmos-actors describe http://127.0.0.1:8080/agents/weather --against agents/weather.py:WeatherAgent
 
+    lmos-actors describe agents/weather.py:WeatherAgent --for kotlin-wot
+
     A class is path/file.py:Class or package.module:Class.
 
-    Exit codes: 1 something is wrong, or a difference breaks consumers of the class; 3 nothing is at the URL.
+    Exit codes: 1 something is wrong, not readable there, or differs so that it breaks consumers of the class;
+    3 nothing is at the URL.
 
     Parameters
     ----------
@@ -147,6 +151,8 @@ def describe(
         An agent class; a file: JSON, YAML or TOML; or the URL of an agent that is served.
     against
         Name every difference from the description of this class.
+    reader
+        Name everything that this implementation cannot read.
     strict
         Forgive nothing: what TD 1.1 or LMOS demands is an error, and so is every difference but of wording.
     base
@@ -160,7 +166,16 @@ def describe(
     """
     from ._describe import Asked, describe_subject
 
-    asked = Asked(base=base, name=name, id=id_, strict=strict, against=against, json=json, knocking=knocking)
+    asked = Asked(
+        base=base,
+        name=name,
+        id=id_,
+        strict=strict,
+        against=against,
+        reader=reader,
+        json=json,
+        knocking=knocking,
+    )
     return describe_subject(subject, asked)
 
 

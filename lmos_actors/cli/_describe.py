@@ -6,7 +6,7 @@ import json
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import NAMESPACE_URL, uuid5
 
 import attrs
@@ -18,6 +18,7 @@ from lmos_actors.files import FileError, listed, mapped, read
 from lmos_actors.protocol.td import (
     DescriptionError,
     check,
+    check_for_kotlin_wot,
     differences,
     dump,
     is_uri,
@@ -54,6 +55,7 @@ class Asked:
     id: str | None = None
     strict: bool = False
     against: str | None = None
+    reader: str | None = None
     json: bool = False
     knocking: Knocking = attrs.Factory(Knocking)
 
@@ -77,7 +79,7 @@ def describe_subject(subject: str, asked: Asked) -> int:
     if isinstance(cls, int):
         return cls
     served = _served(cls, asked)
-    if asked.against is not None:
+    if asked.against is not None or asked.reader is not None:
         return _report(_Subject(subject, dump(served)), asked)
     findings = check(served, strict=asked.strict)
     for finding in findings:
@@ -212,12 +214,25 @@ def _report(subject: _Subject, asked: Asked) -> int:
         return expected
     findings = check(subject.data, strict=asked.strict)
     differing = _differences(subject, expected) if expected is not None else ()
-    code = FAILED if _fails(findings) or any(_counts(each, asked) for each in differing or ()) else 0
+    unread = READERS[asked.reader](subject.data) if asked.reader is not None else ()
+    failed = _fails(findings) or bool(unread) or any(_counts(each, asked) for each in differing or ())
     if asked.json:
-        _write(_as_data(subject, findings, differing, code))
+        _write(_as_data(subject, _Found(findings, differing, unread), FAILED if failed else 0))
     else:
-        _print(subject, findings, differing, asked)
-    return code
+        _print(subject, _Found(findings, differing, unread), asked)
+    return FAILED if failed else 0
+
+
+class _Found(NamedTuple):
+    """What was found about a description: wrong, different from a class, unreadable for somebody."""
+
+    findings: Sequence[Finding]
+    differences: Sequence[Difference] | None
+    unread: Sequence[Finding]
+
+
+READERS = {"kotlin-wot": check_for_kotlin_wot}
+"""Implementations that read less than TD 1.1 has, and what finds out what they cannot read."""
 
 
 def _differences(subject: _Subject, expected: type[Agent]) -> tuple[Difference, ...] | None:
@@ -240,32 +255,34 @@ def _counts(difference: Difference, asked: Asked) -> bool:
     return difference.breaks or (asked.strict and difference.weight != "wording")
 
 
-def _as_data(
-    subject: _Subject, findings: Sequence[Finding], differing: Sequence[Difference] | None, code: int
-) -> dict[str, Any]:
+def _as_data(subject: _Subject, found: _Found, code: int) -> dict[str, Any]:
     return {
         "subject": subject.name,
-        "findings": [subject.as_data(each, severity=each.severity, fix=each.fix) for each in findings],
-        "differences": differing
+        "findings": [subject.as_data(each, severity=each.severity, fix=each.fix) for each in found.findings],
+        "differences": found.differences
         and [
             subject.as_data(each, weight=each.weight, offered=each.offered, expected=each.expected)
-            for each in differing
+            for each in found.differences
         ],
+        "unreadable": [subject.as_data(each, fix=each.fix) for each in found.unread],
         "exit_code": code,
     }
 
 
-def _print(
-    subject: _Subject, findings: Sequence[Finding], differing: Sequence[Difference] | None, asked: Asked
-) -> None:
-    for finding in findings:
+def _print(subject: _Subject, found: _Found, asked: Asked) -> None:
+    for finding in found.findings:
         print(subject.line(finding.severity, finding))
-    for difference in differing or ():
+    for difference in found.differences or ():
         print(subject.line(difference.weight, difference))
-    said = [_counted([each.severity for each in findings], _SEVERITIES) or "ok"]
+    for finding in found.unread:
+        print(subject.line("unreadable", finding))
+    said = [_counted([each.severity for each in found.findings], _SEVERITIES) or "ok"]
     if asked.against is not None:
-        found = _counted([each.weight for each in differing or ()], _WEIGHTS) or "nothing differs"
-        said.append(f"against {asked.against}: {'not compared' if differing is None else found}")
+        weights = _counted([each.weight for each in found.differences or ()], _WEIGHTS) or "nothing differs"
+        said.append(f"against {asked.against}: {'not compared' if found.differences is None else weights}")
+    if asked.reader is not None:
+        stops = f"stopped by {_counted(['thing'] * len(found.unread), _THINGS)}"
+        said.append(f"{asked.reader}: {stops if found.unread else 'can read it'}")
     print(f"{subject.name}: {_head(subject.data)}: {'; '.join(said)}")
 
 
@@ -275,6 +292,7 @@ _WEIGHTS = {
     "differs": ("differs", "differ"),
     "wording": ("of wording", "of wording"),
 }
+_THINGS = {"thing": ("thing", "things")}
 _KINDS = {
     "properties": ("property", "properties"),
     "actions": ("action", "actions"),

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
     from lmos_actors.bindings import ConsumedThing, Habits
+    from lmos_actors.protocol.td import Streams
     from lmos_actors.security import Credentials
 
     from ._answers import Answers
@@ -84,6 +85,11 @@ class Talk:
         error = NotFound(kind, name, where=description.title or self.thing.id, known=known)
         there = "" if error.nearest else f"; there is {', '.join(known)}" if known else "; there is none"
         raise ConfigError(f"{error}{there}")
+
+    def streams(self, action: str) -> Streams | None:
+        """Return the streams of an action as the description has them, None if it has none."""
+        description = self.thing.description
+        return None if description is None else description.streams_of(action)
 
     async def fail(self, members: Mapping[str, Any], error: LmosActorsError) -> int:
         """Say that a request was answered with an error, or with nothing. Gives the exit code.

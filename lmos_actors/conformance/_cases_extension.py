@@ -235,7 +235,7 @@ async def deadline_left(visit: Visit) -> None:
 )
 async def progress(visit: Visit) -> None:
     call, talk = _progressing(visit), await visit.talk()
-    schema = visit.target.actions[call.action].progress or {}
+    schema = visit.target.readable_part.progress_of(call.action) or {}
     sent, told = await talk.send("invokeAction", name=call.action, **call.members()), False
     with suppress(NoAnswer):
         while not told and not (heard := await talk.answer(sent)).is_final:
@@ -249,7 +249,8 @@ async def progress(visit: Visit) -> None:
 
 def _progressing(visit: Visit) -> Call:
     """Give the call of an action that says how far it is: one that takes a while, if there is one."""
-    names = [name for name, each in visit.target.actions.items() if each.progress is not None]
+    described = visit.target.readable_part
+    names = [name for name in visit.target.actions if described.progress_of(name) is not None]
     if not names:
         visit.not_offered("no action has lmosx:progress")
     if visit.ground.speech.is_kotlin:

@@ -104,7 +104,7 @@ async def stream(visit: Visit) -> None:
         visit.fail(f"the end has an output: {run.end}")
     if not run.items:
         visit.fail("no item came before the end")
-    streams = visit.target.actions[run.call.action].streams
+    streams = visit.target.readable_part.streams_of(run.call.action)
     schema = streams.output.schema if streams is not None and streams.output is not None else None
     for item in run.items:
         wrong = fits(schema or {}, item)

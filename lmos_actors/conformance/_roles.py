@@ -178,8 +178,8 @@ class Roles:
 
         Its input is as large as may be, so that there are several items.
         """
-        actions = self.target.actions.items()
-        names = [n for n, each in actions if each.streams and each.streams.output and not each.streams.input]
+        known = ((name, self.target.readable_part.streams_of(name)) for name in self.target.actions)
+        names = [name for name, each in known if each and each.output and not each.input]
         why = "it describes no action that answers by a stream and takes none"
         return self._first_call(names, why, lambda name: self._call(name, largest))
 
@@ -213,7 +213,7 @@ class Roles:
         return call
 
     def _is_streamed(self, action: str) -> bool:
-        streams = self.target.actions[action].streams
+        streams = self.target.readable_part.streams_of(action)
         return streams is not None and bool(streams.output or streams.input)
 
     def _is_failing(self, action: str) -> bool:

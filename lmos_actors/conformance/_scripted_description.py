@@ -98,7 +98,6 @@ ACTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
             "required": ["seconds"],
         },
         "output": {"type": "object", "properties": {"waited": {"type": "number"}}, "required": ["waited"]},
-        "lmosx:progress": {"type": "number", "minimum": 0, "maximum": 1},
     },
     "fail": {"description": "Fails, always.", "safe": True, "output": {}},
     "ring": _RING,
@@ -112,8 +111,11 @@ ACTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
             "properties": {"to": {"type": "integer", "minimum": 0, "maximum": 1000}},
             "required": ["to"],
         },
-        "lmosx:streams": {"output": {"contentType": "application/json", "schema": {"type": "integer"}}},
     },
+}
+PROGRESS: Final[Mapping[str, Mapping[str, Any]]] = {"wait": {"type": "number", "minimum": 0, "maximum": 1}}
+STREAMS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "count": {"output": {"contentType": "application/json", "schema": {"type": "integer"}}}
 }
 EVENTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "rang": _RANG,
@@ -158,6 +160,8 @@ def _document(
         "id": thing_id,
         "title": title,
         "lmosx:offers": list(OFFERS),
+        **_of_actions("lmosx:progress", PROGRESS, groups[1]),
+        **_of_actions("lmosx:streams", STREAMS, groups[1]),
         "securityDefinitions": {"nosec_sc": {"scheme": "nosec"}},
         "security": "nosec_sc",
         "properties": {key: _property(base, place, key, data) for key, data in properties.items()},
@@ -181,6 +185,14 @@ def _document(
             _http(f"{place}/properties", ("readallproperties", "writemultipleproperties")),
         ],
     }
+
+
+def _of_actions(
+    member: str, said: Mapping[str, Mapping[str, Any]], actions: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return a member of the thing that says something of its actions, if it does of any."""
+    known = {name: dict(each) for name, each in said.items() if name in actions}
+    return {member: known} if known else {}
 
 
 def _property(base: str, place: str, name: str, data: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from ._forms import (
     served_ops as served_ops,
     with_forms as with_forms,
 )
+from ._kotlin_wot import check_for_kotlin_wot as check_for_kotlin_wot
 from ._model import (
     AGENT_TYPE as AGENT_TYPE,
     AGENT_TYPES as AGENT_TYPES,

@@ -41,8 +41,8 @@ def differences(offered: Description, expected: Description) -> tuple[Difference
     """
     found: list[Difference] = []
     for kind in _KINDS:
-        for name, ours in affordances_of(expected, kind).items():
-            found += _affordance(offered, kind, name, ours)
+        for name in affordances_of(expected, kind):
+            found += _affordance(offered, expected, kind, name)
     for kind, noun in _KINDS.items():
         for name in affordances_of(offered, kind):
             other = _kind_of(expected, name)
@@ -66,7 +66,8 @@ def _kind_of(description: Description, name: str) -> str | None:
     return next((kind for kind in _KINDS if name in affordances_of(description, kind)), None)
 
 
-def _affordance(offered: Description, kind: str, name: str, ours: AnyAffordance) -> Iterator[Difference]:
+def _affordance(offered: Description, expected: Description, kind: str, name: str) -> Iterator[Difference]:
+    ours = affordances_of(expected, kind)[name]
     theirs, noun = affordances_of(offered, kind).get(name), _KINDS[kind]
     if theirs is None:
         other = _kind_of(offered, name)
@@ -79,6 +80,7 @@ def _affordance(offered: Description, kind: str, name: str, ours: AnyAffordance)
         yield from _property(theirs, ours, place)
     elif isinstance(theirs, ActionAffordance) and isinstance(ours, ActionAffordance):
         yield from _action(theirs, ours, place)
+        yield from _extensions(offered, expected, name)
     elif isinstance(theirs, EventAffordance) and isinstance(ours, EventAffordance):
         yield from _event(theirs, ours, place)
     yield from texts_differ(_texts(theirs), _texts(ours), place)
@@ -121,13 +123,29 @@ def _action(theirs: ActionAffordance, ours: ActionAffordance, place: Place) -> I
         yield from _flag("synchronous", bool(theirs.synchronous), bool(ours.synchronous), False, place)
     yield from _optional(theirs.input, ours.input, (*place, "input"), SENT)
     yield from _optional(theirs.output, ours.output, (*place, "output"), RECEIVED)
-    if theirs.progress is not None and ours.progress is not None:
-        yield from schema_differences(theirs.progress, ours.progress, (*place, "lmosx:progress"), RECEIVED)
-    elif theirs.progress != ours.progress:
-        yield Difference(
-            (*place, "lmosx:progress"), _only(ours.progress, "progress"), theirs.progress, ours.progress
-        )
-    yield from _streams(theirs.streams or Streams(), ours.streams or Streams(), (*place, "lmosx:streams"))
+
+
+def _extensions(offered: Description, expected: Description, name: str) -> Iterator[Difference]:
+    """Compare what our own members say of an action, wherever each of the two says it."""
+    theirs, ours = offered.progress_of(name), expected.progress_of(name)
+    place = _place_of(offered, "lmosx:progress", name)
+    if theirs is not None and ours is not None:
+        yield from schema_differences(theirs, ours, place, RECEIVED)
+    elif theirs != ours:
+        yield Difference(place, _only(ours, "progress"), theirs, ours)
+    given, wanted = offered.streams_of(name) or Streams(), expected.streams_of(name) or Streams()
+    yield from _streams(given, wanted, _place_of(offered, "lmosx:streams", name))
+
+
+def _place_of(offered: Description, member: str, action: str) -> Place:
+    """Return where a description has a member of ours for an action: at the action, if only there."""
+    own = (offered.actions or {})[action]
+    at_thing, at_action = (
+        (offered.progress, own.progress) if member == "lmosx:progress" else (offered.streams, own.streams)
+    )
+    if at_action is not None and action not in (at_thing or {}):
+        return ("actions", action, member)
+    return (member, action)
 
 
 def _event(theirs: EventAffordance, ours: EventAffordance, place: Place) -> Iterator[Difference]:

@@ -132,9 +132,10 @@ def with_forms(description: Description, agent: str, bases: Iterable[str]) -> De
     properties, actions, events = description.properties, description.actions, description.events
     return attrs.evolve(
         description,
-        properties=properties and {n: _with(each, ports, agent, n) for n, each in properties.items()},
-        actions=actions and {n: _with(each, ports, agent, n) for n, each in actions.items()},
-        events=events and {n: _with(each, ports, agent, n) for n, each in events.items()},
+        properties=properties
+        and {n: _with(each, ports, agent, n, description) for n, each in properties.items()},
+        actions=actions and {n: _with(each, ports, agent, n, description) for n, each in actions.items()},
+        events=events and {n: _with(each, ports, agent, n, description) for n, each in events.items()},
         forms=tuple(form for port in ports for form in _of_thing(description, port, agent)) or None,
     )
 
@@ -149,12 +150,19 @@ def _port(base: str) -> tuple[str, str]:
     return f"{ws}://{place.rstrip('/')}", f"{http}://{place.rstrip('/')}"
 
 
-def _with(affordance: T, ports: Sequence[tuple[str, str]], agent: str, name: str) -> T:
-    forms = (form for port in ports for form in _of_affordance(affordance, port, agent, name))
+def _with(
+    affordance: T, ports: Sequence[tuple[str, str]], agent: str, name: str, description: Description
+) -> T:
+    is_stream = description.streams_of(name) is not None
+    forms = (
+        form for port in ports for form in _of_affordance(affordance, port, agent, name, is_stream=is_stream)
+    )
     return attrs.evolve(affordance, forms=tuple(forms) or None)
 
 
-def _of_affordance(affordance: AnyAffordance, port: tuple[str, str], agent: str, name: str) -> Iterator[Form]:
+def _of_affordance(
+    affordance: AnyAffordance, port: tuple[str, str], agent: str, name: str, *, is_stream: bool
+) -> Iterator[Form]:
     """LMOS first; for HTTP apart what is asked once and what is listened to."""
     ws, http = port
     ops = served_ops(affordance)
@@ -168,7 +176,7 @@ def _of_affordance(affordance: AnyAffordance, port: tuple[str, str], agent: str,
             yield from _listening(f"{href}/observable", PROPERTY_OPS[2:])
     elif isinstance(affordance, EventAffordance):
         yield from _listening(href, EVENT_OPS)
-    elif affordance.streams is not None:
+    elif is_stream:
         yield Form(href=href, op=("invokeaction",), content_type=JSON, subprotocol="sse")
     else:
         yield Form(href=href, op=("invokeaction",), content_type=JSON)
@@ -217,7 +225,7 @@ def _of_thing(description: Description, port: tuple[str, str], agent: str) -> It
     if any(each.observable for each in (description.properties or {}).values()):
         heard = ("observeallproperties", "unobserveallproperties")
         yield Form(href=f"{href}/properties", op=heard, content_type=JSON, subprotocol="sse")
-    if any(each.streams is None for each in (description.actions or {}).values()):
+    if any(description.streams_of(name) is None for name in description.actions or {}):
         yield Form(href=f"{href}/actions", op=("queryallactions",), content_type=JSON)
     if description.events:
         heard = ("subscribeallevents", "unsubscribeallevents")

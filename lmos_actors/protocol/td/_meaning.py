@@ -22,7 +22,7 @@ from ._model import (
     PropertyAffordance,
     Streams,
 )
-from ._reading import DescriptionError, Place, is_array, is_object, struct
+from ._reading import DescriptionError, Place, is_array, is_object, kind_of, struct
 from ._uris import is_reference, is_uri, resolve, scheme_of, variables_of
 from ._vocabulary import affordances, as_array, as_object, check_metadata, check_vocabulary, has_any, texts_of
 from ._wording import Finding, near, shown, some_of
@@ -74,6 +74,7 @@ def findings_of_meaning(data: dict[str, Any]) -> Iterator[Finding]:
     yield from _base(whole)
     yield from _security(data)
     yield from _schemas(data)
+    yield from _extensions(whole)
     yield from _forms(whole, data, (), {})
     for kind, place, affordance in affordances(data):
         yield from _affordance(whole, kind, place, affordance)
@@ -145,6 +146,26 @@ def _affordance(whole: _Whole, kind: str, place: Place, data: dict[str, Any]) ->
         yield from _access(data, place)
     if kind == "actions" and _STREAMS in data:
         yield from _streams(whole, data[_STREAMS], (*place, _STREAMS))
+
+
+def _extensions(whole: _Whole) -> Iterator[Finding]:
+    """Check the members of ours that say something of actions by their names."""
+    actions = as_object(whole.data.get("actions"))
+    for member in (_PROGRESS, _STREAMS):
+        value = whole.data.get(member)
+        if value is not None and not is_object(value):
+            message = f"{member} must be an object, is {kind_of(value)}"
+            yield Finding((member,), message, "write a member for each action it is about", tolerated=True)
+        for name, each in as_object(value).items():
+            if name not in actions:
+                fix = "correct it, or leave it out"
+                yield Finding(
+                    (member, name), f"there is no action {name!r}{near(name, actions)}", fix, "warning"
+                )
+            if member == _STREAMS:
+                yield from _streams(whole, each, (member, name))
+            else:
+                yield from check_schema(each, (member, name))
 
 
 def _streams(whole: _Whole, value: object, place: Place) -> Iterator[Finding]:

@@ -108,6 +108,7 @@ class Link:
     rel: str | None = attrs.field(default=None, metadata=member("rel", text))
     href: str = attrs.field(metadata=member("href", text))
     type: str | None = attrs.field(default=None, metadata=member("type", text))
+    hreflang: str | tuple[str, ...] | None = attrs.field(default=None, metadata=member("hreflang", texts))
     extra: dict[str, Any] = attrs.field(factory=_none)
 
 
@@ -133,7 +134,7 @@ class Stream:
 
 @attrs.frozen(kw_only=True)
 class Streams:
-    """Member `lmosx:streams` of an action: streams that come in, by parameter name, and the one going out."""
+    """Streams of an action in `lmosx:streams`: those coming in, by parameter name, and the one going out."""
 
     input: dict[str, Stream] | None = attrs.field(
         default=None, metadata=member("input", map_of(struct(Stream)))
@@ -177,7 +178,12 @@ class PropertyAffordance(Affordance):
 
 @attrs.frozen(kw_only=True)
 class ActionAffordance(Affordance):
-    """A function of the thing. Absent, `safe` and `idempotent` mean false; `synchronous` means not known."""
+    """A function of the thing. Absent, `safe` and `idempotent` mean false; `synchronous` means not known.
+
+    `progress` and `streams` are what the action itself says; `Description.progress_of` and `streams_of` look
+    at the thing's members too, where this package writes them: there are readers that refuse an action with a
+    member they do not know.
+    """
 
     input: Schema | None = attrs.field(default=None, metadata=member("input", members))
     output: Schema | None = attrs.field(default=None, metadata=member("output", members))
@@ -281,6 +287,12 @@ class Description:
     capabilities: tuple[str, ...] | None = attrs.field(
         default=None, metadata=member(f"{EXTENSIONS_PREFIX}:capabilities", text_list, lax=True)
     )
+    progress: dict[str, Schema] | None = attrs.field(
+        default=None, metadata=member(f"{EXTENSIONS_PREFIX}:progress", map_of(members), lax=True)
+    )
+    streams: dict[str, Streams] | None = attrs.field(
+        default=None, metadata=member(f"{EXTENSIONS_PREFIX}:streams", map_of(struct(Streams)), lax=True)
+    )
     links: tuple[Link, ...] | None = attrs.field(
         default=None, metadata=member("links", list_of(struct(Link)))
     )
@@ -321,6 +333,18 @@ class Description:
     def has_offer(self, feature: str) -> bool:
         """Whether `lmosx:offers` names a feature of `OFFERS`."""
         return feature in (self.offers or ())
+
+    def progress_of(self, action: str) -> Schema | None:
+        """Return the data schema of an action's progress, as the thing says it or else the action itself."""
+        own = (self.actions or {}).get(action)
+        said = (self.progress or {}).get(action)
+        return said if said is not None or own is None else own.progress
+
+    def streams_of(self, action: str) -> Streams | None:
+        """Return the streams of an action, as the thing says them or else the action itself."""
+        own = (self.actions or {}).get(action)
+        said = (self.streams or {}).get(action)
+        return said if said is not None or own is None else own.streams
 
 
 def load(data: str | bytes | Mapping[str, Any], *, max_bytes: int = MAX_BYTES) -> Description:

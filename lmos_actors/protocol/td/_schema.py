@@ -257,8 +257,10 @@ def _tuple(tree: types.TupleType) -> Schema:
 
 
 def _positions(items: list[Schema], required: int, *, more: bool = False) -> Schema:
+    """Describe what stands at each place; where that is the same at all of them, one schema says so."""
     most: Schema = {} if more else {"maxItems": len(items)}
-    return {"type": "array", **({"items": items} if items else {}), "minItems": required, **most}
+    said: Any = items[0] if not more and items and all(each == items[0] for each in items) else items
+    return {"type": "array", **({"items": said} if said else {}), "minItems": required, **most}
 
 
 def _map(tree: types.DictType) -> Schema:
@@ -290,7 +292,15 @@ def _union(tree: types.UnionType) -> Schema:
         wide.add("integer")
         members = [member for member in members if "enum" in member or member.get("type") != "integer"]
     kept = [part for member in members for part in _uncovered(member, wide)]
-    return kept[0] if len(kept) == 1 else {"oneOf": kept}
+    return kept[0] if len(kept) == 1 else {**_common_type(kept), "oneOf": kept}
+
+
+def _common_type(members: list[Schema]) -> Schema:
+    """Return the type that all alternatives have, if there is one: some readers want it beside `oneOf`."""
+    types = {member.get("type") for member in members}
+    if types == {"integer", "number"}:
+        return {"type": "number"}
+    return {"type": types.pop()} if len(types) == 1 and None not in types else {}
 
 
 def _uncovered(member: Schema, wide: set[str]) -> Iterator[Schema]:

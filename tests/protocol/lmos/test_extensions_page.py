@@ -97,7 +97,7 @@ def test_the_words_of_an_announcement_are_all() -> None:
 def test_the_description_can_be_read(text: str) -> None:
     description = load(text)
     assert {"acks", "streams"} <= set(json.loads(text)[f"{EXTENSIONS_PREFIX}:offers"])
-    streams = description.actions["talk"].streams
+    streams = description.streams_of("talk")
     assert streams is not None
     assert streams.input is not None
     assert streams.input["voice"].content_type == "audio/pcm"
