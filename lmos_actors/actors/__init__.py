@@ -54,6 +54,7 @@ from ._observers import (
     ALL_EVENTS as ALL_EVENTS,
     FEED_SIZE as FEED_SIZE,
     MONITORS as MONITORS,
+    Backlog as Backlog,
     Feed as Feed,
     FeedStatistics as FeedStatistics,
     Gap as Gap,

@@ -21,7 +21,7 @@ from ._affordances import EventHandle
 from ._cell import DRAINING, GONE, NO_TABLE
 from ._history import kept_turn
 from ._mailbox import Firing
-from ._observers import Gap, event_key
+from ._observers import Backlog, Gap, event_key
 from ._ref import Ref
 from ._registry import Finder, check_home, near_link
 from ._retrying import Retrying
@@ -82,17 +82,20 @@ class Following(Firing):
         if follower.traced:
             value = _with_mark(value, current_mark(follower.rt))
         if not buffer:
-            # nearly always one waits: a list is a seventh of a deque
-            self._buffer = [value] if self._size <= FOLLOW_SIZE else deque((value,))
+            self._buffer = self._kept(value)
             follower.put(self)
             return
-        if len(buffer) >= self._size:
-            self._drop_oldest(buffer)
-        buffer.append(value)
+        self._add(buffer, value)
 
-    def _drop_oldest(self, buffer: Any) -> None:
-        del buffer[0]
-        self.missed += 1
+    def _kept(self, value: Any) -> Any:
+        """Make the buffer for a first value; nearly always one waits, and a list is a seventh of a deque."""
+        return [value] if self._size <= FOLLOW_SIZE else deque((value,))
+
+    def _add(self, buffer: Any, value: Any) -> None:
+        if len(buffer) >= self._size:
+            del buffer[0]
+            self.missed += 1
+        buffer.append(value)
 
     def gap(self, reason: str, missed: int | None) -> None:
         """The followed agent has a new life; following goes on."""
@@ -108,8 +111,7 @@ class Following(Firing):
         buffer = self._buffer
         if not buffer:  # cancelled meanwhile
             return _nothing, ()
-        value = buffer[0]
-        del buffer[0]
+        value = _first_of(buffer)
         self.trace = None
         if type(value) is _Marked:
             self.trace, value = value.mark, value.value
@@ -155,45 +157,30 @@ class Following(Firing):
 class Watchful(Following):
     """A following whose follower wants to be told where something is missing."""
 
-    __slots__ = ("_cut", "_on_gap", "_told")
+    __slots__ = ("_on_gap",)
 
     def __init__(
         self, follower: LocalLink, turn: Callable[[Any], None], size: int, on_gap: Callable[[Gap], None]
     ) -> None:
         super().__init__(follower, turn, size)
         self._on_gap = on_gap
-        self._cut = False  # whether something was dropped since a gap was told for it
-        self._told: int = 0  # of those missed
 
     def gap(self, reason: str, missed: int | None) -> None:
-        """Put a note where the followed agent's new life begins."""
-        self.push(_Note(Gap(reason, missed)))
+        """Put a gap where the followed agent's new life begins."""
+        self.push(Gap(reason, missed))
 
-    def _drop_oldest(self, buffer: Any) -> None:
-        self._cut = True
-        self.missed += type(buffer[0]) is not _Note
-        del buffer[0]
+    def _kept(self, value: Any) -> Any:
+        backlog = Backlog(self._size)
+        backlog.append(value)
+        return backlog
+
+    def _add(self, buffer: Any, value: Any) -> None:
+        self.missed += buffer.append(value)
 
     def take(self) -> tuple[Any, tuple[Any, ...]]:
         """As `Following.take`, gaps included."""
-        if self._cut and self._buffer:
-            lost, self._told, self._cut = self.missed - self._told, self.missed, False
-            self._follower.put(self)
-            self.trace = None
-            return self._on_gap, (Gap("slow consumer", lost),)
         fn, args = super().take()
-        if args and type(args[0]) is _Note:
-            return self._on_gap, (args[0].gap,)
-        return fn, args
-
-
-class _Note:
-    """Stands among the values where a gap is to be told; no value is one."""
-
-    __slots__ = ("gap",)
-
-    def __init__(self, gap: Gap) -> None:
-        self.gap = gap
+        return (self._on_gap, args) if args and type(args[0]) is Gap else (fn, args)
 
 
 class _Marked:
@@ -207,7 +194,15 @@ class _Marked:
 
 
 def _with_mark(value: Any, mark: Mark | None) -> Any:
-    return value if mark is None or type(value) is _Note else _Marked(value, mark)
+    return value if mark is None or type(value) is Gap else _Marked(value, mark)
+
+
+def _first_of(buffer: Any) -> Any:
+    if isinstance(buffer, Backlog):
+        return buffer.popleft()
+    value = buffer[0]
+    del buffer[0]
+    return value
 
 
 def _nothing() -> None:

@@ -3,6 +3,10 @@
 A feed never holds its producer back. A conflating feed keeps the latest value alone; any other drops
 its oldest and counts it. Both say how many are missing, as a number (`missed`) or, with `gaps=True`, as
 a `Gap` in the place where they are missing.
+
+A receiver that stays slower than its producer must not hear of nothing but gaps. What stands behind a gap
+when it is taken is therefore promised to the receiver (`Backlog`): what comes meanwhile and finds no room
+is told of by one more gap, behind what was promised. So a gap is followed by as many values as fit.
 """
 
 from __future__ import annotations
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
 T_co = TypeVar("T_co", covariant=True)
 
 FEED_SIZE: Final = 64
+SLOW: Final = "slow consumer"
+"""The reason of a gap in the place of what was dropped."""
 
 
 @attrs.frozen
@@ -45,6 +51,70 @@ class Occurrence:
 
     event: str
     data: Any
+
+
+class Backlog:
+    """What waits for a slow receiver that is told of gaps: at most `size` values, and what was dropped.
+
+    In order: the values that are promised, a gap for those that were dropped since, and the newest. Of size 1
+    it keeps two, the promised one and the newest.
+    """
+
+    __slots__ = ("_dropped", "_newest", "_promised", "_size")
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._promised: Any = _NOTHING  # a deque takes 700 bytes: it is made when it is needed
+        self._dropped: int | None = None
+        """How many values the gap stands for that is to be told, None where there is none."""
+        self._newest: Any = _NOTHING
+
+    def __len__(self) -> int:
+        return len(self._promised) + len(self._newest) + (self._dropped is not None)
+
+    def append(self, value: Any) -> int:
+        """Add a value, or a `Gap`; return how many values had to be dropped for it."""
+        newest, missed = self._newest, 0
+        if newest and len(self._promised) + len(newest) >= self._size:
+            oldest = newest.popleft()
+            missed = 0 if type(oldest) is Gap else 1
+            told = (oldest.missed or 0) if type(oldest) is Gap else 1
+            self._dropped = (self._dropped or 0) + told
+        elif newest is _NOTHING:
+            newest = self._newest = deque[Any]()
+        newest.append(value)
+        return missed
+
+    def replace_latest(self, value: Any) -> bool:
+        """Let a value take the place of the latest, if that waits and is no gap."""
+        for waiting in (self._newest, self._promised):
+            if waiting:
+                if type(waiting[-1]) is Gap:
+                    return False
+                waiting[-1] = value
+                return True
+        return False
+
+    def popleft(self) -> Any:
+        """Take the oldest. Raises IndexError where nothing waits."""
+        if self._promised:
+            return self._promised.popleft()
+        dropped = self._dropped
+        if dropped is None:
+            return self._newest.popleft()
+        self._dropped = None
+        self._promised, self._newest = self._newest, _NOTHING
+        if len(self._promised) >= max(2, self._size):  # else there were no room for what is newer
+            self._newest = deque((self._promised.pop(),))
+        return Gap(SLOW, dropped or None)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._promised = self._newest = _NOTHING
+        self._dropped = None
+
+
+_NOTHING: Final[tuple[Any, ...]] = ()
 
 
 class Sink(Protocol):
@@ -71,7 +141,7 @@ class Feed(Generic[T_co]):
     replaced by a later one where values conflate.
     """
 
-    __slots__ = ("_buffer", "_closed", "_conflate", "_gaps", "_size", "_task", "_timers", "missed")
+    __slots__ = ("_buffer", "_closed", "_conflate", "_size", "_task", "_timers", "missed")
 
     def __init__(
         self,
@@ -84,10 +154,9 @@ class Feed(Generic[T_co]):
         if size < 1:
             raise ValueError(f"a feed needs a size of at least 1, not {size!r}")
         self._timers = timers
-        self._buffer: deque[Any] = deque()
+        self._buffer: deque[Any] | Backlog = Backlog(size) if gaps else deque()
         self._size = size
         self._conflate = conflate
-        self._gaps = gaps
         self._closed = False
         self._task: trio.lowlevel.Task | None = None
         self.missed = 0
@@ -97,37 +166,28 @@ class Feed(Generic[T_co]):
         if self._closed:
             return
         buffer = self._buffer
-        if self._conflate and buffer and type(buffer[-1]) is not Gap:
-            buffer.pop()
-            self.missed += 1
-        elif len(buffer) >= self._size:
-            self._drop_oldest()
-        buffer.append(value)
+        if type(buffer) is deque:
+            if buffer and (self._conflate or len(buffer) >= self._size):
+                buffer.popleft()
+                self.missed += 1
+            buffer.append(value)
+        else:
+            self._put(buffer, value)
         self._wake()
 
-    def _drop_oldest(self) -> None:
-        buffer = self._buffer
-        gap = buffer.popleft() if type(buffer[0]) is Gap else None
-        if buffer:
-            buffer.popleft()
+    def _put(self, backlog: Any, value: Any) -> None:
+        """Add a value where gaps are told."""
+        if self._conflate and backlog.replace_latest(value):
             self.missed += 1
-        if self._gaps:
-            before = (gap.missed or 0) if gap is not None else 0
-            buffer.appendleft(Gap("slow consumer", before + 1))
-            if len(buffer) >= self._size + 1:
-                second = buffer[1]
-                del buffer[1]
-                if type(second) is not Gap:
-                    self.missed += 1
+        else:
+            self.missed += backlog.append(value)
 
     def gap(self, reason: str, missed: int | None) -> None:
         """Note that values are missing from here on; the runtime's side."""
         if missed:
             self.missed += missed
-        if self._gaps and not self._closed:
-            if len(self._buffer) >= self._size:
-                self._drop_oldest()
-            self._buffer.append(Gap(reason, missed))
+        if type(self._buffer) is Backlog and not self._closed:
+            self.missed += self._buffer.append(Gap(reason, missed))
             self._wake()
 
     def close(self) -> None:

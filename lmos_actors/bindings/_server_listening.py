@@ -6,11 +6,10 @@ a bound, and the listener is told by a gap.
 
 from __future__ import annotations
 
-from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from lmos_actors._errors import NotFound
-from lmos_actors.actors import FEED_SIZE, Gap
+from lmos_actors.actors import FEED_SIZE, Backlog, Gap
 
 from ._exposure import EXITED
 
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 
 Tell: TypeAlias = "Callable[[Down], Any]"
 """Gives, as plain data, what is told of an incarnation that has ended."""
-
-SLOW: Final = "slow consumer"
 
 
 class Speaker(Protocol):
@@ -123,10 +120,10 @@ class Subscriber(Listener):
 
     def __init__(self, speaker: Speaker, sinks: Sinks, key: str, path: str) -> None:
         super().__init__(speaker, sinks, key, path)
-        self._waiting: deque[tuple[Any, TraceMembers]] = deque()
+        self._waiting = Backlog(FEED_SIZE)  # of gaps, and of values with their traces
 
     def push(self, value: Any) -> None:
-        self._take(value)
+        self._take((value, self._speaker.trace()))
 
     def gap(self, reason: str, missed: int | None) -> None:
         self._take(Gap(reason, missed))
@@ -136,31 +133,21 @@ class Subscriber(Listener):
             pass
         super().close()
 
-    def _take(self, value: Any) -> None:
+    def _take(self, told: Gap | tuple[Any, TraceMembers]) -> None:
         if self.listening is None:
             return
-        waiting, trace = self._waiting, self._speaker.trace()
+        waiting = self._waiting
         if not waiting and not self._speaker.crowded():
-            self._say(value, trace)
+            self._say(told)
             return
-        if len(waiting) >= FEED_SIZE:
-            self._drop_oldest()
-        waiting.append((value, trace))
+        waiting.append(told)
         if len(waiting) == 1:
             self._speaker.line_up(self)
 
-    def _drop_oldest(self) -> None:
-        """Let a gap stand for what is dropped; it takes the place of a gap that is there."""
-        waiting, missed = self._waiting, 0
-        while len(waiting) > FEED_SIZE - 2:
-            oldest, _ = waiting.popleft()
-            missed += (oldest.missed or 0) if type(oldest) is Gap else 1
-        waiting.appendleft((Gap(SLOW, missed), {}))
-
     def speak(self) -> bool:
-        """Send the oldest of what waits here; say whether more waits."""
+        """Send the oldest of what waits here; return whether more waits."""
         if self._waiting:
-            self._say(*self._waiting.popleft())
+            self._say(self._waiting.popleft())
         return bool(self._waiting)
 
     def leave(self) -> None:
@@ -168,12 +155,13 @@ class Subscriber(Listener):
         self._waiting.clear()
         super().leave()
 
-    def _say(self, value: Any, trace: TraceMembers) -> None:
+    def _say(self, told: Gap | tuple[Any, TraceMembers]) -> None:
         if self.listening is None:
             return
-        if type(value) is Gap:
-            self._speaker.missed(self.listening, value)
+        if isinstance(told, Gap):
+            self._speaker.missed(self.listening, told)
         else:
+            value, trace = told
             self._speaker.said(self.listening, *self._told(value), trace)
 
     def _told(self, value: Any) -> tuple[str, Any]:
