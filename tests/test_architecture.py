@@ -552,6 +552,7 @@ FILES: dict[str, tuple[str, ...]] = {
         "_plugin",
     ),
     "lmos_actors.cli": (
+        "_signals",
         "_app",
         "_headers",
         "_guarding",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,7 @@ from lmos_actors._errors import ConfigError
 from lmos_actors.cli import main
 from lmos_actors.cli._written import Written
 from lmos_actors.reports import mermaid
+from lmos_actors.scenario import LogFile
 from tests.reports.made import HEAD, failed, line, result, run, sent
 from tests.scenario.project import CAST, Project, Ran, story
 
@@ -156,6 +159,49 @@ def test_what_a_report_held_before_is_gone_and_stays_where_it_is_not_to_be_writt
     assert (project.root / "old.xml").read_text() == "x" * 100_000
     assert call(file, "--junit", "old.xml").code == 0
     assert JUnitXml.fromstring((project.root / "old.xml").read_bytes()).tests == 1
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no disk that is always full")
+@pytest.mark.parametrize("kind", ["log", "junit", "html", "sequence", "csv"])
+def test_a_full_disk_costs_that_report_and_no_other(
+    project: Project, call: Callable[..., Ran], kind: str
+) -> None:
+    file = project.write("good.yaml", story(NOTE, seeds=[1, 2]))
+    other = "csv" if kind == "junit" else "junit"
+    ran = call(file, f"--{kind}", "/dev/full", f"--{other}", "other", "--json")
+    assert ran.code == 3
+    data = json.loads(ran.out)
+    assert (data["exit_code"], data["files"][0]["passed"]) == (3, 2)
+    wrong = {"file": "/dev/full", "line": None, "column": None, "kind": "output"}
+    assert data["mistakes"] == [wrong | {"message": "cannot be written: No space left on device"}]
+    assert ran.err.splitlines() == [
+        "lmos-actors: /dev/full: cannot be written: No space left on device",
+        "wrote other",
+    ]
+    assert (project.root / "other").exists()
+
+
+def test_what_has_no_room_in_a_log_leaves_whole_runs(
+    project: Project, call: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = os.write
+    left = 2_000
+
+    def write(descriptor: int, data: Any) -> int:
+        nonlocal left
+        if not (part := bytes(data[:left])):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        left -= len(part)
+        return whole(descriptor, part)
+
+    monkeypatch.setattr("lmos_actors.cli._written.os.write", write)
+    file = project.write("good.yaml", story(NOTE, seeds=[1, 2, 3]))
+    ran = call(file, "--log", "log.jsonl")
+    monkeypatch.undo()
+    assert ran.code == 3
+    assert ran.err.count("log.jsonl: cannot be written: No space left on device") == 1
+    with LogFile(project.root / "log.jsonl") as log:
+        assert [run.problem for run in log.runs()] == [None]
 
 
 # --- Written itself

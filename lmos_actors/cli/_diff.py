@@ -49,11 +49,17 @@ def diff_logs(first: str, second: str, *, run: int | None, context: int, json: b
             one, other = pair
             if one is not None and other is not None and (compared is None or compared.equal):
                 compared = _compare(one, other, context)
+        cuts = (files[0].cut, files[1].cut)
     missing = _missing((first, second), counts, run)
-    assert compared is not None
+    if compared is None:
+        number = counts.index(0)
+        raise ConfigError(f"holds no run: {cuts[number]}", (first, second)[number])
     if json:
-        print(dumps(_as_data(compared, missing), ensure_ascii=False, indent=2))
+        print(dumps(_as_data(compared, missing, cuts), ensure_ascii=False, indent=2))
     else:
+        for name, cut in zip((first, second), cuts, strict=True):
+            if cut is not None:
+                print(f"note: {name}: {cut}")
         _show(compared, (first, second), missing)
     return 0 if compared.equal and not missing else DIFFERENT
 
@@ -97,12 +103,18 @@ def _missing(names: tuple[str, str], counts: list[int], run: int | None) -> str:
 # --- for machines
 
 
-def _as_data(compared: Compared, missing: str) -> dict[str, Any]:
+def _as_data(compared: Compared, missing: str, cuts: tuple[str | None, str | None]) -> dict[str, Any]:
     records = compared.records
+    sides = [
+        {"place": place, "run": label, "problem": problem, "cut": cut}
+        for place, label, problem, cut in zip(
+            compared.places, compared.labels, compared.problems, cuts, strict=True
+        )
+    ]
     return {
         "equal": compared.equal and not missing,
-        "first": {"place": compared.places[0], "run": compared.labels[0], "problem": compared.problems[0]},
-        "second": {"place": compared.places[1], "run": compared.labels[1], "problem": compared.problems[1]},
+        "first": sides[0],
+        "second": sides[1],
         "heads": [attrs.asdict(found) for found in compared.heads],
         "common": records.common,
         "before": [line.data for line in records.before],

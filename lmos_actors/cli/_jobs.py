@@ -139,6 +139,7 @@ class Jobs:
         self._seconds: dict[int, RunResult | Lost] = {}
         self._given: dict[int, Task] = {}
         self._repeated: dict[int, Repeated] = {}
+        self._under_way: set[Task] = set()
         self._next = 0
         self._stopped = False
 
@@ -146,6 +147,11 @@ class Jobs:
     def repeated(self) -> list[Repeated]:
         """What came of the second runs so far."""
         return [self._repeated[number] for number in self._asked.cells if number in self._repeated]
+
+    @property
+    def under_way(self) -> frozenset[tuple[int, int]]:
+        """The runs that were begun and have not ended, each as the number of its cell and its trial."""
+        return frozenset((task.cell, task.trial) for task in self._under_way)
 
     def run(self) -> None:
         """Do all runs. Raises KeyboardInterrupt."""
@@ -158,6 +164,10 @@ class Jobs:
                 self._take(wait=False)
             else:
                 self._take()
+        self.tell_rest()
+
+    def tell_rest(self) -> None:
+        """Tell of the runs that have ended and are not told of yet, since one before them has not ended."""
         self._tell(whatever=True)
 
     def _needless(self, task: Task) -> bool:
@@ -173,6 +183,8 @@ class Jobs:
     def _begin(self, task: Task) -> None:
         if task.second:
             self._given[task.cell] = task
+        else:
+            self._under_way.add(task)
         if self._asked.workers == 1 and not task.second:
             self._ended(task, self._here(task))
             return
@@ -219,6 +231,7 @@ class Jobs:
 
     def _ended(self, task: Task, run: RunResult) -> None:
         self._results[task] = run
+        self._under_way.discard(task)
         if self._is_compared(task):
             self._firsts[task.cell] = run
             if not _has_ended(run) and task.cell in self._given:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import os
-import signal
 import sys
 import threading
 from contextlib import suppress
@@ -15,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors._collector import collector
 from lmos_actors._errors import ConfigError, nearest
+
+from ._signals import signals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,26 +41,25 @@ PLAIN_WIDTH: Final = 1_000
 GONE: Final = 1
 USAGE: Final = 2
 COULD_NOT_RUN: Final = 3
-INTERRUPTED: Final = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Be the command: run it and exit with its code. Exits by SystemExit."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if arguments is None:
+        signals.take()
         collector.take_process()
     _open_streams()
     try:
         code = _command(words)
         sys.stdout.flush()
     except KeyboardInterrupt:
-        code = INTERRUPTED
-        if arguments is None:  # from here on Ctrl-C ends the process at once
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
+        code = signals.code
         with suppress(OSError):
             print("interrupted", file=sys.stderr)
     except OSError as error:
         code = _cannot_say(error)
+    signals.leave(code)
     if arguments is None and _threads_left():
         _flush_streams()
         os._exit(code)
@@ -79,8 +79,9 @@ def _open_streams() -> None:
 def _cannot_say(error: OSError) -> int:
     """End where output cannot be written; nothing more is, not even at exit."""
     with suppress(OSError, ValueError):
-        if not isinstance(error, BrokenPipeError):
-            print(f"lmos-actors: {error.strerror or error}", file=sys.stderr, flush=True)
+        where = f"{error.filename}: " if error.filename else ""
+        if where or not isinstance(error, BrokenPipeError):
+            print(f"lmos-actors: {where}{error.strerror or error}", file=sys.stderr, flush=True)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -88,7 +89,7 @@ def _cannot_say(error: OSError) -> int:
         except (OSError, ValueError):
             with suppress(OSError, ValueError):
                 os.dup2(nowhere, stream.fileno())
-    return GONE if isinstance(error, BrokenPipeError) else COULD_NOT_RUN
+    return GONE if isinstance(error, BrokenPipeError) and not error.filename else COULD_NOT_RUN
 
 
 def _threads_left() -> bool:

@@ -63,6 +63,7 @@ class Replayed:
     label: str
     changed: tuple[str, ...]
     problem: str | None
+    cut: str | None
     result: RunResult
     records: Divergence
     snapshot: Snapshot | None
@@ -133,6 +134,9 @@ def _head(log: str, number: int | None) -> dict[str, Any]:
             heads.append(run.head.data)
             if number is not None and len(heads) == number:
                 return run.head.data
+        cut = file.cut
+    if not heads:
+        raise ConfigError(f"holds no run: {cut}", log)
     if number is not None:
         raise ConfigError(f"there are {len(heads)} runs in {log}, none is number {number}", "--run")
     if len(heads) > 1:
@@ -175,11 +179,13 @@ def _held(log: str, options: Options, head: dict[str, Any], result: RunResult, s
         run = next(islice(file.runs(), (options.run or 1) - 1, None))
         records = compare_records(_up_to(run, most), _up_to(again, most))
         run.skip()
+        cut = file.cut
     return Replayed(
         log=log,
         label=str(mapped(head.get("run")).get("label")),
         changed=tuple(_changed(head, again[0].data if again else {})),
         problem=run.problem,
+        cut=cut,
         result=result,
         records=records,
         snapshot=snapshot,
@@ -214,6 +220,7 @@ def _as_data(replayed: Replayed, options: Options) -> dict[str, Any]:
         "equal": replayed.equal,
         "changed": list(replayed.changed),
         "problem": replayed.problem,
+        "cut": replayed.cut,
         "common": records.common,
         "difference": None
         if replayed.equal
@@ -249,6 +256,8 @@ def _show(replayed: Replayed, options: Options) -> None:
         print(f"note: {what}")
     if replayed.problem is not None:
         print(f"note: {replayed.log}: {replayed.problem}")
+    if replayed.cut is not None:
+        print(f"note: {replayed.log}: {replayed.cut}")
     if not replayed.equal:
         print(f"{replayed.label}: another run: the first {records.common} records are equal, then")
         for mark, lines in (("recorded", records.first[:1]), ("now     ", records.second[:1])):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 
 from lmos_actors.files import Duration, mapped
-from lmos_actors.reports import FileResult, worst
+from lmos_actors.reports import Cut, FileResult, Missing, worst
 from lmos_actors.scenario import Compare, is_real, judge_compared, stopped_at
 
 from ._jobs import Asked, Jobs, Progress
@@ -22,10 +22,11 @@ from ._load import load_files
 from ._pool import Pool
 from ._select import Selection, selection
 from ._show import Show, print_wrong
+from ._signals import signals
 from ._written import Written
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from lmos_actors.reports import RunResult
     from lmos_actors.scenario import Cell, Going, Resolved
@@ -33,8 +34,7 @@ if TYPE_CHECKING:
     from ._load import Wrong
     from ._written import Kind
 
-
-INTERRUPTED = 130
+COULD_NOT_RUN, TIME_LIMIT = 3, 124
 
 
 @attrs.frozen(kw_only=True)
@@ -83,7 +83,7 @@ def run_files(files: Sequence[str], options: Options) -> int:
         json=options.json, verbose=options.verbose
     )  # before agents' modules, which may hide what it imports
     wrong: Wrong = []
-    with ExitStack() as stack:
+    with ExitStack() as stack, signals.in_order():
         stack.callback(show.close)
         pool = stack.enter_context(Pool())
         if options.determinism != "off":
@@ -98,15 +98,23 @@ def run_files(files: Sequence[str], options: Options) -> int:
         running = _Running(files, options, chosen, show, pool, stack)
         running.open(found)
         try:
-            for file, resolved in found:
-                running.file(file, resolved)
-                if options.fail_fast and running.code():
-                    break
+            running.run()
         except KeyboardInterrupt:
-            running.interrupted()
+            with signals.held():
+                running.cut_short(Cut("interrupted", signals.code, signals.name))
             raise
-        running.end()
+        with signals.held(drop=True):  # all is done: what is written and the exit code are to agree
+            running.end()
         return running.code()
+
+
+@attrs.frozen
+class _Planned:
+    """A file, and the numbers of its cells that were chosen."""
+
+    resolved: Resolved
+    cells: list[int]
+    result: FileResult
 
 
 class _Running:
@@ -123,7 +131,9 @@ class _Running:
     ) -> None:
         self.options = options
         self.chosen = chosen
-        self.results: list[FileResult] = []
+        self._planned: list[_Planned] = []
+        self._at: _Planned | None = None
+        self._jobs: Jobs | None = None
         self._began = perf_counter()
         self._show = show
         self._written = Written(options.written, files)
@@ -132,42 +142,74 @@ class _Running:
         self._pool = pool
         pool.errors = show.errors()
 
+    @property
+    def results(self) -> list[FileResult]:
+        """What has come of the files that were begun, and of those with runs that are missing."""
+        return [each.result for each in self._planned if each.result.runs or each.result.cut is not None]
+
     def code(self) -> int:
-        return worst({result.exit_code() for result in self.results})
+        """Return the exit code."""
+        codes = {result.exit_code() for result in self.results}
+        return worst(codes | ({COULD_NOT_RUN} if self._written.problems else set()))
 
     def open(self, found: Sequence[tuple[str, Resolved]]) -> None:
         """Open what is to be written: what cannot be is to be known before anything runs."""
         for file, resolved in found:
-            for cell in resolved.cells:
-                if self.chosen.fits(cell):
-                    self._written.open(file, cell.scenario)
+            cells = [number for number, cell in enumerate(resolved.cells) if self.chosen.fits(cell)]
+            for number in cells:
+                self._written.open(file, resolved.cells[number].scenario)
+            if cells:
+                self._planned.append(_Planned(resolved, cells, self._result(file, resolved, cells)))
 
-    def file(self, file: str, resolved: Resolved) -> None:
+    def _result(self, file: str, resolved: Resolved, cells: list[int]) -> FileResult:
+        scenario = resolved.cells[0].scenario
+        seeds = len(dict.fromkeys(resolved.cells[number].seed for number in cells))
+        trials = self.options.trials or scenario.trials.count
+        return FileResult(file, resolved.name, scenario.trials.pass_rate, trials, len(cells), seeds=seeds)
+
+    def run(self) -> None:
+        """Run all files; after a failure with `--fail-fast` no more of them. Raises KeyboardInterrupt."""
+        for planned in self._planned:
+            self._at = planned
+            self._file(planned)
+            if self.options.fail_fast and self.code():
+                break
+        self._note_missing(Cut("fail-fast"))
+
+    def _file(self, planned: _Planned) -> None:
         """Run the chosen cells of a file."""
-        cells = [number for number, cell in enumerate(resolved.cells) if self.chosen.fits(cell)]
-        if not cells:
-            return
-        asked = self._asked(file, resolved, cells)
+        resolved, cells, result = planned.resolved, planned.cells, planned.result
         labels = [resolved.cells[number].label for number in cells]
-        seeds = dict.fromkeys(resolved.cells[number].seed for number in cells)
-        pass_rate = resolved.cells[0].scenario.trials.pass_rate
-        result = FileResult(file, resolved.name, pass_rate, asked.trials, len(cells), seeds=len(seeds))
-        self.results.append(result)
         self._show.begin(result, max(map(len, labels)))
         began = perf_counter()
-        jobs = Jobs(asked, self._pool, _Told(result, self.options, self._show, self._written))
+        told = _Told(result, self.options, self._show, self._written, self.hung)
+        self._jobs = jobs = Jobs(self._asked(result, resolved, cells), self._pool, told)
         try:
             jobs.run()
         finally:
-            result.repeated[:] = jobs.repeated
-            result.seconds = perf_counter() - began
+            with signals.held():
+                jobs.tell_rest()
+                result.repeated[:] = jobs.repeated
+                result.seconds = perf_counter() - began
         result.compared[:] = judge_compared(
             resolved.cells[0].scenario.checks,
             result.runs,
             partial(_place_of_check, resolved),
-            narrowed=self._narrowed(file, resolved, cells),
+            narrowed=self._narrowed(result.file, resolved, cells),
         )
         self._show.end_file(result)
+
+    def _note_missing(self, cut: Cut) -> None:
+        """Note the runs that were asked for and have no result, and why."""
+        for planned in self._planned:
+            here = planned is self._at
+            under_way = self._jobs.under_way if here and self._jobs is not None else frozenset()
+            missing = list(_missing(planned, under_way))
+            for cell, run in missing:
+                planned.result.missing.append(run)
+                self._written.missing(planned.result, run, cell.scenario)
+            if missing or (here and cut.code):
+                planned.result.cut = cut
 
     def _narrowed(self, file: str, resolved: Resolved, cells: list[int]) -> list[str]:
         """Give the keys of which the command line has left one value alone; say what is not judged so."""
@@ -181,46 +223,59 @@ class _Running:
                 print(f"{file}: note: {what}", file=sys.stderr)
         return cut
 
-    def _asked(self, file: str, resolved: Resolved, cells: list[int]) -> Asked:
+    def _asked(self, result: FileResult, resolved: Resolved, cells: list[int]) -> Asked:
         options = self.options
         return Asked(
-            file=file,
+            file=result.file,
             resolved=resolved,
             settings=options.settings,
             seeds=list(options.seeds) if options.seeds is not None else None,
             until=options.until,
             cells=cells,
             twice=_to_repeat(resolved, cells, options.determinism),
-            trials=options.trials or resolved.cells[0].scenario.trials.count,
+            trials=result.trials,
             time_limit=options.time_limit,
             speed=options.speed,
             workers=self._workers,
         )
 
-    def write(self) -> None:
-        """Write what there is to tell of what has run."""
-        self._written.finish()
+    def cut_short(self, cut: Cut) -> None:
+        """Write and show what there is to tell of what has run, and what is missing."""
+        self._note_missing(cut)
+        if self._at is not None:
+            self._show.end_file(self._at.result)
+        self.end()
 
-    def interrupted(self) -> None:
-        """Write, and give as JSON, what there is to tell of what has run."""
-        self.write()
-        if self.options.json:
-            self._show.end(self.results, perf_counter() - self._began, INTERRUPTED)
+    def hung(self, why: str) -> None:
+        """Write and show the same, as the process ends with a run that nothing ends; in another thread."""
+        code = signals.code if why == "interrupted" else TIME_LIMIT
+        name = signals.name if why == "interrupted" else ""
+        self.cut_short(Cut("interrupted" if why == "interrupted" else "time limit", code, name))
 
     def end(self) -> None:
         """Write and show what has come of everything."""
-        self.write()
-        self._show.end(self.results, perf_counter() - self._began, self.code())
+        wrote = self._written.finish()
+        self._show.end(self.results, perf_counter() - self._began, self.code(), self._written.problems)
+        for path in wrote:
+            print(f"wrote {path}", file=sys.stderr, flush=True)
 
 
 class _Told:
     """Shows and writes how the runs of one file go."""
 
-    def __init__(self, result: FileResult, options: Options, show: Show, written: Written) -> None:
+    def __init__(
+        self,
+        result: FileResult,
+        options: Options,
+        show: Show,
+        written: Written,
+        hung: Callable[[str], None],
+    ) -> None:
         self._result = result
         self._options = options
         self._show = show
         self._written = written
+        self._hung = hung
 
     @property
     def draws(self) -> bool:
@@ -246,14 +301,16 @@ class _Told:
         """Say why the process ends: a run that nothing else can end."""
         self._show.abandon()
         said = f"{self._result.file} {cell.label}: {why}, and it cannot be ended: it hangs at {where}"
-        print(said, file=sys.stderr)
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
+        print(said, file=sys.stderr, flush=True)
+        self._hung(why)
+        sys.stdout.flush()
+        signals.end_process(interrupted=why == "interrupted")
 
     def ended(self, cell: Cell, run: RunResult) -> None:
         run = attrs.evolve(run, again=self._again(run))
-        kept = self._written.run(self._result, run, cell.scenario)
-        self._result.runs.append(kept)
+        with signals.held():  # what the reports tell, and what the log has, are the same runs
+            kept = self._written.run(self._result, run, cell.scenario)
+            self._result.runs.append(kept)
         self._show.run(kept, self._result)
 
     def _again(self, run: RunResult) -> str:
@@ -267,6 +324,20 @@ class _Told:
             shown = mapped(value).get("name", value)
             words += ["--set", f"{key}={shown if isinstance(shown, str) else dumps(shown)}"]
         return shlex.join(words)
+
+
+def _missing(planned: _Planned, under_way: frozenset[tuple[int, int]]) -> Iterator[tuple[Cell, Missing]]:
+    """Yield the runs of a file that have no result; `under_way` are those that were begun."""
+    has = {(run.label, run.trial) for run in planned.result.runs}
+    for number in planned.cells:
+        cell = planned.resolved.cells[number]
+        for trial in range(1, planned.result.trials + 1):
+            if (cell.label, trial) not in has:
+                begun = (number, trial) in under_way
+                yield (
+                    cell,
+                    Missing(label=cell.label, values=cell.values, seed=cell.seed, trial=trial, begun=begun),
+                )
 
 
 def _distinct(resolved: Resolved, cells: Iterable[int], key: str) -> int:

@@ -21,11 +21,14 @@ from lmos_actors.reports import (
     combination,
     compared_lines,
     count,
+    cut_data,
+    cut_of,
     failure_lines,
     file_line,
     first_failure,
     folded_line,
     head,
+    missing_lines,
     printable,
     repeated_lines,
     run_line,
@@ -48,6 +51,9 @@ FOLDED = 20
 
 TOLD_WHOLE = 5
 """How many of the runs of a file that fail are told with everything."""
+
+TOLD_MISSING = 20
+"""How many lines are printed of runs that are missing."""
 
 TOLD = 50
 """How many of the runs of a file that fail are told at all."""
@@ -198,13 +204,24 @@ class Show:
         if self._told is not None and len(self._told.result.runs) > 1:
             self._print(file_line(self._told.result))
 
-    def end(self, results: Sequence[FileResult], seconds: float, code: int) -> None:
-        """Everything has ended."""
+    def end(
+        self,
+        results: Sequence[FileResult],
+        seconds: float,
+        code: int,
+        problems: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        """Everything has ended; `problems` are files that could not be written, and why."""
         if self._json:
-            _print_json({"files": [as_data(r) for r in results], "seconds": seconds}, [], code, self._out)
+            files = [as_data(result) for result in results]
+            data = {"files": files, "cut": cut_data(results), "seconds": seconds}
+            _print_json(data, [_unwritten(*problem) for problem in problems], code, self._out)
         else:
             if len(results) > 1:
                 self._pass_on()
+            cut = cut_of(results)
+            for line in missing_lines(results, TOLD_MISSING) if cut is not None and cut.code else ():
+                self._print(f" {line}")
             self._print(summary(results, seconds), "green" if code == 0 else "bold red")
 
     # --- how it is printed
@@ -279,9 +296,13 @@ def mistakes_of(error: ConfigError) -> list[dict[str, Any]]:
     ]
 
 
+def _unwritten(file: str, why: str) -> dict[str, Any]:
+    return {"file": clean(file), "line": None, "column": None, "message": clean(why), "kind": "output"}
+
+
 def print_wrong(mistakes: Sequence[dict[str, Any]], code: int, files: Sequence[dict[str, Any]] = ()) -> None:
     """Print as JSON that nothing was run, since something is wrong; or of which `files` nothing is."""
-    _print_json({"files": list(files), "seconds": 0.0}, mistakes, code, sys.stdout)
+    _print_json({"files": list(files), "cut": None, "seconds": 0.0}, mistakes, code, sys.stdout)
 
 
 def _print_json(data: dict[str, Any], mistakes: Sequence[dict[str, Any]], code: int, out: Any) -> None:

@@ -3,7 +3,7 @@
 from ._csv import csv_text as csv_text
 from ._html import html_page as html_page
 from ._junit import junit_xml as junit_xml
-from ._mermaid import MOST_MESSAGES as MOST_MESSAGES, mermaid as mermaid
+from ._mermaid import MOST_MESSAGES as MOST_MESSAGES, mark_cut as mark_cut, mermaid as mermaid
 from ._messages import (
     LAST as LAST,
     Record as Record,
@@ -17,15 +17,19 @@ from ._messages import (
 )
 from ._results import (
     CheckResult as CheckResult,
+    Cut as Cut,
     Ended as Ended,
     Failure as Failure,
     FaultResult as FaultResult,
     FileResult as FileResult,
+    Missing as Missing,
     Repeated as Repeated,
     RunResult as RunResult,
     SeriesResult as SeriesResult,
     StepResult as StepResult,
     as_data as as_data,
+    cut_data as cut_data,
+    cut_of as cut_of,
     worst as worst,
 )
 from ._text import (
@@ -35,11 +39,13 @@ from ._text import (
     combination as combination,
     compared_lines as compared_lines,
     count as count,
+    cut_line as cut_line,
     failure_lines as failure_lines,
     file_line as file_line,
     first_failure as first_failure,
     folded_line as folded_line,
     head as head,
+    missing_lines as missing_lines,
     repeated_lines as repeated_lines,
     run_line as run_line,
     summary as summary,

@@ -12,7 +12,7 @@ from ._messages import clean
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ._results import FileResult, RunResult
+    from ._results import FileResult, Missing, RunResult
 
 _BEFORE = ("file", "name")
 _AFTER = ("seed", "trial", "ended", "series", "agg", "time", "value")
@@ -26,21 +26,44 @@ def csv_text(results: Sequence[FileResult]) -> str:
     A number that a run has but once, such as the instant at which a check was met, is a line with an empty
     time and `metric` in the column `agg`. Times are seconds of virtual time. What could not be computed has
     an empty value.
+
+    Of a file that was ended early, lines with `interrupted` (or `time limit`, `fail-fast`) in the column
+    `ended` come first: how many runs have a result, of how many, with which exit code; and at its end a line
+    with `not run` for each run that has none.
     """
-    names = list(dict.fromkeys(name for result in results for run in result.runs for name in run.values))
+    values = [run.values for result in results for run in result.runs]
+    values += [run.values for result in results for run in result.missing]
+    names = list(dict.fromkeys(name for each in values for name in each))
     taken = {*_BEFORE, *_AFTER}
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([*_BEFORE, *(f"value.{name}" if name in taken else name for name in names), *_AFTER])
     for result in results:
+        writer.writerows(_cut_rows(result, names))
         for run in result.runs:
             writer.writerows(_rows(result, run, names))
+        for missing in result.missing:
+            writer.writerow([*_head(result, missing, names), "not run", "", "", "", ""])
     return out.getvalue().encode("utf-8", "backslashreplace").decode()
 
 
-def _rows(result: FileResult, run: RunResult, names: Sequence[str]) -> Iterator[list[object]]:
+def _head(result: FileResult, run: RunResult | Missing, names: Sequence[str]) -> list[object]:
     values = [_cell(run.values[name]) if name in run.values else "" for name in names]
-    head = [result.file, result.name, *values, run.seed, run.trial, run.ended]
+    return [result.file, result.name, *values, run.seed, run.trial]
+
+
+def _cut_rows(result: FileResult, names: Sequence[str]) -> Iterator[list[object]]:
+    """Yield what is said of a file that was ended early."""
+    if result.cut is None:
+        return
+    facts = {"runs": len(result.runs), "of": result.asked, "exit code": result.exit_code()}
+    for name, number in facts.items():
+        unknown = [""] * (len(names) + 2)
+        yield [result.file, result.name, *unknown, result.cut.why, name, "cut", "", number]
+
+
+def _rows(result: FileResult, run: RunResult, names: Sequence[str]) -> Iterator[list[object]]:
+    head = [*_head(result, run, names), run.ended]
     for series in run.series:
         for time, value in zip(series.times, series.values, strict=True):
             yield [*head, series.name, series.agg, _number(time), _number(value)]

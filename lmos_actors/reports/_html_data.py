@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from ._html_series import bands, points_each, thinned
-from ._text import combination
+from ._results import cut_data
+from ._text import combination, cut_line, missing_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ._html_logs import Kept
-    from ._results import FileResult, RunResult
+    from ._results import FileResult, Missing, RunResult
 
 MOST_STEPS = 50_000
 """How many steps of all runs together a page holds; those of runs that passed are left out first."""
@@ -32,7 +33,9 @@ def page_data(results: Sequence[FileResult], title: str, kept: dict[int, Kept]) 
         {"file": index, **run_data(run, most, kept.get(number), told=number in told)}
         for number, (index, run) in enumerate(whole)
     ]
-    return {"title": title, "files": [_file(result, most) for result in results], "runs": runs}
+    cut = cut_data(results)
+    said = {**cut, "text": cut_line(results), "lines": missing_lines(results)} if cut is not None else None
+    return {"title": title, "cut": said, "files": [_file(result, most) for result in results], "runs": runs}
 
 
 def run_data(run: RunResult, most: int, kept: Kept | None, *, told: bool) -> dict[str, Any]:
@@ -67,8 +70,17 @@ def _file(result: FileResult, most: int) -> dict[str, Any]:
             for again in result.repeated
         ],
         "compared": [attrs.asdict(check) for check in result.compared],
+        "asked": result.asked,
+        "cut": cut_line([result]),
+        "missing": [_missing(run) for run in result.missing],
         "bands": bands([(combination(run), run) for run in result.runs], most),
     }
+
+
+def _missing(run: Missing) -> dict[str, Any]:
+    """Return a run without a result; of its values only the label is shown."""
+    names = ("label", "seed", "trial", "begun")
+    return {"combination": combination(run), **{name: getattr(run, name) for name in names}}
 
 
 def _told(runs: Sequence[RunResult]) -> frozenset[int]:

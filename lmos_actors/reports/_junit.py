@@ -8,13 +8,13 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ._messages import LAST, clean, shorten
-from ._text import failure_lines
+from ._text import cut_line, failure_lines, missing_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from xml.etree.ElementTree import Element
 
-    from ._results import CheckResult, FileResult, Repeated, RunResult
+    from ._results import CheckResult, FileResult, Missing, Repeated, RunResult
 
 _PACKAGES = ("lmos-actors", "trio", "msgspec", "attrs")
 _NOT_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -48,6 +48,10 @@ def _suite(result: FileResult, versions: Mapping[str, str]) -> Element:
         suite.append(_case_of_check(result, check))
     for again in result.repeated:
         suite.append(_case_of_repetition(result, again))
+    if result.cut is not None:
+        suite.append(_case_of_cut(result))
+    for missing in result.missing:
+        suite.append(_case_of_missing(result, missing))
     cases = suite.findall("testcase")
     suite.set("tests", str(len(cases)))
     for name, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
@@ -62,9 +66,36 @@ def _count(suites: Element, all_of_them: list[Element]) -> None:
     suites.set("time", f"{sum(float(suite.get('time', '0')) for suite in all_of_them):.6f}")
 
 
+def _name(result: FileResult, run: RunResult | Missing) -> str:
+    return f"{run.label} trial={run.trial}" if result.trials > 1 else run.label
+
+
+def _case_of_cut(result: FileResult) -> Element:
+    """Return a case that is an error where everything was ended early, so that no reader takes it for passed.
+
+    After a failure with `--fail-fast` there is a failure already: this case is skipped.
+    """
+    assert result.cut is not None
+    name = f"{result.cut.why}: {len(result.runs)} of {result.asked} runs"
+    case = _element("testcase", classname=result.name, name=name, file=result.file, time="0")
+    text = "\n".join([cut_line([result]), *missing_lines([result])])
+    kind = "error" if result.cut.code else "skipped"
+    _not_ok(case, kind, cut_line([result]), result.cut.why, text)
+    return case
+
+
+def _case_of_missing(result: FileResult, run: Missing) -> Element:
+    name = _name(result, run)
+    case = _element("testcase", classname=result.name, name=name, file=result.file, time="0")
+    message = "begun, not ended" if run.begun else "did not run"
+    why = result.cut.why if result.cut is not None else "not run"
+    _not_ok(case, "skipped", f"{message}: {why}", why, "")
+    return case
+
+
 def _case_of_run(result: FileResult, run: RunResult, *, tolerated: bool) -> Element:
     """Tell of a run; one that failed where enough other trials passed is skipped: the cell did not fail."""
-    name = f"{run.label} trial={run.trial}" if result.trials > 1 else run.label
+    name = _name(result, run)
     case = _element("testcase", classname=result.name, name=name, file=result.file, time=f"{run.real:.6f}")
     facts: dict[str, Any] = {
         "seed": run.seed,

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import attrs
 
 from ._messages import Record, as_text, records, shorten, what_of
+from ._text import cut_line, missing_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ._results import RunResult
+    from ._results import FileResult, RunResult
 
 MOST_MESSAGES = 400
 """How many arrows and notes one diagram has."""
@@ -23,6 +24,7 @@ _PASSED_OVER = frozenset({"delivered", "started", "stopped"})
 _KIND = re.compile(r'\{"n":\d+,"t":[^,]+,"kind":"(\w+)"')
 _AGENT = re.compile(r'\{"n":\d+,"t":[^,]+,"kind":"started","agent":"([^"\\]*)"')
 _ID = re.compile(r'"id":(\d+)')
+_PARTICIPANT = re.compile(r"^    participant (\w+) as", re.MULTILINE)
 _SPECIAL = {ord(c): f"#{ord(c)};" for c in "#;%<>&$"}
 
 
@@ -46,6 +48,27 @@ def mermaid(run: RunResult, name: str = "") -> str:
         rows = [diagram.note("user", "no messages")]
     head = ["sequenceDiagram", f"    title {_text(f'{name} {run.label}: {run.ended}'.strip())}"]
     return "".join(f"{row}\n" for row in [*head, *diagram.participants(run.log), *rows])
+
+
+def mark_cut(diagram: str, results: Sequence[FileResult]) -> str:
+    """Return a diagram that says what ended everything early, with the runs that are missing as comments.
+
+    As it is if nothing did; where no run has a result there is a diagram all the same.
+    """
+    said = cut_line(results)
+    if not said:
+        return diagram
+    missing = [f"    %% {_comment(line)}\n" for line in missing_lines(results)]
+    empty = "sequenceDiagram\n    title no run has a result\n    participant a0 as user\n"
+    head, title, *rest = (diagram or empty).splitlines(keepends=True)
+    body = "".join(rest)
+    title = title.rstrip("\n") + f" ({_text(said)})\n"
+    over = next(iter(_PARTICIPANT.findall(body)), "a0")
+    return "".join([head, title, *missing, body, f"    Note over {over}: {_text(said)}\n"])
+
+
+def _comment(text: str) -> str:
+    return shorten(text, _SIZE + 40).replace("{", "(").replace("}", ")")
 
 
 def _is_told(kind: str, line: str) -> bool:

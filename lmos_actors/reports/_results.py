@@ -113,6 +113,30 @@ class RunResult:
         return self.ended == "passed"
 
 
+@attrs.frozen(kw_only=True)
+class Missing:
+    """A run that was asked for and has no result; `begun`: it was under way when everything ended."""
+
+    label: str
+    values: dict[str, Any]
+    seed: int
+    trial: int
+    begun: bool = False
+
+
+@attrs.frozen
+class Cut:
+    """Why runs that were asked for have no result.
+
+    `why` is `interrupted`, `time limit` (a run hung, and the process ended with it), or `fail-fast`;
+    `code` is the exit code that it asks for (0: none of its own), `signal` the name of the signal, if any.
+    """
+
+    why: Literal["interrupted", "time limit", "fail-fast"]
+    code: int = 0
+    signal: str = ""
+
+
 @attrs.frozen
 class Repeated:
     """What came of running a cell again in another process; both None: the logs are equal."""
@@ -139,6 +163,15 @@ class FileResult:
     """How many different seeds there are, 0: not known."""
     seconds: float = 0.0
     """How long it took, in real time."""
+    missing: list[Missing] = attrs.Factory(list[Missing])
+    """The runs that were asked for and have no result."""
+    cut: Cut | None = None
+    """What ended the file before all that was asked for was done; None: nothing did."""
+
+    @property
+    def asked(self) -> int:
+        """How many runs were asked for."""
+        return len(self.runs) + len(self.missing)
 
     @property
     def passed(self) -> int:
@@ -154,6 +187,8 @@ class FileResult:
             codes.add(3)
         if any(again.difference for again in self.repeated):
             codes.add(4)
+        if self.cut is not None:
+            codes.add(self.cut.code)
         return worst(codes)
 
     def by_label(self) -> dict[str, list[RunResult]]:
@@ -176,13 +211,28 @@ class FileResult:
         return 5 if passed else 1
 
 
-PRECEDENCE = (130, 2, 3, 124, 4, 1, 5, 0)
+PRECEDENCE = (143, 130, 2, 3, 124, 4, 1, 5, 0)
 """Exit codes, the one that decides first."""
 
 
 def worst(codes: set[int]) -> int:
     """Give the exit code that stands for several; 0 for none."""
     return next((code for code in PRECEDENCE if code in codes), 0)
+
+
+def cut_of(results: Sequence[FileResult]) -> Cut | None:
+    """Return what ended everything early, of several things the worst; None if nothing did."""
+    cuts = [result.cut for result in results if result.cut is not None]
+    return next((cut for code in PRECEDENCE for cut in cuts if cut.code == code), None)
+
+
+def cut_data(results: Sequence[FileResult]) -> dict[str, Any] | None:
+    """Return why runs are missing as plain data: why, signal, how many runs have a result, of how many."""
+    cut = cut_of(results)
+    if cut is None:
+        return None
+    runs, asked = sum(len(result.runs) for result in results), sum(result.asked for result in results)
+    return {"why": cut.why, "signal": cut.signal or None, "runs": runs, "of": asked}
 
 
 def as_data(result: FileResult) -> dict[str, Any]:
@@ -206,6 +256,8 @@ def as_data(result: FileResult) -> dict[str, Any]:
         "passed": result.passed,
         "seconds": result.seconds,
         "runs": [run_data(run) for run in result.runs],
+        "missing": [clean(attrs.asdict(run)) for run in result.missing],
+        "cut": cut_data([result]),
         "compared": [clean(attrs.asdict(check)) for check in result.compared],
         "determinism": again,
         "exit_code": result.exit_code(),

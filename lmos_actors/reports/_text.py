@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ._messages import message_text, printable, records, shorten
+from ._results import cut_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ._results import CheckResult, FileResult, Repeated, RunResult
+    from ._results import CheckResult, FileResult, Missing, Repeated, RunResult
 
 BAR = 10
 """How many marks the bar of a run has."""
@@ -37,8 +38,8 @@ def count(number: int, what: str) -> str:
     return f"{number} {what}{'s' * (number != 1)}"
 
 
-def combination(run: RunResult) -> str:
-    """Give the label of a run without its seed: `city=Berlin world=memory`."""
+def combination(run: RunResult | Missing) -> str:
+    """Return the label of a run without its seed: `city=Berlin world=memory`."""
     return run.label.removesuffix(f"seed={run.seed}").rstrip()
 
 
@@ -177,6 +178,41 @@ def file_line(result: FileResult) -> str:
     return f" {result.passed}/{runs} runs passed" + (f", {left} not run" if left else "") + seconds
 
 
+def cut_line(results: Sequence[FileResult]) -> str:
+    """Return what ended everything early, and how many runs have a result; "" if nothing did."""
+    cut = cut_of(results)
+    if cut is None:
+        return ""
+    why = {"fail-fast": "ended at the first failure (--fail-fast)"}.get(cut.why, cut.why)
+    signal = f" ({cut.signal})" if cut.signal else ""
+    runs, asked = sum(len(result.runs) for result in results), sum(result.asked for result in results)
+    code = f", exit code {cut.code}" if cut.code else ""
+    return f"{why}{signal}, {runs} of {count(asked, 'run')}{code}"
+
+
+def missing_lines(results: Sequence[FileResult], most: int | None = None) -> list[str]:
+    """Name the runs without a result, those of one combination on one line: at most so many lines."""
+    lines: list[str] = []
+    for result in results:
+        groups: dict[str, list[Missing]] = {}
+        for run in result.missing:
+            if run.begun:
+                trial = f" trial {run.trial}" if result.trials > 1 else ""
+                lines.append(f"{result.name} {run.label}{trial}: begun, not ended")
+            else:
+                groups.setdefault(combination(run), []).append(run)
+        lines += [_missing_line(result, label, runs) for label, runs in groups.items()]
+    more = 0 if most is None else len(lines) - most
+    return lines if more <= 0 else [*lines[:most], f"and {count(more, 'line')} more"]
+
+
+def _missing_line(result: FileResult, label: str, runs: Sequence[Missing]) -> str:
+    seeds = dict.fromkeys(run.seed for run in runs)
+    trials = f", {count(len(runs), 'run')}" if result.trials > 1 else ""
+    name = " ".join(word for word in (result.name, label, seeds_text(seeds)) if word)
+    return f"{name}{trials}: did not run"
+
+
 def summary(results: Sequence[FileResult], seconds: float) -> str:
     """Give the last line of all."""
     runs = sum(len(result.runs) for result in results)
@@ -191,4 +227,6 @@ def summary(results: Sequence[FileResult], seconds: float) -> str:
     failed = "".join(
         f", {count} {what}{'s' if count > 1 else ''} FAILED" for what, count in beside.items() if count
     )
+    if (cut := cut_of(results)) is not None and cut.code:
+        return f"{cut_line(results)}{files}: {passed} passed in {seconds:.1f} s{failed}"
     return f"{passed}/{runs} runs{files} passed in {seconds:.1f} s{failed}"

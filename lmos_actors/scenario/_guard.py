@@ -100,7 +100,7 @@ class Guard:
         def ring(number: int, frame: FrameType | None) -> None:
             if not self.fired and not self._over.is_set():
                 self.fired, self.where = True, place_of(frame)
-                signal.raise_signal(signal.SIGINT)
+                _thread.interrupt_main()  # not by the signal itself, which may be blocked
 
         before, begin = signal.signal(signal.SIGALRM, ring), monotonic()
         left, every = signal.setitimer(signal.ITIMER_REAL, self._seconds + GRACE / 6, GRACE)
@@ -127,8 +127,10 @@ class Guard:
             if self._over.wait(GRACE / 2):
                 return
             self._interrupt()
-        self._say("interrupted" if self.interrupted else "time limit", self._place())
-        _exit_process(INTERRUPTED if self.interrupted else TIME_LIMIT)
+        try:
+            self._say("interrupted" if self.interrupted else "time limit", self._place())
+        finally:
+            _exit_process(INTERRUPTED if self.interrupted else TIME_LIMIT)
 
     def _interrupt(self) -> None:
         with self._lock:

@@ -1,12 +1,14 @@
 """Message logs read back.
 
 A file holds the runs of one call, one after the other; each begins with a head and ends with a line that has
-the number of records and the SHA-256 of all lines before it. Files are read line by line.
+the number of records and the SHA-256 of all lines before it. Where the call was ended before all of its runs,
+the last line of the file says why, and which runs are missing. Files are read line by line.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,12 +20,12 @@ from lmos_actors.files import FileError, Mistake, is_mapping, mapped
 from lmos_actors.simulation import SCHEMA
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterator
 
 LONGEST_LINE: Final = 1 << 24
 """How many bytes one line may have."""
 
+_CUT: Final = b'{"cut":'
 _DECODER: Final = msgspec.json.Decoder()
 
 CUT_SHORT: Final = "the log was cut short: its last line is missing"
@@ -40,8 +42,8 @@ class Line:
 
     @property
     def sort(self) -> str:
-        """Which it is: `head`, `record`, `end`, or nothing that stands in a log."""
-        marks = {"n": "record", "schema": "head", "end": "end"}
+        """Which it is: `head`, `record`, `end`, `cut`, or nothing that stands in a log."""
+        marks = {"n": "record", "schema": "head", "end": "end", "cut": "cut"}
         return next((sort for mark, sort in marks.items() if mark in self.data), "")
 
 
@@ -133,6 +135,29 @@ class LogFile:
     def __exit__(self, *_: object) -> None:
         self._stream.close()
 
+    @property
+    def cut(self) -> str | None:
+        """Why there are fewer runs than were asked for, as the last line of the file says; None: it does not.
+
+        Reads the end of the file, wherever the reading of runs has come to.
+        """
+        here = self._stream.tell()
+        try:
+            size = self._stream.seek(0, os.SEEK_END)
+            self._stream.seek(max(0, size - LONGEST_LINE))
+            last = self._stream.read(LONGEST_LINE).rstrip(b"\n").rpartition(b"\n")[2]
+        finally:
+            self._stream.seek(here)
+        if not last.startswith(_CUT):
+            return None
+        try:
+            said = mapped(mapped(_DECODER.decode(last)).get("cut"))
+        except (msgspec.DecodeError, RecursionError):
+            return None
+        signal = f" by {said['signal']}" if said.get("signal") else ""
+        runs = f"{said.get('runs')} of {said.get('of')} runs"
+        return f"what wrote it ended early, {said.get('why')}{signal}: {runs}"
+
     def _wrong(self, message: str, line: int | None = None) -> FileError:
         number = self._number if line is None else line
         return FileError([Mistake(self.name, number, min(number, 1), message, "unreadable")])
@@ -141,8 +166,10 @@ class LogFile:
         return "is not a message log" if self._number == 1 else "is not a line of a message log"
 
     def runs(self) -> Iterator[Logged]:
-        """Give the runs one after the other; what has not been read of one is passed over."""
+        """Yield the runs one after the other; what has not been read of one is passed over."""
         while (head := self._next()) is not None:
+            if head.sort == "cut":
+                continue
             if head.sort != "head":
                 raise self._wrong("is not the first line of a run", head.number)
             if head.data["schema"] != SCHEMA:
@@ -156,7 +183,7 @@ class LogFile:
     def next_of_run(self) -> Line | None:
         """Give the next line of the run that is being read, None where another begins or the file ends."""
         line = self._next()
-        if line is not None and line.sort == "head":
+        if line is not None and line.sort in ("head", "cut"):
             self._ahead = line
             return None
         if line is not None and not line.sort:

@@ -154,7 +154,12 @@ def test_who_runs_no_script_reads_the_verdicts() -> None:
 
 
 def test_a_page_without_results_is_one() -> None:
-    assert report(html_page([], title="nothing")) == {"title": "nothing", "files": [], "runs": []}
+    assert report(html_page([], title="nothing")) == {
+        "title": "nothing",
+        "cut": None,
+        "files": [],
+        "runs": [],
+    }
 
 
 def test_numbers_that_json_lacks_are_left_out() -> None:

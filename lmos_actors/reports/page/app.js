@@ -24,11 +24,13 @@ class Page {
   }
 
   banner() {
-    const { files, runs, title } = this.report, passed = runs.filter((run) => run.ended === 'passed').length;
-    const fine = files.every((file) => file.exit_code === 0);
+    const { files, runs, title, cut } = this.report, passed = runs.filter((run) => run.ended === 'passed').length;
+    const fine = files.every((file) => file.exit_code === 0) && !(cut && cut.runs < cut.of);
+    const word = fine ? '✓ passed' : cut && cut.why !== 'fail-fast' ? `✗ ${cut.why}` : '✗ not passed';
+    const said = [cut ? cut.text : '', `${passed.toLocaleString('en')} of ${many(runs.length, 'run')} passed`,
+      files.length > 1 ? many(files.length, 'file') : ''].filter(Boolean).join(', ');
     return h('header', { class: 'banner' }, h('h1', {}, title),
-      h('p', {}, h('span', { class: `badge ${fine ? 'ok' : 'bad'}` }, fine ? '✓ passed' : '✗ not passed'),
-        ` ${passed.toLocaleString('en')} of ${many(runs.length, 'run')} passed`, files.length > 1 ? `, ${many(files.length, 'file')}` : ''));
+      h('p', {}, h('span', { class: `badge ${fine ? 'ok' : 'bad'}` }, word), ` ${said}`));
   }
 
   where() {
@@ -38,7 +40,7 @@ class Page {
     if (words.has('run') && runs[run]) return { run, view };
     if (words.has('file') && files[file]) return { file };
     const bad = runs.findIndex((one) => one.ended !== 'passed');
-    if (bad >= 0 || runs.length === 1) return { run: Math.max(bad, 0), view };
+    if (bad >= 0 || (runs.length === 1 && !this.report.cut)) return { run: Math.max(bad, 0), view };
     return { file: 0 };
   }
 

@@ -62,6 +62,7 @@ const VERDICTS = {
   failed: { sign: '✗', word: 'failed', style: 'bad' },
   'could not run': { sign: '!', word: 'could not run', style: 'bad' },
   'time limit': { sign: '⧖', word: 'time limit', style: 'bad' },
+  'not run': { sign: '–', word: 'not run', style: 'none' },
 };
 
 const verdict = (ended) => VERDICTS[ended] || { sign: '?', word: ended, style: 'bad' };

@@ -24,7 +24,8 @@ class Verdicts {
       && words.every((word) => `${this.report.files[run.file].name} ${run.label} ${run.ended}`.toLowerCase().includes(word));
     const files = this.report.files.map((file, index) => {
       const runs = this.report.runs.filter((run) => run.file === index && fits(run));
-      return runs.length ? this.file(file, index, runs) : null;
+      const missing = file.missing.map((run) => ({ ...run, file: index, ended: 'not run' })).filter(fits);
+      return runs.length || missing.length ? this.file(file, index, [...runs, ...missing]) : null;
     });
     const shown = files.some(Boolean);
     this.list.replaceChildren(...(shown ? files.filter(Boolean) : [h('p', { class: 'quiet' }, 'No run fits.')]));
@@ -37,13 +38,12 @@ class Verdicts {
       if (!combinations.has(run.combination)) combinations.set(run.combination, []);
       combinations.get(run.combination).push(run);
     }
-    const all = this.report.runs.filter((run) => run.file === index).length;
     const rows = [...combinations].map(([combination, own]) => h('li', {},
       combination ? h('span', { class: 'combination', title: combination }, combination) : null,
       h('span', { class: 'squares' }, this.squares(own, file))));
     return h('section', { class: 'file' },
       h('h2', {}, button(file.name, () => this.go({ file: index }), { class: 'plain', 'data-file': index, title: file.file }),
-        h('span', { class: `count ${file.exit_code ? 'bad' : 'ok'}` }, `${file.passed}/${all}`)),
+        h('span', { class: `count ${file.exit_code ? 'bad' : 'ok'}` }, `${file.passed}/${file.asked}`)),
       h('ul', {}, rows));
   }
 
@@ -51,6 +51,9 @@ class Verdicts {
     const square = (run) => {
       const { sign, word, style } = verdict(run.ended), trial = file.trials > 1 ? `.${run.trial}` : '';
       const label = `${run.combination || file.name}, seed ${run.seed}${trial ? `, trial ${run.trial}` : ''}: ${word}`;
+      if (run.index === undefined) {
+        return h('span', { class: `square ${style}`, title: label, 'aria-label': label, role: 'img' }, h('span', { 'aria-hidden': 'true' }, sign), `${run.seed}${trial}`);
+      }
       return button([h('span', { 'aria-hidden': 'true' }, sign), `${run.seed}${trial}`], () => this.go({ run: run.index }),
         { class: `square ${style}`, title: label, 'aria-label': label, 'data-run': run.index });
     };
@@ -80,7 +83,8 @@ function filePage(report, index, go) {
   const different = file.repeated.filter((again) => !again.ok);
   return h('article', { class: 'overview' },
     h('header', {}, h('h2', {}, file.name),
-      h('p', { class: 'quiet' }, `${file.file} · ${file.passed.toLocaleString('en')} of ${many(runs.length, 'run')} passed · exit code ${file.exit_code}`)),
+      h('p', { class: 'quiet' }, `${file.file} · ${file.passed.toLocaleString('en')} of ${many(runs.length, 'run')} passed · exit code ${file.exit_code}`),
+      file.cut ? h('p', { class: 'notice cut' }, file.cut) : null),
     file.compared.length ? [h('h3', {}, 'Compared'), checkTable(file.compared)] : null,
     file.repeated.length ? [h('h3', {}, 'Repeated in a second process'),
       different.length ? null : h('p', {}, truth(true), ` ${many(file.repeated.length, 'run')}, each with the same log.`),
@@ -91,5 +95,8 @@ function filePage(report, index, go) {
       h('td', {}, button(run.label + (file.trials > 1 ? ` trial ${run.trial}` : ''), () => go({ run: run.index }), { class: 'plain' })),
       h('td', { class: 'number' }, run.steps.join('/')), h('td', { class: 'number' }, run.checks.join('/')),
       h('td', { class: 'number' }, seconds(run.virtual)), h('td', { class: 'number' }, seconds(Number(run.real.toFixed(2)))))),
+    file.missing.length ? [h('h3', {}, 'Not run'),
+      table(['', 'Run'], file.missing, (run) => h('tr', { class: 'none' },
+        h('td', {}, badge('not run')), h('td', {}, run.label + (file.trials > 1 ? ` trial ${run.trial}` : ''), run.begun ? ', begun, not ended' : '')))] : null,
     file.bands.length ? [h('h3', {}, 'Series over all seeds'), bandCharts(file)] : null);
 }

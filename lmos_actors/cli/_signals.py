@@ -1,0 +1,141 @@
+"""Signals of a command: SIGINT and SIGTERM end it at once while it starts, and in order once it works.
+
+A command goes through three states.
+
+- **Starting**, from `take` on: it imports and reads options, and nothing has to be put in order. A handler
+  that raises would raise in the middle of an import, as a traceback, or in a callback of a weak reference,
+  which swallows it; so the process ends here and now, with one line and the exit code.
+- **Working**, inside `in_order`: SIGINT raises KeyboardInterrupt, by Python's own handler, as trio takes over
+  no other; SIGTERM does what SIGINT does, and `code` remembers which it was. Inside `held` neither raises:
+  what is written there is written whole, and the interrupt is raised at the end of the block.
+- **Leaving**, from `leave` on: all is done and written, and a signal changes the exit code no more.
+
+A second SIGTERM that comes with the first is none: `timeout` sends it to the process and to its group. A
+second interrupt inside `held` raises at once, for what is written to may be a pipe that nobody reads.
+
+Where the process was begun with SIGINT ignored, as a shell does with `command &`, it stays ignored, by the
+mask of the thread: its handler has to be Python's for SIGTERM to take the same way.
+
+In a process that is not a command, as in tests that call `main`, and in other threads, nothing is changed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from types import FrameType
+
+INTERRUPTED: Final = 130
+
+# taken now: a simulated world has its own, and agents may put theirs in its place
+_exit_process = os._exit
+_BOTH: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+def code_of(number: int) -> int:
+    """Return the exit code of a process that a signal ended, as shells have it: 130, 143."""
+    return 128 + number
+
+
+class Signals:
+    """The signals of this process, as long as it is a command."""
+
+    def __init__(self) -> None:
+        self._taken = False
+        self._term = 0
+        self._held = False
+        self._waiting = 0
+
+    def take(self) -> None:
+        """End the process at the first signal from here on; one that it was begun to ignore stays so."""
+        self._taken = True
+        for number in _BOTH:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, _end_at_once)
+
+    @property
+    def code(self) -> int:
+        """The exit code of what was interrupted: 143 if SIGTERM did it, else 130."""
+        return code_of(signal.SIGTERM) if self._term else INTERRUPTED
+
+    @property
+    def name(self) -> str:
+        """The name of the signal that interrupted."""
+        return "SIGTERM" if self._term else "SIGINT"
+
+    @contextmanager
+    def in_order(self) -> Generator[None]:
+        """Have signals raise KeyboardInterrupt inside the block; what it leaves undone, it has to tidy up."""
+        if not self._taken:
+            yield
+            return
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and hasattr(signal, "pthread_sigmask"):
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        before = {number: signal.getsignal(number) for number in _BOTH}
+        try:
+            if before[signal.SIGTERM] is not signal.SIG_IGN:
+                signal.signal(signal.SIGTERM, self._terminate)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _terminate(self, _: int, frame: FrameType | None) -> None:
+        """Do what SIGINT does at the moment: Python's handler, trio's, or that of the guard of a run."""
+        self._term += 1
+        if self._term == 2:
+            return
+        handler: Any = signal.getsignal(signal.SIGINT)
+        if callable(handler):
+            handler(signal.SIGINT, frame)
+
+    @contextmanager
+    def held(self, *, drop: bool = False) -> Generator[None]:
+        """Raise KeyboardInterrupt at the end of the block in place of inside it; with `drop` not at all.
+
+        The second one inside the block is raised at once.
+        """
+        if not self._taken or self._held or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+            yield
+            return
+        self._held, self._waiting = True, 0
+        signal.signal(signal.SIGINT, self._hold)
+        try:
+            yield
+        finally:
+            self._held = False
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if self._waiting and not drop:
+            raise KeyboardInterrupt
+
+    def _hold(self, number: int, frame: FrameType | None) -> None:
+        self._waiting += 1
+        if self._waiting > 1:
+            signal.default_int_handler(number, frame)
+
+    def end_process(self, *, interrupted: bool) -> None:
+        """End the process at once, from any thread, if it was interrupted: with the code of the signal."""
+        if interrupted and self._taken:
+            _exit_process(self.code)
+
+    def leave(self, code: int) -> None:
+        """Have a signal end the process at once with this exit code from here on."""
+        if self._taken:
+            for number in _BOTH:
+                if callable(signal.getsignal(number)):
+                    signal.signal(number, lambda *_: _exit_process(code))
+
+
+def _end_at_once(number: int, _: object) -> None:
+    with suppress(OSError):
+        os.write(2, b"interrupted\n")
+    _exit_process(code_of(number))
+
+
+signals: Final = Signals()

@@ -1,0 +1,288 @@
+"""Commands that a signal ends: what they wrote says so, whole or not at all. Real processes, real signals.
+
+A signal is sent when the process has said that it is where it is to be hit; nothing is timed.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+from junitparser import JUnitXml
+
+from lmos_actors.scenario import LogFile
+from tests.commands import surroundings
+from tests.reports.test_html import report
+from tests.scenario.project import Project
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are sent as POSIX has them")
+
+PATIENCE = 120.0
+"""Seconds after which a process is taken to hang."""
+
+CAST = """
+import signal
+import sys
+
+from lmos_actors import Agent, action
+
+
+class Actor(Agent):
+    @action
+    def note(self, mode: str) -> str:
+        if mode in ("spin", "deaf"):
+            if mode == "deaf":
+                signal.signal(signal.SIGINT, lambda *_: None)
+            print("here", file=sys.stderr, flush=True)
+            while True:
+                pass
+        return mode
+"""
+STORY: dict[str, Any] = {
+    "lmos": "scenario/v1",
+    "name": "story",
+    "matrix": {"mode": ["first", "spin", "last"]},
+    "seeds": [1, 2],
+    "agents": {"actor": {"from": "agent", "use": "cast:Actor"}},
+    "steps": [{"do": "invoke", "target": "actor", "action": "note", "input": {"mode": "$(matrix.mode)"}}],
+}
+PATHS = {"log": "l.jsonl", "junit": "j.xml", "html": "h.html", "csv": "c.csv", "sequence": "s.mmd"}
+REPORTS = [word for kind, path in PATHS.items() for word in (f"--{kind}", path)]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    made = Project(tmp_path)
+    made.write("pyproject.toml", "")
+    made.write("cast.py", CAST)
+    made.write("story.yaml", json.dumps(STORY))
+    made.write("deaf.yaml", json.dumps(STORY).replace("spin", "deaf"))
+    made.write("plain.yaml", json.dumps(STORY).replace("spin", "second").replace('"story"', '"plain"'))
+    return made
+
+
+@attrs.frozen
+class Ended:
+    """How a process has ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@attrs.define(eq=False)
+class Command:
+    """A command that runs in a folder."""
+
+    folder: Path
+    process: subprocess.Popen[str] = attrs.field(init=False)
+    heard: str = ""
+
+    def start(self, *words: str, before: str = "") -> None:
+        code = f"{before}\nfrom lmos_actors.cli import main\nmain()"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code, *words],
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=surroundings() | {"PYTHONWARNINGS": "default"},
+        )
+
+    def until(self, word: str) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.heard += line
+            if word in line:
+                return
+        raise AssertionError(f"it has ended: {self.heard}")
+
+    def end(self) -> Ended:
+        out, err = self.process.communicate(timeout=PATIENCE)
+        assert "Traceback" not in self.heard + err
+        return Ended(self.process.returncode, out, self.heard + err)
+
+
+@pytest.fixture
+def command(project: Project) -> Iterator[Command]:
+    made = Command(project.root)
+    dog = threading.Timer(PATIENCE, lambda: made.process.kill())
+    dog.start()
+    yield made
+    dog.cancel()
+    made.process.kill()
+    made.process.communicate()
+
+
+def test_every_report_says_that_it_was_interrupted(project: Project, command: Command) -> None:
+    check_interrupted(project, command, signal.SIGINT, 130, "SIGINT")
+
+
+@pytest.mark.parametrize("words", [(), ("-j", "2")], ids=["here", "workers"])
+def test_sigterm_is_as_sigint(project: Project, command: Command, words: tuple[str, ...]) -> None:
+    check_interrupted(project, command, signal.SIGTERM, 143, "SIGTERM", *words)
+
+
+def test_a_process_that_ignores_sigint_heeds_sigterm(project: Project, command: Command) -> None:
+    """As a shell begins it behind `&`."""
+    ignoring = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+    command.start("run", "story.yaml", "--json", "--csv", "c.csv", before=ignoring)
+    command.until("here")
+    command.process.send_signal(signal.SIGINT)
+    command.process.send_signal(signal.SIGTERM)
+    ended = command.end()
+    assert (ended.code, json.loads(ended.out)["exit_code"]) == (143, 143)
+
+
+def check_interrupted(
+    project: Project, command: Command, number: signal.Signals, code: int, name: str, *words: str
+) -> None:
+    for path in PATHS.values():
+        project.write(path, "old")
+    command.start("run", "plain.yaml", "story.yaml", "plain.yaml", *REPORTS, *words)
+    command.until("here")
+    command.process.send_signal(number)
+    ended = command.end()
+    texts = {kind: (project.root / path).read_text() for kind, path in PATHS.items()}
+    mark = json.loads(texts["log"].splitlines()[-1])["cut"]
+    runs = mark["runs"]
+    assert (mark["signal"], mark["of"], mark["exit_code"]) == (name, 18, code)
+    assert runs == 8 or (words and runs in (6, 7))
+    said = f"interrupted ({name}), {runs} of 18 runs, exit code {code}"
+    assert ended.code == code
+    assert ended.out.splitlines()[-1].startswith(f"{said} of 3 files: {runs} passed")
+    assert " story mode=last seeds=1..2: did not run" in ended.out.splitlines()
+    assert [f"wrote {path}" in ended.err.splitlines() for path in PATHS.values()] == [True] * 5
+    check_junit(texts["junit"], code, 12 - runs)
+    check_page(texts["html"], said, code, 12 - runs)
+    check_table(texts["csv"], code, runs - 6)
+    assert f"{said}" in re.sub(r"#(\d+);", lambda found: chr(int(found[1])), texts["sequence"])
+    assert "%% story mode=last seeds=1..2: did not run" in texts["sequence"]
+    with LogFile(project.root / "l.jsonl") as log:
+        assert [run.problem for run in log.runs()] == [None] * runs
+        assert log.cut == f"what wrote it ended early, interrupted by {name}: {runs} of 18 runs"
+
+
+def check_junit(text: str, code: int, missing: int) -> None:
+    done, cut, never = JUnitXml.fromstring(text.encode())
+    assert (done.tests, done.errors, done.skipped) == (9, 0, 0)  # three runs are repeated
+    assert (cut.errors, cut.skipped) == (1, missing)
+    assert (never.errors, never.skipped, never.tests) == (1, 6, 7)
+    codes = [
+        each.value for suite in (done, cut, never) for each in suite.properties() if each.name == "exit_code"
+    ]
+    assert codes == ["0", str(code), str(code)]
+
+
+def check_page(text: str, said: str, code: int, missing: int) -> None:
+    data = report(text)
+    assert data["cut"]["text"] == said
+    assert [file["exit_code"] for file in data["files"]] == [0, code, code]
+    assert [len(file["missing"]) for file in data["files"]] == [0, missing, 6]
+    assert "mode=spin seed=1" in [run["label"] for run in data["files"][1]["missing"] if run["begun"]]
+    quiet = text.partition("<noscript>")[2].partition("</noscript>")[0]
+    assert said in quiet
+    assert "story mode=last seeds=1..2: did not run" in quiet
+
+
+def check_table(text: str, code: int, runs: int) -> None:
+    rows = list(csv.DictReader(io.StringIO(text)))
+    cut = [(row["series"], row["value"]) for row in rows if row["ended"] == "interrupted"]
+    assert cut[:3] == [("runs", str(runs)), ("of", "6"), ("exit code", str(code))]
+    assert sum(row["ended"] == "not run" for row in rows) == 12 - runs
+
+
+def test_json_says_that_it_was_interrupted(project: Project, command: Command) -> None:
+    command.start("run", "story.yaml", "--json")
+    command.until("here")
+    command.process.send_signal(signal.SIGINT)
+    data = json.loads(command.end().out)
+    assert data["cut"] == {"why": "interrupted", "signal": "SIGINT", "runs": 2, "of": 6}
+    assert data["exit_code"] == data["files"][0]["exit_code"] == 130
+    missing = [(run["label"], run["begun"]) for run in data["files"][0]["missing"]]
+    assert missing == [
+        ("mode=spin seed=1", True),
+        ("mode=spin seed=2", False),
+        ("mode=last seed=1", False),
+        ("mode=last seed=2", False),
+    ]
+
+
+def test_reports_are_there_when_a_run_takes_the_process_with_it(project: Project, command: Command) -> None:
+    command.start("run", "deaf.yaml", "--time-limit", "100ms", "--check-determinism", "off", *REPORTS)
+    ended = command.end()
+    assert ended.code == 124
+    assert "time limit, 2 of 6 runs, exit code 124" in ended.out
+    assert report((project.root / "h.html").read_text())["cut"]["why"] == "time limit"
+    *_, last = (project.root / "l.jsonl").read_text().splitlines()
+    assert json.loads(last)["cut"]["exit_code"] == 124
+
+
+def test_a_second_file_is_not_reported_as_passed_after_a_failure(project: Project, command: Command) -> None:
+    wrong = {"do": "expect", "that": "output", "of": "note", "equals": "last"}
+    failing = STORY | {"steps": [{**STORY["steps"][0], "id": "note"}, wrong]}
+    project.write("failing.yaml", json.dumps(failing).replace('"spin", ', ""))
+    command.start("run", "failing.yaml", "plain.yaml", "--fail-fast", "--check-determinism", "off", *REPORTS)
+    ended = command.end()
+    assert ended.code == 1
+    data = report((project.root / "h.html").read_text())
+    assert data["cut"]["text"] == "ended at the first failure (--fail-fast), 1 of 10 runs"
+    first, second = JUnitXml.fromstring((project.root / "j.xml").read_bytes())
+    assert (first.failures, first.errors, first.skipped) == (1, 0, 4)
+    assert (second.failures, second.errors, second.skipped) == (0, 0, 7)
+
+
+def test_replay_and_diff_say_that_a_log_is_of_an_interrupted_call(project: Project, command: Command) -> None:
+    command.start("run", "story.yaml", "--log", "l.jsonl")
+    command.until("here")
+    command.process.send_signal(signal.SIGTERM)
+    command.end()
+    said = "note: l.jsonl: what wrote it ended early, interrupted by SIGTERM: 2 of 6 runs"
+    for words in (("replay", "l.jsonl", "--run", "2"), ("diff", "l.jsonl", "l.jsonl")):
+        made = Command(project.root)
+        made.start(*words)
+        ended = made.end()
+        assert (ended.code, said in ended.out.splitlines()) == (0, True)
+
+
+def test_no_file_is_left_beside_and_old_ones_keep_their_permissions(
+    project: Project, command: Command
+) -> None:
+    project.write("j.xml", "old")
+    os.chmod(project.root / "j.xml", 0o640)
+    os.symlink("real.html", project.root / "h.html")
+    before = {path.name for path in project.root.iterdir()}
+    command.start("run", "plain.yaml", "--junit", "j.xml", "--html", "h.html")
+    assert command.end().code == 0
+    assert {path.name for path in project.root.iterdir()} - before <= {"real.html", "__pycache__"}
+    assert (project.root / "j.xml").stat().st_mode & 0o777 == 0o640
+    assert (project.root / "h.html").is_symlink()
+
+
+def test_what_our_output_goes_to_is_written_in_place(project: Project) -> None:
+    with (project.root / "out.xml").open("w") as out:
+        words = ["run", "plain.yaml", "--json", "--junit", "/dev/stderr", "--check-determinism", "off"]
+        subprocess.run(
+            [sys.executable, "-m", "lmos_actors", *words],
+            cwd=project.root,
+            env=surroundings(),
+            stderr=out,
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )
+    assert JUnitXml.fromstring((project.root / "out.xml").read_bytes()).tests == 6
