@@ -203,7 +203,9 @@ class _Running:
         """Note the runs that were asked for and have no result, and why."""
         for planned in self._planned:
             here = planned is self._at
-            under_way = self._jobs.under_way if here and self._jobs is not None else frozenset()
+            under_way = (
+                self._jobs.under_way if here and self._jobs is not None else frozenset[tuple[int, int]]()
+            )
             missing = list(_missing(planned, under_way))
             for cell, run in missing:
                 planned.result.missing.append(run)

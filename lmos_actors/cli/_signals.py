@@ -126,10 +126,13 @@ class Signals:
 
     def leave(self, code: int) -> None:
         """Have a signal end the process at once with this exit code from here on."""
-        if self._taken:
-            for number in _BOTH:
-                if callable(signal.getsignal(number)):
-                    signal.signal(number, lambda *_: _exit_process(code))
+
+        def end(_: int, frame: FrameType | None) -> None:
+            _exit_process(code)
+
+        for number in _BOTH if self._taken else ():
+            if callable(signal.getsignal(number)):
+                signal.signal(number, end)
 
 
 def _end_at_once(number: int, _: object) -> None:
