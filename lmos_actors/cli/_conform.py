@@ -14,13 +14,13 @@ import trio
 
 from lmos_actors._errors import ConfigError
 from lmos_actors._wanted import coded_headers
-from lmos_actors.conformance import Card, Hints, Unreachable, Verdict, chosen, conform
+from lmos_actors.conformance import Card, Hints, Result, Unreachable, Verdict, chosen, conform
 from lmos_actors.reports import printable
 from lmos_actors.transport import TcpNetwork, endpoint_of
 
 from ._conform_said import (
     FAILED,
-    INTERRUPTED,
+    INTERRUPTED_BY,
     NOT_REACHED,
     OK,
     TIME_LIMIT,
@@ -30,6 +30,7 @@ from ._conform_said import (
     print_card,
     print_json,
 )
+from ._signals import signals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -128,12 +129,26 @@ def judge(order: Order, network: Network | None = None) -> int:
     papers = Papers.opened(order.papers, order.inputs)
     telling = Telling(order.cases, json=order.json, verbose=order.verbose)
     try:
-        judging = Judging(order, telling)
-        trio.run(judging.run, TcpNetwork() if network is None else network)
-        return judging.told(papers)
+        with signals.in_order():
+            judging = Judging(order, telling)
+            trio.run(judging.run, TcpNetwork() if network is None else network)
+            with signals.held(drop=True):
+                return judging.told(papers)
     finally:
         telling.close()
         papers.close()
+
+
+def not_tried(case: Case, why: str) -> Result:
+    """Return the result of a case that was not tried, and why."""
+    return Result(
+        id=case.id,
+        title=case.title,
+        section=case.section,
+        expected=case.expected,
+        verdict=Verdict.NOT_RUN,
+        seen=f"not tried: {why}",
+    )
 
 
 class Judging:
@@ -143,7 +158,7 @@ class Judging:
         self._order, self._telling = order, telling
         self._card: Card | None = None
         self._failure: BaseException | None = None
-        self._interrupted = False
+        self._interrupted = ""  # the name of the signal
         self._seconds = 0.0
 
     async def run(self, network: Network) -> None:
@@ -172,11 +187,9 @@ class Judging:
         self, working: trio.CancelScope, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
         """At the first Ctrl-C, or SIGTERM, end in order; the second is Python's own."""
-        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
             task_status.started()
-            async for _ in signals:
-                break
-        self._interrupted = True
+            self._interrupted = signal.Signals(await anext(received)).name
         working.cancel("interrupted")
 
     # --- afterwards
@@ -198,10 +211,12 @@ class Judging:
         self._telling.end(card, self._more(card))
         if self._order.json:
             print_card(card, code)
-        if code in (TIME_LIMIT, INTERRUPTED):
-            left = len(self._order.cases) - len(card.results)
-            why = "interrupted" if code == INTERRUPTED else f"time limit: {self._order.within:g}s have passed"
+        if card.cut:
+            left = len(self._order.cases) - len(self._telling.results)
+            late = code == TIME_LIMIT
+            why = f"time limit: {self._order.within:g}s have passed" if late else "interrupted"
             complain(f"{why}; {left} of {len(self._order.cases)} cases were not tried")
+        papers.say()
         return code
 
     def _ended(self) -> tuple[Card, int]:
@@ -209,6 +224,10 @@ class Judging:
         command = shlex.join(order.command)
         if card is not None:
             return attrs.evolve(card, command=command), OK if card.passed else FAILED
+        done, code = self._telling.results, INTERRUPTED_BY.get(self._interrupted, TIME_LIMIT)
+        why = f"interrupted ({self._interrupted})" if self._interrupted else "time limit"
+        tried = {result.id for result in done}
+        left = [not_tried(case, why) for case in order.cases if case.id not in tried]
         made = Card(
             subject=order.url,
             role="server",
@@ -217,11 +236,12 @@ class Judging:
             level=order.options.level,
             spoken="",
             seed=order.options.seed,
-            results=tuple(self._telling.results),
+            results=(*done, *left),
             seconds=self._seconds,
             command=command,
+            cut=f"{why}, {len(done)} of {len(order.cases)} cases tried, exit code {code}",
         )
-        return made, INTERRUPTED if self._interrupted else TIME_LIMIT
+        return made, code
 
     def _not_reached(self, error: Unreachable) -> int:
         if self._order.json:

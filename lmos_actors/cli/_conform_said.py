@@ -6,7 +6,6 @@ import json
 import os
 import re
 import sys
-from contextlib import suppress
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,7 +24,7 @@ from lmos_actors.conformance import (
 from lmos_actors.reports import printable
 
 from ._show import takes_all
-from ._written import opened_file, same_file, unwritten
+from ._written import Target, opened_file, same_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -38,7 +37,7 @@ OK: Final = 0
 FAILED: Final = 1
 NOT_REACHED: Final = 3
 TIME_LIMIT: Final = 124
-INTERRUPTED: Final = 130
+INTERRUPTED_BY: Final = {"SIGINT": 130, "SIGTERM": 143}
 
 _LABEL: Final = re.compile(r"(?:^   |\d )(FAILED|tolerated|not offered|not run|ok)(?= |,|$)")
 _STYLES: Final = {"FAILED": "bold red", "tolerated": "yellow", "ok": "green"}
@@ -147,7 +146,7 @@ def print_card(card: Card, code: int) -> None:
 class Papers:
     """The files that a card is written to: all opened before anything is judged, and written at the end."""
 
-    _open: dict[str, tuple[str, Any]] = attrs.field(factory=dict[str, "tuple[str, Any]"])
+    _open: dict[str, Target] = attrs.field(factory=dict[str, Target])
 
     @classmethod
     def opened(cls, asked: Mapping[str, str | None], inputs: Iterable[str]) -> Papers:
@@ -165,28 +164,24 @@ class Papers:
     def _add(self, option: str, path: str, inputs: Sequence[str]) -> None:
         if any(same_file(path, each) for each in inputs):
             raise ConfigError(f"is read: {option} would write over it", path)
-        file = opened_file(path)
-        for other, (there, _) in self._open.items():
-            if same_file(path, there):
-                file.close()
+        for other, there in self._open.items():
+            if same_file(path, there.path):
                 raise ConfigError(f"cannot be written by both {other} and {option}", path)
-        self._open[option] = (path, file)
+        self._open[option] = opened_file(path)
 
     def write(self, card: Card, code: int) -> None:
-        """Write the card to all of them. Raises ConfigError."""
+        """Write the card to all of them. Raises OSError, which names the file."""
         made = {"--json": lambda: card_json(card, exit_code=code), "--junit": lambda: card_junit(card)}
-        for option, (path, file) in self._open.items():
-            text = made[option]() if option in made else card_html(card)
-            try:
-                with suppress(OSError):  # a pipe has no length
-                    file.truncate(0)
-                file.write(text)
-                file.flush()
-            except OSError as error:
-                raise unwritten(path, error) from None
+        for option, file in self._open.items():
+            file.write(made[option]() if option in made else card_html(card))
+
+    def say(self) -> None:
+        """Print which files were written."""
+        for file in self._open.values():
+            if file.is_regular:
+                print(f"wrote {file.path}", file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Close them. What could not be written has been told."""
-        for _, file in self._open.values():
-            with suppress(OSError):
-                file.close()
+        """Close them."""
+        for file in self._open.values():
+            file.close()

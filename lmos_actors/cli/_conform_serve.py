@@ -18,7 +18,7 @@ from lmos_actors.transport import TcpNetwork, endpoint_of
 
 from ._conform_said import (
     FAILED,
-    INTERRUPTED,
+    INTERRUPTED_BY,
     NOT_REACHED,
     OK,
     TIME_LIMIT,
@@ -28,6 +28,7 @@ from ._conform_said import (
     print_card,
     print_json,
 )
+from ._signals import signals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -86,7 +87,8 @@ def serve_clients(order: ServeOrder, network: Network | None = None) -> int:
     try:
         judging = JudgingClients(order)
         try:
-            card = trio.run(judging.run, TcpNetwork() if network is None else network)
+            with signals.in_order():
+                card = trio.run(judging.run, TcpNetwork() if network is None else network)
         except* (ConfigError, TransportError) as group:
             judging.failure = _first(group)
             card = None
@@ -95,7 +97,8 @@ def serve_clients(order: ServeOrder, network: Network | None = None) -> int:
         if card is None:
             complain(str(judging.failure))
             return NOT_REACHED
-        return _told(order, judging, card, telling, papers)
+        with signals.in_order(), signals.held(drop=True):
+            return _told(order, judging, card, telling, papers)
     finally:
         telling.close()
         papers.close()
@@ -107,15 +110,17 @@ def _first(error: BaseException) -> BaseException:
 
 
 def _told(order: ServeOrder, judging: JudgingClients, card: Card, telling: Telling, papers: Papers) -> int:
-    card = attrs.evolve(card, command=shlex.join(order.command))
     code = judging.code(card)
+    cut = f"{judging.reason(code)}, exit code {code}" if judging.reason(code) else ""
+    card = attrs.evolve(card, command=shlex.join(order.command), cut=cut)
     papers.write(card, code)
     telling.results[:] = card.results
     telling.end(card)
     if order.json:
         print_card(card, code)
-    if code in judging.REASONS:
-        complain(judging.REASONS[code])
+    if cut:
+        complain(judging.reason(code))
+    papers.say()
     return code
 
 
@@ -125,14 +130,14 @@ class JudgingClients:
     REASONS: Final = {
         NOT_REACHED: "no client has come",
         TIME_LIMIT: "time limit: the clients that came have not left",
-        INTERRUPTED: "interrupted before the clients that came had left",
+        **dict.fromkeys(INTERRUPTED_BY.values(), "interrupted before the clients that came had left"),
     }
 
     def __init__(self, order: ServeOrder) -> None:
         self.failure: BaseException | None = None
         self._order = order
         self._late = False
-        self._interrupted = False
+        self._interrupted = ""  # the name of the signal
 
     async def run(self, network: Network) -> Card:
         """Serve until that is over, and give the card. Raises groups of ConfigError and TransportError."""
@@ -162,11 +167,9 @@ class JudgingClients:
     async def _stop_at_signal(
         self, stop: trio.Event, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        with trio.open_signal_receiver(*_SIGNALS) as signals:
+        with trio.open_signal_receiver(*_SIGNALS) as received:
             task_status.started()
-            async for _ in signals:
-                break
-        self._interrupted = True
+            self._interrupted = signal.Signals(await anext(received)).name
         stop.set()
 
     async def _stop_in_time(self, stop: trio.Event) -> None:
@@ -174,11 +177,15 @@ class JudgingClients:
         self._late = True
         stop.set()
 
+    def reason(self, code: int) -> str:
+        """Return what ended it before it was over, "" for what is meant to."""
+        return self.REASONS.get(code, "")
+
     def code(self, card: Card) -> int:
         """Give the exit code. Without `--once` a signal is how it is meant to end."""
         tried = any(each.verdict not in (Verdict.NOT_RUN, Verdict.NOT_OFFERED) for each in card.results)
         if self._interrupted and self._order.once:
-            return INTERRUPTED
+            return INTERRUPTED_BY[self._interrupted]
         if not tried:
             return NOT_REACHED
         if self._late and self._order.once:

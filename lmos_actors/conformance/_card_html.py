@@ -34,6 +34,7 @@ def card_html(card: Card) -> str:
         style=style,
         script=script,
         role=card.role,
+        cut=spelt(card.cut),
         title=spelt(f"Conformance of {card.title or card.thing or card.subject}"),
         counts=[(_style(each), card.count(each), _WORDS[each]) for each in Verdict],
         facts=[(name, spelt(text)) for name, text in _facts(card).items() if text],

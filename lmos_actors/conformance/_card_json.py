@@ -31,6 +31,7 @@ def card_data(card: Card, *, exit_code: int | None = None) -> dict[str, Any]:
         "seconds": card.seconds,
         "command": card.command,
         "versions": dict(card.versions),
+        "cut": card.cut or None,
         "counts": {verdict.value: card.count(verdict) for verdict in Verdict},
         "results": [_result(result) for result in card.results],
         "exit_code": (0 if card.passed else 1) if exit_code is None else exit_code,

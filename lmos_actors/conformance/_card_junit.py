@@ -25,7 +25,8 @@ def card_junit(card: Card) -> str:
     """Write JUnit XML: a testsuite for each group, a testcase for each case.
 
     What was not offered or not run is skipped; what was tolerated has passed, and says in its output how it
-    differs. The verdict and the section are properties of each case.
+    differs. The verdict and the section are properties of each case. A card that was cut short has a case
+    more, which is an error.
     """
     from xml.etree import ElementTree
 
@@ -44,6 +45,8 @@ def card_junit(card: Card) -> str:
     for name, results in grouped(card.results).items():
         suites.append(_suite(name, results, facts))
     _count(suites, card.results)
+    if card.cut:
+        _add_cut(suites, card.cut, facts)
     suites.set("time", f"{card.seconds:.6f}")
     ElementTree.indent(suites)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(suites, encoding="unicode")}\n'
@@ -56,6 +59,19 @@ def _suite(name: str, results: Sequence[Result], facts: Mapping[str, str]) -> El
     _properties(suite, facts)
     suite.extend(_case(name, result) for result in results)
     return suite
+
+
+def _add_cut(suites: Element, text: str, facts: Mapping[str, str]) -> None:
+    suite = _element(
+        "testsuite", name="cut short", tests="1", failures="0", errors="1", skipped="0", time="0"
+    )
+    _properties(suite, facts)
+    case = _element("testcase", classname="cut short", name=text, time="0")
+    case.append(_element("error", message=text, type="cut short"))
+    suite.append(case)
+    suites.append(suite)
+    suites.set("tests", str(int(suites.get("tests", "0")) + 1))
+    suites.set("errors", "1")
 
 
 def _count(suite: Element, results: Sequence[Result]) -> None:

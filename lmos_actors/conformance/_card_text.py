@@ -206,6 +206,7 @@ def end_lines(card: Card) -> list[str]:
     }
     width = max(map(len, facts)) + 1
     return [
+        *([card.cut] if card.cut else []),
         sum_line(card),
         *(f"{f'{name}:':{width}} {cut(text, LONGEST)}" for name, text in facts.items() if text),
     ]

@@ -107,7 +107,8 @@ class Card:
 
     `subject`: who was judged, as given. `role`: what it is. `title`, `thing`: of its description. `spoken`:
     how it was spoken to, in words. `command`: the command that does this again. `versions`: of the kit and
-    what it stands on.
+    what it stands on. `cut`: what ended it before all cases were tried, in words, "" if nothing did; those
+    cases are among the results as not run.
     """
 
     subject: str
@@ -121,6 +122,7 @@ class Card:
     seconds: float
     command: str = ""
     versions: Mapping[str, str] = attrs.field(factory=dict[str, str])
+    cut: str = ""
 
     def count(self, verdict: Verdict) -> int:
         """Give how many cases came out so."""
@@ -128,5 +130,5 @@ class Card:
 
     @property
     def passed(self) -> bool:
-        """Whether no case failed."""
-        return not self.count(Verdict.FAILED)
+        """Whether no case failed, and nothing ended it before all were tried."""
+        return not self.count(Verdict.FAILED) and not self.cut

@@ -235,21 +235,31 @@ def test_a_time_limit_leaves_what_has_been_tried(
     assert ran.code == 124
     assert ran.out.startswith(" handshake  1 passed\n read       1 tolerated, 1 FAILED\n")
     assert "\n write      1 not offered\n" in ran.out
-    assert ran.err == "lmos-actors: time limit: 0.01s have passed; 2 of 6 cases were not tried\n"
-    assert JUnitXml.fromfile(str(tmp_path / "card.xml")).tests == len(RESULTS)
+    said = "lmos-actors: time limit: 0.01s have passed; 2 of 6 cases were not tried\n"
+    assert ran.err == f"{said}wrote card.xml\n"
+    card = JUnitXml.fromfile(str(tmp_path / "card.xml"))
+    assert (card.tests, card.errors) == (6 + 1, 1)
+    assert "\ntime limit, 4 of 6 cases tried, exit code 124\n" in ran.out
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_leaves_what_has_been_tried(
-    number: signal.Signals, server: Server, call: Callable[..., Ran]
+    number: signal.Signals, server: Server, call: Callable[..., Ran], tmp_path: Path
 ) -> None:
     server.then = lambda: signal.raise_signal(number)
-    ran = call(URL, "--json")
-    assert ran.code == 130
+    ran = call(URL, "--json", "--html", "card.html", "--junit", "card.xml")
+    assert ran.code == (130 if number is signal.SIGINT else 143)
     data = json.loads(ran.out)
-    assert data["exit_code"] == 130
-    assert len(data["results"]) == len(RESULTS)
-    assert ran.err == "lmos-actors: interrupted; 2 of 6 cases were not tried\n"
+    assert data["exit_code"] == ran.code
+    assert data["cut"] == f"interrupted ({number.name}), 4 of 6 cases tried, exit code {ran.code}"
+    assert len(data["results"]) == 6
+    assert data["counts"]["not run"] == 2
+    assert data["results"][-1]["seen"] == f"not tried: interrupted ({number.name})"
+    said = ["lmos-actors: interrupted; 2 of 6 cases were not tried", "wrote card.xml", "wrote card.html"]
+    assert sorted(ran.err.splitlines()) == sorted(said)
+    assert data["cut"] in (tmp_path / "card.html").read_text()
+    card = JUnitXml.fromfile(str(tmp_path / "card.xml"))
+    assert (card.tests, card.errors, card.skipped) == (7, 1, 3)
 
 
 def test_a_mistake_of_the_kit_is_no_verdict(
@@ -329,7 +339,7 @@ def clients(monkeypatch: pytest.MonkeyPatch) -> Clients:
 def test_clients_are_judged(clients: Clients, call: Callable[..., Ran], tmp_path: Path) -> None:
     words = ("--level", "spec", "--seed", "3", "--patience", "1s", "--junit", "card.xml")
     ran = call("--serve", "--once", *words)
-    assert (ran.code, ran.err) == (0, "")
+    assert (ran.code, ran.err) == (0, "wrote card.xml\n")
     said = "judging clients of http://127.0.0.1:8080/agents/conformance; ends when the clients that came"
     said += " have left"
     again = "lmos-actors conform --serve 127.0.0.1:8080 --once --level spec --seed 3 --patience 1s"
@@ -371,7 +381,7 @@ def test_how_clients_end(clients: Clients, call: Callable[..., Ran]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         clients.then = lambda number=number: signal.raise_signal(number)
         assert call("--serve").code == 1, "that is how it is meant to end"
-        assert call("--serve", "--once").code == 130
+        assert call("--serve", "--once").code == (130 if number is signal.SIGINT else 143)
     clients.verdicts = [Verdict.NOT_RUN]
     ran = call("--serve")
     assert (ran.code, ran.err) == (3, "lmos-actors: no client has come\n")
