@@ -19,6 +19,7 @@ class Collector:
         self._threshold = gc.get_threshold()
         self._lock = threading.Lock()  # there may be nodes in several threads
         self._is_ours = False
+        self._is_settled = False  # the interpreter's own count says nothing: 3.12 starts with some frozen
 
     def take_process(self) -> None:
         """Collect less often from here on: the process is a command of ours, which imports much."""
@@ -30,7 +31,8 @@ class Collector:
 
         Does nothing in a process that is not ours, nor a second time.
         """
-        if self._is_ours and not gc.get_freeze_count():
+        if self._is_ours and not self._is_settled:
+            self._is_settled = True
             gc.freeze()
 
     def node_opened(self) -> None:

@@ -146,10 +146,16 @@ def _action(cls: type[Agent], contract: Contract, name: str) -> dict[str, Any]:
 
 
 def _action_doc(cls: type[Agent], handle: Any) -> str | None:
-    """Give the docstring of an action, or else that of what it overrides."""
+    """Return the docstring of an action, or else that of the nearest function that it overrides."""
     name = handle.__wrapped__.__name__
-    docs = (handle.__doc__, *(getattr(vars(part).get(name), "__doc__", None) for part in cls.__mro__))
+    overridden = (vars(part).get(name) for part in cls.__mro__)
+    # any other value, `None` among them, answers `__doc__` with the docstring of its class
+    docs = (handle.__doc__, *(fn.__doc__ for fn in overridden if _is_function(fn)))
     return next((inspect.cleandoc(doc) for doc in docs if doc), None)
+
+
+def _is_function(value: Any) -> bool:
+    return inspect.isfunction(value) or inspect.isfunction(getattr(value, "__wrapped__", None))
 
 
 def _synchronous(op: Operation, options: ActionOptions) -> bool | None:

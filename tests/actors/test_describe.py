@@ -625,6 +625,35 @@ def test_no_secret_default_is_told() -> None:
     assert bank["names"] == {"type": "array", "items": {"type": "string"}, "default": []}
 
 
+def test_only_a_function_lends_an_action_its_docstring() -> None:
+    """Any other value answers `__doc__` with that of its class: an `int`, or from Python 3.13 on `None`."""
+
+    class Plain:
+        tick: Any = 3
+        tock: Any = None
+
+    class Written:
+        def tell(self) -> None:
+            """Tell the time."""
+
+    class Clock(Plain, Written, Agent):
+        @action
+        def tick(self) -> None: ...
+
+        @action
+        def tock(self) -> None: ...
+
+        @action
+        def tell(self) -> None: ...
+
+    actions = describe(Clock).actions or {}
+    assert {name: each.description for name, each in actions.items()} == {
+        "tick": None,
+        "tock": None,
+        "tell": "Tell the time.",
+    }
+
+
 # --- the shipped agents
 
 

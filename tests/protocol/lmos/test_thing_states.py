@@ -315,7 +315,7 @@ class Host(RuleBasedStateMachine):
         elif listening.kind == "property":
             session.reading(listening, value, AT)
         else:
-            session.event(listening, "x", value, AT)
+            session.event(listening, listening.name or "x", value, AT)  # "": to all events
 
     @rule(which=st.integers(0, 1), keep=st.booleans())
     def close(self, which: int, keep: bool) -> None:
@@ -339,6 +339,17 @@ class Host(RuleBasedStateMachine):
             assert s.listening <= 3
             assert s.remembered <= 2
         assert len(getattr(self, "memory", ())) <= 2
+
+
+def test_the_host_delivers_the_event_that_was_subscribed_to() -> None:
+    host = Host()
+    host.start(offered=True, offers=True)
+    asks = {"thingId": THING, "messageId": "m1", "messageType": "subscribeEvent", "event": "y"}
+    host.receive(0, asks, 0.0)
+    host.act(0, "final", None)
+    host.deliver(0, "deliver", "rain")
+    host.send(0, 5000)
+    assert len(host.listenings) == 1
 
 
 Host.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
