@@ -10,6 +10,7 @@ import logging
 import socket
 from collections import deque
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import attrs
@@ -34,6 +35,11 @@ if TYPE_CHECKING:
 FAILURES: Final = 100
 """Exceptions of connections that are kept."""
 
+WARNED: Final = 5
+"""Warnings about peers that are logged within `WARNED_SECONDS`."""
+
+WARNED_SECONDS: Final = 60.0
+
 GRACE: Final = 5.0
 """Seconds beyond those of a connection's own good-bye after which nobody is waited for."""
 
@@ -49,6 +55,36 @@ class MoreRoutes(Protocol):
     def __call__(
         self, server: LmosServer, bases: Sequence[str], security: Security, /
     ) -> list[BaseRoute]: ...
+
+
+class BoundedWarnings:
+    """Warnings that any peer can cause: in each minute the first few are logged, the rest is counted.
+
+    The count is logged with the next one that is.
+    """
+
+    def __init__(self, subject: str, *, real: bool) -> None:
+        self._subject = subject
+        self._real = real
+        self._left = 0
+        self._until = -inf
+        self._unlogged = 0
+
+    def warn(self, text: str) -> None:
+        """Log a line, or count it."""
+        if not self._real:
+            return
+        now = trio.current_time()
+        if now >= self._until:
+            self._until, self._left = now + WARNED_SECONDS, WARNED
+        if not self._left:
+            self._unlogged += 1
+            return
+        self._left -= 1
+        missed = f" ({self._unlogged} more were not logged)" if self._unlogged else ""
+        more = "" if self._left else f"; more within {WARNED_SECONDS:g} s are only counted"
+        self._unlogged = 0
+        logging.getLogger("lmos_actors").warning("%s: %s%s%s", self._subject, text, missed, more)
 
 
 def _no_routes(_server: LmosServer, _bases: Sequence[str], _security: Security, /) -> list[BaseRoute]:
@@ -72,6 +108,7 @@ class Connections:
         self._peers: Peers | None = None
         self._notice = trio.CancelScope()
         self._last_words = trio.CancelScope()
+        self._refused = BoundedWarnings("TLS", real=rt.real)
         self._hurried = False
         self.urls: tuple[str, ...] = ()
         """The addresses that are listened at, with the ports as they are."""
@@ -170,6 +207,7 @@ class Connections:
                 app=app,
                 tls=wanted.tls if endpoint.secure else None,
                 on_failure=self._failed,
+                on_refusal=self._refused.warn,
                 now=self._rt.entropy.now,
                 **_given(options=wanted.door, connection=wanted.connection),
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -323,12 +323,29 @@ class TransportError(LmosActorsError):
 
 
 class ConnectFailed(TransportError):
-    """Nothing could be reached at `url`, or what was there refused; `why` says what went wrong."""
+    """Nothing could be reached at `url`, or what was there refused; `why` says what went wrong.
 
-    def __init__(self, url: str, why: str) -> None:
+    `status` is that of HTTP where something answered. `certificate` is "server" where that of the server was
+    not accepted here, "client" where the server refused or missed that of the client.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        why: str,
+        *,
+        status: int | None = None,
+        certificate: Literal["server", "client"] | None = None,
+    ) -> None:
         self.url = url
         self.why = why
+        self.status = status
+        self.certificate: Literal["server", "client"] | None = certificate
         super().__init__(f"cannot connect to {url}: {why}")
+
+    def at(self, url: str) -> ConnectFailed:
+        """Return the same failure under another URL of the same place."""
+        return ConnectFailed(url, self.why, status=self.status, certificate=self.certificate)
 
 
 class ConnectionLost(TransportError):

@@ -64,9 +64,19 @@ class Wanted:
             raise ConfigError(
                 f"goes with an address that begins with wss://, not with {urls[0]!r}", _of("tls")
             )
+        if self.tls is not None:
+            self._check_validity(self.tls)
         if self.public_url is not None:
             endpoint_of(self.public_url)
         return found
+
+    def _check_validity(self, tls: ssl.SSLContext) -> None:
+        """Raise ConfigError for a certificate that no client would accept today."""
+        from .security import validity_error
+
+        wrong = validity_error(tls)
+        if wrong is not None:
+            raise ConfigError(f"its certificate {wrong}", _of("tls"))
 
     def _check_credentials(self) -> None:
         if self.credentials is None:

@@ -179,6 +179,7 @@ FILES: dict[str, tuple[str, ...]] = {
         "_credentials",
     ),
     "lmos_actors.transport": (
+        "_tls",
         "_network",
         "_parking",
         "_memory",

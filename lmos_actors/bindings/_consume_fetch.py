@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import h11
 import httpx2
-import msgspec
 import trio
 
 from lmos_actors._errors import ConfigError, ConnectFailed
 from lmos_actors.protocol.td import MAX_BYTES
-from lmos_actors.transport import endpoint_of, why_cut
+from lmos_actors.transport import answered, cut_off, detail_of, endpoint_of, has_detail
 
 if TYPE_CHECKING:
     import ssl
@@ -28,9 +27,6 @@ REDIRECTS: Final = 5
 PATIENCE: Final = 1.0
 """Seconds for the reason of a refusal, whose status is known by then."""
 
-TOLD: Final = 300  # characters of it
-PLAIN: Final = "text/plain"
-PROBLEM: Final = "application/problem+json"
 KINDS: Final = ("application/td+json", "application/json", "application/ld+json")
 ACCEPT: Final = "application/td+json, application/json;q=0.9"
 
@@ -122,13 +118,13 @@ async def fetched(
             return await _fetched(NetworkTransport(network, tls), url, headers, headers_for)
         except ConnectFailed as error:
             if error.url == endpoint_of(url).url:  # the network knows sockets alone
-                raise ConnectFailed(url, error.why) from error
+                raise error.at(url) from error
             raise
         except h11.LocalProtocolError as error:
             why = str(error).partition(" b'")[0]  # what follows is the value of a header, which may be secret
             raise ConfigError(f"the request to {url} cannot be sent: {why}") from None
         except _UNANSWERED as error:
-            raise ConnectFailed(url, why_cut(error, secure=url.lower().startswith("https"))) from error
+            raise cut_off(url, error, secure=url.lower().startswith("https")) from error
         except (httpx2.HTTPError, httpx2.InvalidURL, _TooLong, *_BROKEN) as error:
             raise ConnectFailed(url, f"{error}" or type(error).__name__) from error
     raise ConnectFailed(url, f"no description within {SECONDS:g} s")
@@ -172,8 +168,9 @@ def _leads_elsewhere(request: httpx2.Request, after: httpx2.Request, url: str) -
 
 async def _text(response: httpx2.Response, url: str) -> bytes:
     if response.status_code != 200:
-        answered = f"it answered {response.status_code} {response.reason_phrase}".rstrip()
-        raise ConnectFailed(url, answered + await _said(response))
+        status = response.status_code
+        why = answered(status, response.reason_phrase, await _detail(response))
+        raise ConnectFailed(url, why, status=status)
     if response.headers.get("content-encoding", "identity") != "identity":  # how long it is is not known then
         raise ConnectFailed(url, "what is there is compressed, which was not asked for")
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -182,19 +179,9 @@ async def _text(response: httpx2.Response, url: str) -> bytes:
     return await response.aread()
 
 
-async def _said(response: httpx2.Response) -> str:
-    """Give the reason that a refusal tells in a line of text or as problem details, nothing else of it."""
-    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind not in (PLAIN, PROBLEM):
-        return ""
-    body = b""
-    with trio.move_on_after(PATIENCE), suppress(httpx2.HTTPError, _TooLong, *_BROKEN):
-        body = await response.aread()
-    said: object = body.decode("utf-8", "replace")
-    if kind == PROBLEM:
-        try:
-            said = msgspec.convert(msgspec.json.decode(body), dict[str, Any]).get("detail")
-        except (msgspec.MsgspecError, RecursionError):
-            return ""
-    line = said.strip() if isinstance(said, str) else ""
-    return f": {line}" if 0 < len(line) <= TOLD and line.isprintable() else ""
+async def _detail(response: httpx2.Response) -> str:
+    kind, body = response.headers.get("content-type", ""), b""
+    if has_detail(kind):
+        with trio.move_on_after(PATIENCE), suppress(httpx2.HTTPError, _TooLong, *_BROKEN):
+            body = await response.aread()
+    return detail_of(kind, body)

@@ -224,7 +224,7 @@ class Peer(Traffic):
             self._pause.cancel("somebody waits for this connection")
         while self.session is None:
             if self.failure is not None and self._failures > failures:
-                raise ConnectFailed(self.failure.url, self.failure.why)
+                raise self.failure.at(self.failure.url)
             if self.ended:
                 raise ConnectFailed(self.place, "the node has ended")
             await park_among(self._waiting)

@@ -211,7 +211,7 @@ class WebPool:
             try:
                 return HttpStream(await self._network().connect(endpoint, self._tls))
             except ConnectFailed as error:
-                raise ConnectFailed(place, error.why) from error
+                raise error.at(place) from error
         raise ConnectFailed(place, f"no connection within {CONNECT_SECONDS:g} s")
 
     async def warm(self, url: str) -> None:

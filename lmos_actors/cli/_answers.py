@@ -27,6 +27,7 @@ from lmos_actors._errors import (
     OutcomeUnknown,
     RateLimited,
     RemoteProtocolError,
+    TransportError,
     Unauthorized,
 )
 from lmos_actors.reports import bar, printable
@@ -173,29 +174,57 @@ def error_members(error: Exception) -> dict[str, Any]:
 
 _WHO: Final = "say who asks, with --bearer env:NAME or --basic USER:env:NAME"
 
+PRESENT: Final = "say who asks, with --credential URL=bearer:env:NAME"
+"""What helps commands that reach several servers, where one asks for credentials."""
+
 _FIXES: Final[tuple[tuple[type[Exception], str], ...]] = (
     (AgentUnavailable, "nothing was begun, so try again"),
     (MailboxFull, "nothing was begun, so try again later"),
     (RateLimited, "nothing was begun, so try again later"),
     (OutcomeUnknown, "look before asking again"),
     (Unauthorized, _WHO),
-    (ConnectFailed, "is the agent served there?"),
 )
 
+_FOR_CERTIFICATES: Final = (
+    ("host", "ask for it by a name that its certificate has"),
+    ("IP address", "ask for it by a name that its certificate has"),
+    ("expired", "it has to be renewed there"),
+    ("not yet valid", "is the clock right, here and there?"),
+    ("issuer", "if it is to be trusted, name its authority with --ca FILE"),
+    ("self", "if it is to be trusted, name its authority with --ca FILE"),
+)
+"""What helps where the certificate of a server is not accepted, by a word in the reason."""
 
-def explained(error: Exception) -> str:
-    """Say what went wrong, and what helps."""
+
+def explained(error: Exception, *, who: str = _WHO, cert: str = "--cert") -> str:
+    """Return what went wrong, and what helps.
+
+    `who` is what helps where credentials are asked for, `cert` the option that names a certificate to show.
+    """
     if isinstance(error, ActionFailed):
         return f"the action failed: {_for_people(error.output)}" if error.output is not None else str(error)
-    fix, said = _fix(error), str(error)
+    fix, said = _fix(error, who, cert), str(error)
     return f"{said}; {fix}" if fix and "did you mean" not in said else said
 
 
-def _fix(error: Exception) -> str:
-    """Say what helps, in a few words, or nothing."""
-    if isinstance(error, ConnectFailed) and error.why.startswith("it answered 401"):
-        return _WHO
+def _fix(error: Exception, who: str, cert: str) -> str:
+    """Return what helps, in a few words, or nothing."""
+    if isinstance(error, ConnectFailed):
+        return _fix_of_connecting(error, who, cert)
+    if isinstance(error, TransportError) and getattr(error, "status", None) == 401:  # that of a directory
+        return who
     return next((fix for tp, fix in _FIXES if isinstance(error, tp)), "")
+
+
+def _fix_of_connecting(error: ConnectFailed, who: str, cert: str) -> str:
+    if error.certificate == "client":
+        return f"show a certificate that it accepts, with {cert} FILE and {cert.replace('cert', 'key')} FILE"
+    if error.certificate == "server":
+        usual = "is it made as verifiers demand? The guide on certificates shows how"
+        return next((fix for word, fix in _FOR_CERTIFICATES if word in error.why), usual)
+    if error.status is not None:
+        return {401: who, 404: "is the agent served there?"}.get(error.status, "")
+    return "" if "TLS" in error.why else "is the agent served there?"
 
 
 def _for_people(value: Any, *, whole: bool = False) -> str:

@@ -12,6 +12,8 @@ import trio
 from lmos_actors._errors import TransportError, group_of
 from lmos_actors._node import open_node
 
+from ._answers import PRESENT, explained
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -38,7 +40,7 @@ def discover(quest: Quest) -> int:
     try:
         explored = trio.run(_explored, quest)
     except TransportError as error:
-        print(f"lmos-actors: {error}", file=sys.stderr)
+        print(f"lmos-actors: {printable(explained(error, who=PRESENT))}", file=sys.stderr)
         return NOT_REACHED
     except KeyboardInterrupt:
         return INTERRUPTED

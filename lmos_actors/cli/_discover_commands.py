@@ -25,6 +25,8 @@ def discover(
     capability: Annotated[str | None, Parameter(group=SOUGHT)] = None,
     affordance: Annotated[str | None, Parameter(metavar="NAME", group=SOUGHT)] = None,
     presenting: Presenting = _NOTHING,
+    cert: Annotated[str | None, Parameter(metavar="FILE", group=PRESENTED)] = None,
+    key: Annotated[str | None, Parameter(metavar="FILE", group=PRESENTED)] = None,
     insecure: Annotated[Switch, Parameter(group=PRESENTED)] = False,
     json: Annotated[Switch, Parameter(group=PRINTED)] = False,
 ) -> int:
@@ -55,6 +57,10 @@ is listened to for three seconds, for who announces itself by DNS-SD (needs the 
         With this capability.
     affordance
         With an action, a property or an event of this name.
+    cert
+        A file with a certificate to show to a server that asks for one.
+    key
+        A file with its key, if that is not in the same file.
     insecure
         Present a token or a password also without TLS, for anyone on the way to read.
     json
@@ -63,5 +69,5 @@ is listened to for three seconds, for who announces itself by DNS-SD (needs the 
     from ._discover import Quest, discover
 
     criteria = {"title": title, "type": type, "capability": capability, "affordance": affordance}
-    options = presenting.options(insecure=insecure)
+    options = presenting.options(insecure=insecure, cert=cert, key=key)
     return discover(Quest(source=source or "mdns", criteria=criteria, options=options, json=json))

@@ -87,13 +87,25 @@ class Presenting:
     """What is presented to a server: bearer:REF or basic:USER:REF, where REF is env:NAME or file:PATH. \
 May be given several times."""
 
-    def options(self, *, insecure: bool) -> dict[str, Any]:
-        """Give what `open_node` takes. Blocks on the disk. Raises ConfigError."""
+    def options(
+        self,
+        *,
+        insecure: bool,
+        cert: str | None = None,
+        key: str | None = None,
+        option: str = "--cert",
+    ) -> dict[str, Any]:
+        """Return what `open_node` takes. Blocks on the disk. Raises ConfigError.
+
+        `cert` and `key` are what is shown to servers that ask for a certificate; `option` is that of `cert`.
+        """
         found: dict[str, Any] = {}
-        if self.ca is not None:
+        if key is not None and cert is None:
+            raise ConfigError(f"goes with {option}", option.replace("cert", "key"))
+        if self.ca is not None or cert is not None:
             from lmos_actors.security import client_tls
 
-            found["client_tls"] = client_tls(self.ca)
+            found["client_tls"] = client_tls(self.ca, cert=cert, key=key)
         if self.credential:
             found["credentials"] = _credentials(self.credential, insecure=insecure)
         return found

@@ -21,6 +21,7 @@ from lmos_actors.bindings import public_name, url_of
 from lmos_actors.supervision import SupervisorSpec
 from lmos_actors.transport import DoorOptions, raise_descriptor_limit
 
+from ._answers import PRESENT, explained
 from ._guarding import misfits
 from ._load import complain
 from ._serve_said import Announcer, busy_in
@@ -50,6 +51,24 @@ RESERVED: Final = 64
 PATIENCE: Final = 1.0
 """Seconds after which it is said what the end waits for, and again after twice as long, and so on."""
 
+OPTIONS: Final = {
+    "announce": "--announce",
+    "client_tls": "--ca",
+    "credentials": "--credential",
+    "directory": "--database",
+    "insecure": "--insecure",
+    "listen": "--listen",
+    "lookup": "--lookup",
+    "metrics": "--metrics",
+    "origins": "--origin",
+    "public_url": "--public-url",
+    "register": "--register",
+    "security": "--security",
+    "tls": "--cert",
+    "tracing": "--tracing",
+}
+"""The options by which arguments of `open_node` are given here."""
+
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -63,6 +82,8 @@ class Order:
     arguments: Sequence[str] = ()
     guarding: Guarding
     presenting: Presenting
+    present_cert: str | None = None
+    present_key: str | None = None
     metrics: bool = False
     tracing: str | None = None
     directory: DirectoryOptions | None = None
@@ -73,12 +94,21 @@ class Order:
         """Give what to listen at: with a certificate over TLS, where nothing else is said."""
         return tuple(self.listen) or (f"{'wss' if self.guarding.cert else 'ws'}://127.0.0.1:8080",)
 
+    def presented(self) -> dict[str, Any]:
+        """Return what `open_node` takes of what is presented to others. Raises ConfigError."""
+        return self.presenting.options(
+            insecure=self.guarding.insecure,
+            cert=self.present_cert,
+            key=self.present_key,
+            option="--present-cert",
+        )
+
 
 def serve_targets(order: Order) -> int:
     """Serve until a signal comes. Gives the exit code. Raises ConfigError."""
     addresses = order.addresses()
     options = order.guarding.options(addresses)
-    options |= order.presenting.options(insecure=order.guarding.insecure)
+    options |= order.presented()
     options |= order.introducing.options() if order.introducing is not None else {}
     planned = planned_of(order.targets, order.arguments)
     if isinstance(planned, int):
@@ -102,7 +132,7 @@ def serve_targets(order: Order) -> int:
             trio.run(serving.run, partial(opened, tracing=provider))
     except ConfigError as error:
         if error.__cause__ is None:
-            raise ConfigError(error.message, _as_option(error.path)) from None
+            raise ConfigError(error.message, as_option(error.path)) from None
         return complain(error)
     except (SupervisionError, TransportError) as error:
         print(f"lmos-actors: {_why(error)}", file=sys.stderr)
@@ -113,10 +143,10 @@ def serve_targets(order: Order) -> int:
     return INTERRUPTED if serving.signals > 1 else OK
 
 
-def _as_option(path: str) -> str:
-    """Give the option that an argument of `open_node` is called in a shell; any other place as it is."""
+def as_option(path: str) -> str:
+    """Return the option that an argument of `open_node` is called in a shell; any other place as it is."""
     argument = re.fullmatch(r"open_node\((\w+)=\.\.\.\)", path)
-    return path if argument is None else f"--{argument[1].replace('_', '-')}"
+    return path if argument is None else OPTIONS.get(argument[1], path)
 
 
 def door_options(descriptors: int, doors: int) -> DoorOptions:
@@ -137,7 +167,7 @@ def _why(error: SupervisionError | TransportError) -> str:
     group = None if cause is None else group_of(cause)
     causes = group.exceptions if group is not None else [cause] if cause is not None else []
     said = [f"  {type(each).__name__}: {each}" for each in causes]
-    return "\n".join([str(error), *dict.fromkeys(said)])
+    return "\n".join([explained(error, who=PRESENT, cert="--present-cert"), *dict.fromkeys(said)])
 
 
 class Serving:

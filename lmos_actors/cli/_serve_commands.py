@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Group, Parameter
 
-from ._app import ELSEWHERE, PRINTED, Switch
+from ._app import ELSEWHERE, PRESENTED, PRINTED, Switch
 from ._guarding import Guarding, Presenting
 from ._introducing import Introducing
 from ._remote_commands import app as app
@@ -28,6 +28,8 @@ def serve(
     public_url: Annotated[str | None, Parameter(metavar="URL", group=WHERE)] = None,
     guarding: Guarding = _OPEN,
     presenting: Presenting = _NOTHING,
+    present_cert: Annotated[str | None, Parameter(metavar="FILE", group=PRESENTED)] = None,
+    present_key: Annotated[str | None, Parameter(metavar="FILE", group=PRESENTED)] = None,
     arg: Annotated[list[str] | None, Parameter(negative=(), metavar="NAME=VALUE")] = None,
     introducing: Introducing = _ALONE,
     metrics: Annotated[Switch, Parameter(group=WATCHED)] = False,
@@ -67,6 +69,11 @@ or agents crashed too often; 130 ended at once.
 Port 0 finds a free one. May be given several times.
     public_url
         The address under which others reach it, where a proxy stands before it: descriptions name that one.
+    present_cert
+        A file with a certificate that refs, registrations and lookups show to servers that ask for one. \
+What is shown to those who connect is --cert.
+    present_key
+        A file with the key of --present-cert, if that is not in the same file.
     arg
         What an agent is made with, as JSON or as text; a ref by the name of another target, or by a URL. \
 With several targets as AGENT.NAME=VALUE. May be given several times.
@@ -84,7 +91,8 @@ that comes in or goes out. Needs the extra otel.
     return serve_targets(
         Order(
             targets=targets, listen=listen or (), public_url=public_url, arguments=arg or (),
-            guarding=guarding, presenting=presenting, introducing=introducing,
+            guarding=guarding, presenting=presenting, present_cert=present_cert, present_key=present_key,
+            introducing=introducing,
             metrics=metrics, tracing=tracing, json=json,
         )
     )  # fmt: skip

@@ -7,7 +7,7 @@ followed: a directory is who was named.
 from __future__ import annotations
 
 import re
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import quote, urlencode
 
@@ -17,7 +17,7 @@ import msgspec
 import trio
 
 from lmos_actors._errors import ConfigError, ConnectFailed, TransportError
-from lmos_actors.transport import endpoint_of
+from lmos_actors.transport import cut_off, endpoint_of
 
 if TYPE_CHECKING:
     import ssl
@@ -195,7 +195,9 @@ class HttpDirectory:
         except trio.TooSlowError:
             raise ConnectFailed(self.url, f"no answer within {SECONDS:g} s") from None
         except ConnectFailed as error:
-            raise ConnectFailed(self.url, error.why) from error
+            raise error.at(self.url) from error
+        except trio.BrokenResourceError as error:
+            raise cut_off(self.url, error, secure=self._endpoint.secure) from error
         except _BROKEN as error:
             raise ConnectFailed(self.url, f"{error}" or type(error).__name__) from error
         except h11.LocalProtocolError:  # whose text has the header, which may be secret
@@ -268,7 +270,8 @@ class _Talk:
         sent = self._http.send(request) or b""
         if body:
             sent += self._http.send(h11.Data(data=body)) or b""
-        await self.stream.send_all(sent + (self._http.send(h11.EndOfMessage()) or b""))
+        with suppress(trio.BrokenResourceError):  # it may all the same have been answered, such as with 401
+            await self.stream.send_all(sent + (self._http.send(h11.EndOfMessage()) or b""))
         head = await self._next()
         while isinstance(head, h11.InformationalResponse):
             head = await self._next()
@@ -289,7 +292,10 @@ class _Talk:
 
     async def _next(self) -> Any:
         while (event := self._http.next_event()) is h11.NEED_DATA:
-            self._http.receive_data(bytes(await self.stream.receive_some(_CHUNK)))
+            data = bytes(await self.stream.receive_some(_CHUNK))
+            if not data and self._http.their_state is h11.SEND_RESPONSE:
+                raise trio.BrokenResourceError("the connection ended before the answer")
+            self._http.receive_data(data)
         return event
 
 

@@ -24,7 +24,7 @@ from ._schemes import (
     Scheme as Scheme,
 )
 from ._security import Security as Security
-from ._tls import client_tls as client_tls, server_tls as server_tls
+from ._tls import client_tls as client_tls, server_tls as server_tls, validity_error as validity_error
 from ._who import (
     Certificate as Certificate,
     Presented as Presented,

@@ -22,7 +22,11 @@ from ._network import (
     Endpoint as Endpoint,
     Listener as Listener,
     Network as Network,
+    answered as answered,
+    cut_off as cut_off,
+    detail_of as detail_of,
     endpoint_of as endpoint_of,
+    has_detail as has_detail,
     secured as secured,
     why_cut as why_cut,
 )

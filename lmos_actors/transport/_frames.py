@@ -9,9 +9,10 @@ who closes the connection.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from trio import BrokenResourceError, ClosedResourceError
+from trio import BrokenResourceError, ClosedResourceError, move_on_after
 from trio.lowlevel import checkpoint
 from trio_websocket import WebSocketConnection
 from wsproto import ConnectionType, WSConnection
@@ -28,10 +29,12 @@ from wsproto.events import (
     TextMessage,
 )
 from wsproto.frame_protocol import CloseReason
+from wsproto.utilities import RemoteProtocolError
 
 from ._decoder import LimitedDecoder
 from ._incoming import Incoming
 from ._masks import masked, put_frame
+from ._network import detail_of, has_detail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
@@ -50,6 +53,11 @@ _READ: Final = 65536
 _STRETCH: Final = 64  # frames that are taken in before others have a turn
 _BREAK: Final = RejectData(data=b"")  # an event that no open connection has: to tell of the end of a stretch
 _PATIENCE: Final = 64  # times that others may go first
+
+DETAIL_SECONDS: Final = 1.0
+"""For the reason of a refusal, whose status is known by then."""
+
+DETAIL_BYTES: Final = 8192
 
 Headers: TypeAlias = "tuple[tuple[bytes, bytes], ...]"
 
@@ -77,6 +85,14 @@ class FrameCodec(WSConnection):
         self._stretch = 0  # frames since the last break
         self._fragments = False  # inside a fragmented message
         self._failed = False
+
+    def receive_body(self, data: bytes | None) -> None:
+        """Take in the body of an answer that is no upgrade, None at its end; `events` tells what it was."""
+        whole, self._buffer = self._buffer + (data or b""), b""
+        if whole:  # to h11 nothing is the end
+            super().receive_data(whole)
+        if data is None:
+            super().receive_data(None)
 
     # ---- out
 
@@ -258,10 +274,11 @@ class FrameCodec(WSConnection):
 
 
 class NotUpgraded(Exception):
-    """The server answered the handshake with something other than 101."""
+    """The server answered the handshake with something other than 101; `detail` is the reason it gives."""
 
-    def __init__(self, status: int) -> None:
+    def __init__(self, status: int, detail: str = "") -> None:
         self.status = status
+        self.detail = detail
         super().__init__(status)
 
 
@@ -315,7 +332,25 @@ class Wire(WebSocketConnection):
                 if isinstance(event, AcceptConnection):
                     await self._handle_accept_connection_event(event)
                 elif isinstance(event, RejectConnection):
-                    raise NotUpgraded(event.status_code)
+                    raise NotUpgraded(event.status_code, await self._detail(event))
+
+    async def _detail(self, refused: RejectConnection) -> str:
+        """Read the reason in the body of a refusal, which has come with its head or follows at once."""
+        kinds = (value for name, value in refused.headers if name.lower() == b"content-type")
+        kind = next(kinds, b"").decode("latin-1")
+        if not has_detail(kind):
+            return ""
+        body, is_whole = b"", not refused.has_body
+        data: bytes | None = b""
+        with move_on_after(DETAIL_SECONDS), suppress(BrokenResourceError, RemoteProtocolError):
+            while not is_whole and len(body) <= DETAIL_BYTES:
+                self.codec.receive_body(data)
+                for event in self.codec.events():
+                    if isinstance(event, RejectData):
+                        body, is_whole = body + bytes(event.data), event.body_finished
+                if not is_whole:
+                    data = bytes(await self._stream.receive_some(_READ)) or None
+        return detail_of(kind, body)
 
     def read_request(self, head: bytes) -> Request:
         """Take the head of an upgrade and what was read behind it. Raises what wsproto raises."""

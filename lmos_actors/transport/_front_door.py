@@ -20,6 +20,7 @@ from ._certificates import certificate_of
 from ._guests import DoorOptions, DoorStatistics, Guest, Guests
 from ._handshake import accept
 from ._head import Head, Headers, HeadReader, Refused, refused_bytes
+from ._tls import unsent_alert, why_refused
 from ._upgrade import TO_WEBSOCKET, Accept, Refuse, Upgrade, asks_for_websocket, upgrade_of
 
 if TYPE_CHECKING:
@@ -47,8 +48,9 @@ class FrontDoor:
     WebSocket is answered 426. `tls`: the context of a server, None for plain TCP.
 
     What `route`, `serve` or `app` raise ends one connection and goes to `on_failure`, once per connection;
-    it must not block or raise. What is no `Exception`, such as KeyboardInterrupt, ends `serve`. `now` gives
-    the time of day for `Date` headers; without it there are none.
+    it must not block or raise. What is no `Exception`, such as KeyboardInterrupt, ends `serve`. `on_refusal`
+    is called with a line for each TLS handshake that fails: who it was, and why. Any peer can have it called
+    as often as it connects. `now` gives the time of day for `Date` headers; without it there are none.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class FrontDoor:
         options: DoorOptions | None = None,
         connection: ConnectionOptions | None = None,
         on_failure: Callable[[BaseException], None],
+        on_refusal: Callable[[str], None] = lambda _: None,
         now: Callable[[], datetime] | None = None,
     ) -> None:
         self._listener = listener
@@ -70,6 +73,7 @@ class FrontDoor:
         self._options = options = options or DoorOptions()
         self._connection = connection
         self._on_failure = on_failure
+        self._on_refusal = on_refusal
         self._now = now
         self._guests = Guests(options)
         self._accepting = trio.CancelScope()
@@ -182,8 +186,21 @@ class FrontDoor:
                 refused = Refused(400, "this port speaks TLS: use https:// or wss://", "plain on a TLS port")
                 await self._turn_away(guest, raw, refused)
             elif isinstance(why, ssl.SSLError) and not isinstance(why, ssl.SSLEOFError):
-                guest.end = "TLS"
+                await self._turn_away_from_tls(guest, stream, why)
         return None
+
+    async def _turn_away_from_tls(
+        self, guest: Guest, stream: trio.SSLStream[trio.abc.Stream], error: ssl.SSLError
+    ) -> None:
+        """Send the alert that says why a handshake has failed, and report it."""
+        why, is_certificate = why_refused(error)
+        guest.end = guest.end or ("client certificate" if is_certificate else "TLS")
+        self._on_refusal(f"{guest.peer}: {why}")
+        self._guests.part(guest)
+        raw, alert = stream.transport_stream, unsent_alert(stream)
+        # a client of TLS 1.3 has often sent its request by now: that is read, or it would never see the alert
+        if alert and await write_within(raw, alert, self._options.linger_seconds):
+            await self._linger(raw)
 
     async def _turn_away(self, guest: Guest, stream: trio.abc.Stream, refused: Refused) -> None:
         guest.end = guest.end or refused.kind

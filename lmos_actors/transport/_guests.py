@@ -60,7 +60,8 @@ class DoorStatistics:
     peer was gone before its first request, or the door was closed. `failed`: what served it raised.
     `refused`: by reason, where the door answered itself ("malformed", "too large", "method", "version",
     "cut short", "slow head", "slow body", "upgrade", "route 404", "no app", "no place", "TLS on a plain
-    port", "plain on a TLS port"), or just closed the connection ("silent", "half open", "TLS", "slow TLS").
+    port", "plain on a TLS port"), or closed the connection, TLS by an alert ("silent", "half open", "TLS",
+    "client certificate", "slow TLS").
     Of those open, `half_open` have not shown their first request, `idle` are between two.
     """
 

@@ -16,7 +16,7 @@ from lmos_actors._errors import ConfigError, ConnectFailed, ConnectionLost
 
 from ._frames import FrameCodec, NotUpgraded, Wire
 from ._masks import random_masks
-from ._network import endpoint_of, why_cut
+from ._network import answered, cut_off, endpoint_of
 from ._options import ConnectionOptions
 from ._websocket import Connection
 
@@ -78,10 +78,10 @@ async def _request(wire: Wire, endpoint: Endpoint) -> None:
     try:
         await wire.request()
     except NotUpgraded as answer:
-        raise ConnectFailed(endpoint.url, f"the server answered {_status(answer.status)}") from None
+        why = answered(answer.status, _phrase(answer.status), answer.detail)
+        raise ConnectFailed(endpoint.url, why, status=answer.status) from None
     except _CUT as error:
-        why = why_cut(error, secure=endpoint.secure)
-        raise ConnectFailed(endpoint.url, f"during the handshake: {why}") from error
+        raise cut_off(endpoint.url, error, secure=endpoint.secure, before="during the handshake: ") from error
     except (RemoteProtocolError, UnicodeError) as error:
         raise ConnectFailed(endpoint.url, f"the answer is no WebSocket handshake: {error}") from error
     except (h11.LocalProtocolError, ValueError) as error:
@@ -89,11 +89,11 @@ async def _request(wire: Wire, endpoint: Endpoint) -> None:
         raise ConfigError(f"the request to {endpoint.url} cannot be sent: {why}") from None
 
 
-def _status(status: int) -> str:
+def _phrase(status: int) -> str:
     try:
-        return f"{status} {HTTPStatus(status).phrase}"
+        return HTTPStatus(status).phrase
     except ValueError:
-        return str(status)
+        return ""
 
 
 async def accept(

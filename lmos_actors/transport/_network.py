@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import re
 import ssl
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
 
 import attrs
+import msgspec
 import trio
 
 from lmos_actors._errors import ConfigError, ConnectFailed, nearest
+
+from ._tls import send_alert, whose_certificate, why_failed
 
 if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
 _PORTS: Final = {"ws": 80, "http": 80, "wss": 443, "https": 443}
 _SECURE: Final = ("wss", "https")
-_NO_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")  # OpenSSL 3
+_PLAIN: Final = "text/plain"
+_PROBLEM: Final = "application/problem+json"
+_LONGEST_DETAIL: Final = 300  # characters
 _NAMES_USER: Final = re.compile(r"[^/?#]*//[^/?#]*@")
 
 
@@ -126,28 +131,62 @@ async def secured(stream: trio.abc.Stream, endpoint: Endpoint, tls: ssl.SSLConte
     try:
         await wrapped.do_handshake()
     except trio.BrokenResourceError as error:
-        await trio.aclose_forcefully(stream)
-        raise ConnectFailed(endpoint.url, f"the TLS handshake failed: {_why(error)}") from error
+        try:
+            await send_alert(wrapped)
+        finally:
+            await trio.aclose_forcefully(stream)
+        cause = error.__cause__ or error
+        why = f"the TLS handshake failed: {why_failed(cause)}"
+        raise ConnectFailed(endpoint.url, why, certificate=whose_certificate(cause)) from error
     except BaseException:
         await trio.aclose_forcefully(stream)
         raise
     return wrapped
 
 
-def _why(error: trio.BrokenResourceError) -> str:
-    why = error.__cause__
-    if isinstance(why, ssl.SSLError) and why.reason in _NO_TLS:
-        return "what listens there does not speak TLS, as ws:// and http:// do not"
-    return f"{why or error}"
+def cut_off(url: str, error: Exception, *, secure: bool, before: str = "") -> ConnectFailed:
+    """Return the failure for a connection that ended before the first answer of its server; see `why_cut`."""
+    whose = whose_certificate(error.__cause__)
+    if secure and not isinstance(error.__cause__, ssl.SSLError):
+        whose = "client"
+    return ConnectFailed(url, before + why_cut(error, secure=secure), certificate=whose)
 
 
 def why_cut(error: Exception, *, secure: bool) -> str:
-    """Say why the first answer of a server has not come.
+    """Return why the first answer of a server has not come.
 
     In TLS 1.3 a client learns only then that its certificate was not taken, and of some servers not even why.
     """
     cause = error.__cause__
     if isinstance(cause, ssl.SSLError):
-        return f"{cause}"
+        return why_failed(cause)
     why = f"{error}" or "the connection was reset"
     return f"{why}, as servers do that want a client certificate, or another one" if secure else why
+
+
+def has_detail(content_type: str) -> bool:
+    """Return whether the body of a refusal may give a reason in one line."""
+    return _kind(content_type) in (_PLAIN, _PROBLEM)
+
+
+def _kind(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
+
+
+def detail_of(content_type: str, body: bytes) -> str:
+    """Return the reason that a refusal gives, in a line of text or as problem details, "" for any other."""
+    said: object = None
+    if _kind(content_type) == _PLAIN:
+        said = body.decode("utf-8", "replace")
+    elif _kind(content_type) == _PROBLEM:
+        try:
+            said = msgspec.convert(msgspec.json.decode(body), dict[str, Any]).get("detail")
+        except (msgspec.MsgspecError, RecursionError):
+            return ""
+    line = said.strip() if isinstance(said, str) else ""
+    return line if len(line) <= _LONGEST_DETAIL and line.isprintable() else ""
+
+
+def answered(status: int, phrase: str, detail: str) -> str:
+    """Return what a server answered in place of what was asked for, in one line."""
+    return f"it answered {status} {phrase}".rstrip() + (f": {detail}" if detail else "")

@@ -227,9 +227,29 @@ async def test_a_reader_that_does_not_read_holds_nobody_else_back(
             {},
         ),
         (
-            ConnectFailed("http://a", "it answered 401 Unauthorized: the credentials are not accepted"),
-            "cannot connect to http://a: it answered 401 Unauthorized: the credentials are not accepted; "
+            ConnectFailed("http://a", "it answered 401 Unauthorized: they are not accepted", status=401),
+            "cannot connect to http://a: it answered 401 Unauthorized: they are not accepted; "
             "say who asks, with --bearer env:NAME or --basic USER:env:NAME",
+            {},
+        ),
+        (
+            ConnectFailed("http://a", "it answered 404 Not Found", status=404),
+            "cannot connect to http://a: it answered 404 Not Found; is the agent served there?",
+            {},
+        ),
+        (
+            ConnectFailed("http://a", "it answered 400 Bad Request: this port speaks TLS", status=400),
+            "cannot connect to http://a: it answered 400 Bad Request: this port speaks TLS",
+            {},
+        ),
+        (
+            ConnectFailed("ws://a", "Connection refused"),
+            "cannot connect to ws://a: Connection refused; is the agent served there?",
+            {},
+        ),
+        (
+            ConnectFailed("wss://a", "the TLS handshake failed: what listens there does not speak TLS"),
+            "cannot connect to wss://a: the TLS handshake failed: what listens there does not speak TLS",
             {},
         ),
         (

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
@@ -31,6 +33,19 @@ schemes:
 """
 
 
+@cache
+def certificates() -> dict[str, bytes]:
+    """Certificates with their keys, by the names of files; `ca.pem` holds their authority."""
+    authority, past = trustme.CA(), datetime.now(UTC) - timedelta(days=1)
+    made = {
+        "good.pem": authority.issue_cert("127.0.0.1"),
+        "old.pem": authority.issue_cert("127.0.0.1", not_after=past),
+        "alice.pem": authority.issue_cert("alice.example"),
+    }
+    held = {name: each.private_key_and_cert_chain_pem.bytes() for name, each in made.items()}
+    return {**held, "ca.pem": authority.cert_pem.bytes()}
+
+
 def ended(*words: str) -> int | str | None:
     with pytest.raises(SystemExit) as caught:
         main(list(words))
@@ -50,6 +65,14 @@ def ended(*words: str) -> int | str | None:
         (["--security", "literal.yaml"], "a reference to a secret is needed"),
         (["--security", "rules.yaml"], "BOB_TOKEN: there is no such variable"),
         (["--client-ca", "ca.pem"], "--client-ca: goes with --cert"),
+        (["--cert", "good.pem"], "--cert: goes with an address that begins with wss://"),
+        (["--present-key", "good.pem"], "--present-key: goes with --present-cert"),
+        (["--present-cert", "old.pem"], "old.pem: the certificate has expired"),
+        (["--cert", "old.pem"], "old.pem: the certificate has expired"),
+        (
+            ["--cert", "good.pem", "--key", "old.pem"],
+            "old.pem: the key does not belong to the",
+        ),
         (["--cert", "wrong.yaml"], "cannot be used as a certificate"),
         (["--origin", "*"], "is no origin"),
         (["--ca", "none.pem"], "none.pem: cannot be read"),
@@ -66,6 +89,8 @@ def test_mistakes_of_serve(
 ) -> None:
     (project / "rules.yaml").write_text(RULES)
     (project / "certificates.yaml").write_text(CERTIFICATES)
+    for name, blob in certificates().items():
+        (project / name).write_bytes(blob)
     (project / "alice").write_text("the-secret-of-alice")
     (project / "wrong.yaml").write_text("schemes:\n  - scheme: bearer\n    tokns: {}\n")
     (project / "literal.yaml").write_text(
@@ -86,6 +111,7 @@ def test_mistakes_of_serve(
         (["--bearer", "env:NOBODY_HAS_THIS"], "there is no such variable"),
         (["--bearer", "file:alice", "--basic", "a:file:alice"], "give --bearer or --basic, not both"),
         (["--key", "key.pem"], "--key: goes with --cert"),
+        (["--cert", "old.pem"], "old.pem: the certificate has expired"),
         (["--ca", "alice"], "holds no certificates"),
         (["--cert", "none.pem"], "none.pem: cannot be read"),
     ],
@@ -94,6 +120,7 @@ def test_mistakes_of_those_who_call(
     project: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
 ) -> None:
     (project / "alice").write_text("the-secret-of-alice")
+    (project / "old.pem").write_bytes(certificates()["old.pem"])
     assert ended("read", "https://127.0.0.1:1/agents/slow", *words) == 2
     printed = capsys.readouterr()
     assert said in printed.err
@@ -141,6 +168,50 @@ def test_served_with_security_and_called_with_a_token(
         served.process.send_signal(signal.SIGTERM)
         assert served.end() == (0, ["draining", "stopped"])
         assert "token-" not in served.errors
+
+
+def test_certificates_of_clients_and_what_is_said_without_one(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, blob in certificates().items():
+        (project / name).write_bytes(blob)
+    (project / "certificates.yaml").write_text(CERTIFICATES)
+    words = ("--cert", "good.pem", "--client-ca", "ca.pem", "--security", "certificates.yaml")
+    known, mine = ("--ca", "ca.pem"), ("--ca", "ca.pem", "--cert", "alice.pem")
+    with serving("served.py:Slow", *words, listen="wss://127.0.0.1:0") as served:
+        url = next(each["url"] for each in served.said if each["event"] == "agent")
+        place = url.partition("://")[2]
+        for scheme in ("https", "wss"):
+            asked = ("read", f"{scheme}://{place}", "units", "--raw")
+            assert ended(*asked, *mine) == 0
+            assert capsys.readouterr().out == "celsius\n"
+            assert ended(*asked, *known) == 3
+            said = capsys.readouterr().err
+            assert "the server wants a client certificate" in said
+            assert said.endswith("show a certificate that it accepts, with --cert FILE and --key FILE\n")
+            assert ended(*asked) == 3
+            said = capsys.readouterr().err
+            assert "the certificate of the server is not accepted: self-signed certificate" in said
+            assert said.endswith("if it is to be trusted, name its authority with --ca FILE\n")
+        assert ended("read", url.replace("127.0.0.1", "localhost"), "units", *mine) == 3
+        assert capsys.readouterr().err.endswith("ask for it by a name that its certificate has\n")
+        assert ended("read", url.replace("https", "http"), "units") == 3
+        assert capsys.readouterr().err.endswith("this port speaks TLS: use https:// or wss://\n")
+        assert ended("discover", url, *mine) == 0
+        assert "Slow" in capsys.readouterr().out
+        assert ended("discover", url, *known) == 3
+        assert "with --cert FILE and --key FILE" in capsys.readouterr().err
+        assert ended("serve", "served.py:Guide", "--arg", f"slow={url}", "--ca", "ca.pem") == 3
+        assert "with --present-cert FILE and --present-key FILE" in capsys.readouterr().err
+        shown = ("--arg", f"slow={url}", "--ca", "ca.pem", "--present-cert", "alice.pem")
+        with serving("served.py:Guide", *shown) as guide:
+            there = next(each["url"] for each in guide.said if each["event"] == "agent")
+            assert ended("call", there, "work", "--raw") == 0
+            assert capsys.readouterr().out == "guided: celsius 3\n"
+        served.process.send_signal(signal.SIGTERM)
+        assert served.end()[0] == 0
+    assert "TLS: 127.0.0.1:" in served.errors
+    assert ": the client showed no certificate\n" in served.errors
 
 
 def test_an_order_listens_over_tls_where_there_is_a_certificate() -> None:

@@ -14,6 +14,7 @@ import trio
 import trustme
 
 from lmos_actors import Node, OutcomeUnknown, open_node
+from lmos_actors._connections import BoundedWarnings
 from lmos_actors.protocol.td import TD_CONTEXT_URI
 from lmos_actors.security import Bearer, ClientCertificates, Security, client_tls, server_tls
 from lmos_actors.transport import ConnectFailed, MemoryNetwork, TcpNetwork, endpoint_of
@@ -83,8 +84,11 @@ async def node_asking(
 async def said_to(
     files: Files, node: Node, cert: Path | None, *, network: Any = None, scheme: str = "wss"
 ) -> Any:
-    """Give what an agent says of who asks, with that certificate."""
-    tls = client_tls(files.ca, cert=cert)
+    """Return what an agent says of who asks, with that certificate."""
+    return await said_by(client_tls(files.ca, cert=cert), node, network=network, scheme=scheme)
+
+
+async def said_by(tls: ssl.SSLContext, node: Node, *, network: Any = None, scheme: str = "wss") -> Any:
     network = TcpNetwork() if network is None else network
     async with open_node(client_tls=tls, network=network) as client:
         desk = await client.consume(Desk, f"{scheme}{node.urls[0].removeprefix('wss')}/agents/desk")
@@ -99,26 +103,74 @@ async def test_a_certificate_says_who_asks(files: Files) -> None:
         assert await said_to(files, node, bob) == "bob"
 
 
-@pytest.mark.parametrize("kind", ["absent", "of another authority", "signed by itself", "expired", "unknown"])
-async def test_who_shows_no_good_certificate_is_not_let_in(files: Files, kind: str) -> None:
+REFUSED = {
+    "absent": "the server wants a client certificate",
+    "of another authority": "the server does not know the authority of the client certificate",
+    "signed by itself": "the server does not know the authority of the client certificate",
+    "expired": "the server says that the client certificate has expired",
+    "unknown": "it answered 401 Unauthorized: credentials are needed",
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+async def test_who_shows_no_good_certificate_is_not_let_in(
+    files: Files, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """The handshake fails, where it is one of TLS; else the answer is 401. Nobody asks an agent anything."""
-    past = datetime.now(UTC) - timedelta(days=1)
-    cert = {
-        "absent": lambda: None,
-        "of another authority": lambda: files.of("alice", "alice.example", by=files.other),
-        "signed by itself": lambda: files.of("alice", "alice.example", by=trustme.CA()),
-        "expired": lambda: files.of("alice", "alice.example", until=past),
-        "unknown": lambda: files.of("mallory", "mallory.example"),
-    }[kind]()
+    tls = client_tls(files.ca)
+    by = {"of another authority": files.other, "signed by itself": trustme.CA()}.get(kind)
+    past = datetime.now(UTC) - timedelta(days=1) if kind == "expired" else None
+    if kind != "absent":  # a node itself would show none that has expired
+        name = "mallory.example" if kind == "unknown" else "alice.example"
+        tls.load_cert_chain(files.of("alice", name, by=by, until=past))
     known = ClientCertificates({"alice": "name:alice.example"})
     async with node_asking(files, known) as node:
         for scheme in ("wss", "https"):
-            with pytest.raises(
-                ConnectFailed, match="401" if kind == "unknown" else "want a client certificate"
-            ):
-                await said_to(files, node, cert, scheme=scheme)
+            with pytest.raises(ConnectFailed, match=REFUSED[kind]) as caught:
+                await said_by(tls, node, scheme=scheme)
+            error = caught.value
+            assert (error.certificate, error.status) == (
+                ("client", None) if kind != "unknown" else (None, 401)
+            )
         assert node.find(Desk).statistics().accepted == 0
         assert node.connection_failures == ()
+    warned = [record.getMessage() for record in caplog.records]
+    assert len(warned) == (0 if kind == "unknown" else 2)
+    assert all(line.startswith("TLS: 127.0.0.1:") for line in warned)
+
+
+async def test_those_who_are_refused_cannot_flood_the_log(
+    files: Files, caplog: pytest.LogCaptureFixture
+) -> None:
+    known = ClientCertificates({"alice": "name:alice.example"})
+    async with node_asking(files, known) as node, trio.open_nursery() as nursery:
+
+        async def knock() -> None:
+            with pytest.raises(ConnectFailed, match="wants a client certificate"):
+                await said_by(client_tls(files.ca), node)
+
+        for _ in range(20):
+            nursery.start_soon(knock)
+    warned = [record.getMessage() for record in caplog.records]
+    assert len(warned) == 5
+    assert warned[-1].endswith("; more within 60 s are only counted")
+
+
+async def test_what_was_not_logged_is_counted_in_the_next_line(
+    autojump_clock: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    warnings = BoundedWarnings("TLS", real=True)
+    for seconds in (1, 61, 0):
+        for number in range(9):
+            warnings.warn(f"peer {number}")
+        await trio.sleep(seconds)
+    assert [record.getMessage() for record in caplog.records] == [
+        *(f"TLS: peer {number}" for number in range(4)),
+        "TLS: peer 4; more within 60 s are only counted",
+        "TLS: peer 0 (13 more were not logged)",
+        *(f"TLS: peer {number}" for number in range(1, 4)),
+        "TLS: peer 4; more within 60 s are only counted",
+    ]
 
 
 async def test_over_http_alone_too_it_is_said_that_a_certificate_may_be_wanted(
@@ -134,7 +186,7 @@ async def test_over_http_alone_too_it_is_said_that_a_certificate_may_be_wanted(
         described = {"@context": TD_CONTEXT_URI, "title": "Desk", "actions": {"who": {"forms": [form]}}}
         (tmp_path / "desk.json").write_text(json.dumps(described))
         desk = await client.consume_thing(tmp_path / "desk.json")
-        with pytest.raises(OutcomeUnknown, match=r"want a client certificate|certificate required"):
+        with pytest.raises(OutcomeUnknown, match="the server wants a client certificate"):
             await desk.invoke("who")
 
 

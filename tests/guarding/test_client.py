@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import ssl
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+import trustme
 
 from lmos_actors import AgentUnavailable, open_node
-from lmos_actors.security import BasicAuth, BearerToken, Credentials
+from lmos_actors.security import Access, BasicAuth, BearerToken, Credentials
 from lmos_actors.transport import ConnectFailed, MemoryNetwork, endpoint_of
-from tests.guarding.rooms import PLACE, Desk, Secrets, bearer, guarded_node, network_of, rules
+from tests.guarding.rooms import PLACE, Desk, Secrets, bearer, guarded_node, network_of, rules, tree
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,6 +72,86 @@ class Servers:
         body = json.dumps(described)
         head = f"HTTP/1.1 200 OK\r\nContent-Type: application/td+json\r\nContent-Length: {len(body)}\r\n\r\n"
         self.answers[host, target] = (head + body).encode()
+
+
+@pytest.mark.parametrize("way", ["ws", "http"])
+@pytest.mark.parametrize(
+    ("secured", "path", "said", "status"),
+    [
+        (False, "/agents/desk", "it answered 401 Unauthorized: credentials are needed", 401),
+        (
+            True,
+            "/agents/desk",
+            "it answered 400 Bad Request: this port speaks TLS: use https:// or wss://",
+            400,
+        ),
+        (False, "/nowhere", "it answered 40[14] ", None),
+    ],
+)
+async def test_the_reason_of_a_refusal_is_kept_whichever_way_is_taken(
+    autojump_clock: Any, secrets: Secrets, way: str, secured: bool, path: str, said: str, status: int | None
+) -> None:
+    options: dict[str, Any] = {}
+    if secured:
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        trustme.CA().issue_cert("here").configure_cert(tls)
+        options = {"tls": tls, "listen": "wss://here:80"}
+    security = rules(secrets, access={"desk": Access(read=("alice",))})
+    network = MemoryNetwork()
+    async with (
+        open_node(tree(), **{"listen": PLACE, "security": security, "network": network, **options}),
+        open_node(network=network) as client,
+    ):
+        with pytest.raises(ConnectFailed, match=said) as caught:
+            await client.consume_thing(f"{way}://here{path}", thing=f"http://here{path}")
+        assert caught.value.status == status or status is None
+
+
+REFUSALS = {
+    "in two pieces": (b"Content-Type: text/plain\r\nContent-Length: 9\r\n\r\nenough", b" is"),
+    "in chunks": (
+        b"Content-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nenough is",
+        b"\r\n0\r\n\r\n",
+    ),
+    "up to the end": (b"Content-Type: text/plain; charset=utf-8\r\n\r\nenough", b" is\n"),
+    "as a problem": (b'Content-Type: application/problem+json\r\n\r\n{"detail": "enough', b' is"}'),
+}
+WITHOUT = {
+    "a page": (b"Content-Type: text/html\r\n\r\n<p>", b"no"),
+    "a long one": (b"Content-Type: text/plain\r\n\r\n" + b"long" * 10_000, b""),
+    "two lines": (b"Content-Type: text/plain\r\n\r\none\ntwo", b""),
+    "an endless one": (b"Content-Type: text/plain\r\nContent-Length: 9\r\n\r\n", None),
+    "nothing of the kind": (b"Content-Type: application/problem+json\r\n\r\n[1]", b""),
+    "broken": (b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", b""),
+}
+
+
+@pytest.mark.parametrize("kind", [*REFUSALS, *WITHOUT])
+async def test_the_reason_in_the_body_of_a_refused_upgrade(autojump_clock: Any, kind: str) -> None:
+    first, then = {**REFUSALS, **WITHOUT}[kind]
+    network = MemoryNetwork()
+    listener = await network.listen(endpoint_of("ws://there:80"))
+
+    async def refuse() -> None:
+        stream, _ = await listener.accept()
+        await stream.receive_some()
+        await stream.send_all(b"HTTP/1.1 403 Forbidden\r\n" + first)
+        if then is None:
+            await trio.sleep(30)
+        else:
+            await trio.sleep(0.5)
+            with suppress(trio.BrokenResourceError):  # who wants no more of it has gone
+                await stream.send_all(then)
+        await stream.aclose()
+
+    async with trio.open_nursery() as nursery, open_node(network=network) as client:
+        nursery.start_soon(refuse)
+        began = trio.current_time()
+        with pytest.raises(ConnectFailed) as caught:
+            await client.consume_thing("ws://there:80/ws", thing="urn:x")
+        assert trio.current_time() - began < 2
+        assert caught.value.status == 403
+        assert caught.value.why == "it answered 403 Forbidden" + (": enough is" if kind in REFUSALS else "")
 
 
 async def test_redirects_and_descriptions_take_no_credentials_along(

@@ -170,6 +170,7 @@ class Door:
         self.endpoint = endpoint
         self.door = door
         self.failures: list[BaseException] = []
+        self.refusals: list[str] = []
         self.clients: list[Client] = []
         self.tls: ssl.SSLContext | None = None
         self.started = trio.current_time()
@@ -254,6 +255,7 @@ async def open_door(
     listener = await network.listen(Endpoint(tls is not None, host, 0))
     endpoint = Endpoint(tls is not None, *listener.addresses[0])
     found: list[BaseException] = []
+    refusals: list[str] = []
     front = FrontDoor(
         listener,
         route=route,
@@ -261,10 +263,11 @@ async def open_door(
         tls=tls,
         options=DoorOptions(**options),
         on_failure=found.append,
+        on_refusal=refusals.append,
         now=now,
     )
     door = Door(network, endpoint, front)
-    door.failures, door.tls = found, trust
+    door.failures, door.refusals, door.tls = found, refusals, trust
     async with trio.open_nursery() as nursery:
         await nursery.start(partial(front.serve))
         before = trio.lowlevel.current_statistics().tasks_living

@@ -679,8 +679,8 @@ def test_two_ends_of_ours(fast: bool) -> None:
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno", "the server answered 403 Forbidden"),
-        (b"HTTP/1.1 299 Hm\r\nContent-Length: 0\r\n\r\n", "the server answered 299"),
+        (b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno", "it answered 403 Forbidden"),
+        (b"HTTP/1.1 299 Hm\r\nContent-Length: 0\r\n\r\n", "it answered 299"),
         (b"SSH-2.0-OpenSSH\r\n\r\n", "no WebSocket handshake"),
         (b"\xff\xfe\r\n\r\n", "no WebSocket handshake"),
         (b"HTTP/1.1 101 Hm\r\n\r\n", "no WebSocket handshake"),

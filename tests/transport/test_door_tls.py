@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import ssl
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -10,8 +12,10 @@ import pytest
 import trio
 import trustme
 
-from lmos_actors.transport import MemoryNetwork
+from lmos_actors.transport import MemoryNetwork, TcpNetwork
 from tests.transport.doors import GET, HELLO, open_door, upgrade
+
+ALERT = b"\x15"  # the type of its record
 
 
 @cache
@@ -92,7 +96,7 @@ async def test_what_is_no_tls_ends_its_own_connection(data: bytes, end: str):
         if data:
             await client.send(data)
         if end == "TLS":
-            await client.ended()
+            assert (await client.all())[:1] in (b"", ALERT)
         await client.stream.aclose()
         await door.serves_the_next()
         seen = await door.comes_to_rest()
@@ -102,11 +106,65 @@ async def test_what_is_no_tls_ends_its_own_connection(data: bytes, end: str):
 async def test_a_client_that_does_not_trust_us_ends_its_own_connection():
     async with secure_door() as door:
         door.tls = ssl.create_default_context()
-        with pytest.raises(Exception, match="CERTIFICATE_VERIFY_FAILED"):
+        with pytest.raises(Exception, match="certificate of the server is not accepted"):
             await door.knock()
         door.tls = contexts()[1]
         await door.serves_the_next()
-        assert (await door.comes_to_rest()).accepted == 3
+        seen = await door.comes_to_rest()
+        assert (seen.accepted, seen.refused) == (3, {"TLS": 1})
+        (refusal,) = door.refusals  # which is known by the alert that our client has sent
+        assert refusal.endswith("the client does not accept the certificate of this node: unknown authority")
+
+
+@cache
+def asking(version: ssl.TLSVersion) -> ssl.SSLContext:
+    """For a server that wants certificates of clients, by an authority that has made none."""
+    authority, server = trustme.CA(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1", "door").configure_cert(server)
+    authority.configure_trust(server)
+    server.verify_mode = ssl.CERT_REQUIRED
+    server.maximum_version = version
+    return server
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("make", [TcpNetwork, MemoryNetwork])
+@pytest.mark.parametrize(
+    ("shown", "alert"),
+    [("none", "HANDSHAKE_FAILURE|CERTIFICATE_REQUIRED"), ("another", "UNKNOWN_CA|ALERT_BAD_CERTIFICATE")],
+)
+async def test_a_client_learns_by_an_alert_why_its_certificate_is_refused(
+    make: Any, version: ssl.TLSVersion, shown: str, alert: str
+):
+    """In TLS 1.3 it has often sent its request by then: closing over that would take the alert away."""
+    trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
+    if shown == "another":
+        trustme.CA().issue_cert("alice").configure_cert(trust)
+    async with open_door(make(), tls=asking(version), trust=trust, linger_seconds=20) as door:
+        plain = await door.knock_plainly()
+        client = door.take(trio.SSLStream(plain.stream, trust, server_hostname="door"))
+        with suppress(trio.BrokenResourceError):  # by TLS 1.2 the handshake fails
+            await client.send(GET)
+        with pytest.raises(trio.BrokenResourceError) as caught:
+            await client.all()
+        assert re.search(alert, str(caught.value.__cause__))
+        await client.stream.transport_stream.aclose()
+        assert (await door.comes_to_rest()).refused == {"client certificate": 1}
+        (refusal,) = door.refusals
+        assert refusal.endswith(
+            ": the client showed no certificate"
+            if shown == "none"
+            else ": the client certificate was refused: unable to get local issuer certificate"
+        )
+
+
+async def test_who_takes_no_alert_is_not_waited_for_longer_than_for_any_refusal(autojump_clock: Any):
+    async with open_door(MemoryNetwork(), tls=asking(ssl.TLSVersion.TLSv1_3), linger_seconds=2) as door:
+        client = await door.knock_plainly()
+        await client.send(b"\x16\x03\x01\x00\x05hello")
+        await door.until(lambda now: bool(now.refused))
+        assert round(trio.current_time() - door.started) == 2
 
 
 @pytest.mark.parametrize("size", [0, 5, 100, 10_000])

@@ -1,0 +1,102 @@
+"""TLS handshakes that fail: the alert that is still to be sent, and the reason in plain English.
+
+OpenSSL writes an alert for the peer before it reports a failure, and trio raises before it sends that. Both
+ends here send it themselves: without it the peer sees a connection that ends for no reason.
+"""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import trio
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Whose: TypeAlias = Literal["server", "client"]
+
+ALERT_SECONDS: Final = 1.0
+"""How long a client tries to send its alert."""
+
+_NOT_SPOKEN: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")  # OpenSSL 3
+
+_ALERTS: Final[Mapping[str, str]] = {
+    "CERTIFICATE_REQUIRED": "the server wants a client certificate",
+    "UNKNOWN_CA": "the server does not know the authority of the client certificate",
+    "CERTIFICATE_EXPIRED": "the server says that the client certificate has expired",
+    "CERTIFICATE_REVOKED": "the server says that the client certificate is revoked",
+    "BAD_CERTIFICATE": "the server refuses the client certificate",
+    "CERTIFICATE_UNKNOWN": "the server refuses the client certificate",
+    "UNSUPPORTED_CERTIFICATE": "the server refuses the client certificate",
+    "ACCESS_DENIED": "the server refuses the client certificate",
+    "NO_CERTIFICATE": "the server wants a client certificate",
+}
+"""What alerts about a client's certificate mean, by how OpenSSL's names of them end."""
+
+
+def unsent_alert(stream: trio.SSLStream[Any]) -> bytes:
+    """Return what a failed handshake has left to be sent; it is taken out of the stream."""
+    left: bytes = stream._outgoing.read()  # pyright: ignore[reportPrivateUsage] # there is no public way
+    return left
+
+
+async def send_alert(stream: trio.SSLStream[Any]) -> None:
+    """Send what a failed handshake of a client has left, if the peer takes it at once."""
+    alert = unsent_alert(stream)
+    with trio.move_on_after(ALERT_SECONDS):
+        try:
+            if alert:
+                await stream.transport_stream.send_all(alert)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass  # the peer has gone first
+
+
+def whose_certificate(error: BaseException | None) -> Whose | None:
+    """Return whose certificate ended a client's handshake, None where it was something else."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return "server"
+    return "client" if isinstance(error, ssl.SSLError) and _alert(error) in _ALERTS else None
+
+
+def why_failed(error: BaseException) -> str:
+    """Return in plain English why a client's handshake failed."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate of the server is not accepted: {_why_unverified(error)}"
+    if not isinstance(error, ssl.SSLError):
+        return str(error) or "the connection was reset"
+    if error.reason in _NOT_SPOKEN:
+        return "what listens there does not speak TLS, as ws:// and http:// do not"
+    return _ALERTS.get(_alert(error)) or _text(error)
+
+
+def why_refused(error: ssl.SSLError) -> tuple[str, bool]:
+    """Return why a server's handshake failed, and whether that was for the client's certificate."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the client certificate was refused: {_why_unverified(error)}", True
+    if error.reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
+        return "the client showed no certificate", True
+    if _alert(error) in ("UNKNOWN_CA", "CERTIFICATE_UNKNOWN", "BAD_CERTIFICATE", "CERTIFICATE_EXPIRED"):
+        return f"the client does not accept the certificate of this node: {_alert_words(error)}", False
+    return _text(error), False
+
+
+def _why_unverified(error: ssl.SSLCertVerificationError) -> str:
+    """Return what is wrong with a certificate; a name that does not fit comes with a full stop."""
+    return (error.verify_message or _text(error)).rstrip(".")
+
+
+def _alert(error: ssl.SSLError) -> str:
+    """Return the name of the alert that the peer has sent, "" for none."""
+    _, is_alert, name = (error.reason or "").partition("_ALERT_")
+    return name if is_alert else ""
+
+
+def _alert_words(error: ssl.SSLError) -> str:
+    return _alert(error).lower().replace("_", " ").replace(" ca", " authority")
+
+
+def _text(error: ssl.SSLError) -> str:
+    """Return OpenSSL's words without its codes and the place in Python's sources."""
+    said = error.reason.lower().replace("_", " ") if error.reason else str(error)
+    return said or "no reason is known"
