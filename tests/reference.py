@@ -104,8 +104,8 @@ def _several(value: Any) -> list[str]:
 
 def _signature(value: Any) -> str | None:
     try:
-        if getattr(value, "_is_protocol", False):
-            return None
+        if getattr(value, "_is_protocol", False) or typing.get_origin(value) is not None:
+            return None  # an alias is not called, though some versions give it the signature of its origin
         if inspect.isclass(value) and issubclass(value, msgspec.Struct):
             signature = _struct_signature(value)
         else:

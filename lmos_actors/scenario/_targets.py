@@ -95,7 +95,7 @@ def _by_name(name: str, root: Path, file: Path | None = None) -> ModuleType:
     if not all(part.isidentifier() for part in name.split(".")):
         raise ConfigError(f'"{name}" is not a module name')
     _on_path(root)
-    importlib.invalidate_caches()
+    _look_anew()
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -108,6 +108,18 @@ def _by_name(name: str, root: Path, file: Path | None = None) -> ModuleType:
         raise _broken(name, root, error) from error
     _is_ours(module, name, root, file)
     return module
+
+
+def _look_anew() -> None:
+    """Have folders read again in which files may have come meanwhile.
+
+    `importlib.invalidate_caches` does so for installed packages too, and for that newer versions of Python
+    import what takes longer than reading a file of scenarios.
+    """
+    for finder in sys.path_importer_cache.values():
+        invalidate = getattr(finder, "invalidate_caches", None)
+        if invalidate is not None:
+            invalidate()
 
 
 def _is_ours(module: ModuleType, name: str, root: Path, file: Path | None) -> None:
