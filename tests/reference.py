@@ -171,7 +171,7 @@ def _text(value: Any) -> str:
     text = inspect.getdoc(value)
     if text is None or (inspect.isclass(value) and "__doc__" not in vars(value)):
         return ""
-    if typing.get_origin(value) is not None or isinstance(value, (str, int, float, tuple)):
+    if typing.get_origin(value) is not None or isinstance(value, str | int | float | tuple | frozenset):
         return ""
     return _fenced(text) + "\n"
 
