@@ -36,7 +36,13 @@ from ._holding import (
     service_time as service_time,
     set_service_time as set_service_time,
 )
-from ._invocation import CURRENT as CURRENT, Progress as Progress, Runners as Runners
+from ._invocation import (
+    CURRENT as CURRENT,
+    OwnTask as OwnTask,
+    Progress as Progress,
+    Run as Run,
+    Runners as Runners,
+)
 from ._links import Monitor as Monitor
 from ._mailbox import (
     DEFAULT_MAILBOX as DEFAULT_MAILBOX,

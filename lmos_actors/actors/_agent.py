@@ -24,7 +24,7 @@ from ._acting import Acting
 from ._contract import Contract, compile_contract
 from ._declare import event, prop
 from ._fields import check_defaults, check_members, collect_fields
-from ._invocation import CURRENT
+from ._invocation import CURRENT, OwnTask
 from ._links import check_on_exit
 from ._mailbox import Envelope, Firing, MailboxOptions, Request, trace_text
 from ._operation import Operation
@@ -142,6 +142,10 @@ def current_request() -> Request:
     Raises LookupError outside an agent's turns and runs.
     """
     run = CURRENT.get()
+    if isinstance(run, OwnTask):
+        if run.request is None:
+            raise LookupError("this task of an agent was started by no run: nobody has asked for it")
+        return run.request
     if run is not None:
         return run.envelope.request()
     rt = RUNTIME.get()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from lmos_actors._timers import Timer
 
-    from ._invocation import Run
+    from ._invocation import OwnTask, Run
     from ._mailbox import Ask
     from ._operation import Operation
 
@@ -40,7 +40,7 @@ class Shelf:
         """Brought back in the turn that runs now: the first to be taken when it ends."""
         self.changed = False
         """The turn that runs now has changed the behaviour: what it puts aside is tried again at once."""
-        self.by_run: tuple[Run | None, int] = (None, 0)
+        self.by_run: tuple[Run | OwnTask | None, int] = (None, 0)
         """The run that has last changed the behaviour, and how many messages that brought back."""
         self.timer: Timer | None = None
 
@@ -278,7 +278,7 @@ class Aside(Cell):
         raise NotImplementedError
 
 
-def _is_first_step(run: Run) -> bool:
+def _is_first_step(run: Run | OwnTask) -> bool:
     """Say whether the code that runs now is the run's, and nothing else has run since it began."""
     return current_task().custom_sleep_data is run  # trio empties it whenever the task is woken
 

@@ -8,6 +8,8 @@ children, then the lifespan, which has `shutdown` seconds to leave and cannot sw
 from __future__ import annotations
 
 from contextlib import nullcontext
+from contextvars import copy_context
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -17,10 +19,13 @@ from lmos_actors._errors import group_of
 
 from ._cell import ENDING
 from ._crashes import crash_reason, end_reason
+from ._invocation import CURRENT, OwnTask, Run
 from ._runtime import awaited
+from ._trace_context import current_mark
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from contextvars import Context
 
     from ._ending import Mortal
     from ._monitor import ExitReason
@@ -50,7 +55,9 @@ class Holder:
         self._failure: BaseException | None = None
         self._crash: BaseException | None = None
         self._reason: ExitReason | None = None
-        self._backlog: list[tuple[Callable[..., Awaitable[object]], tuple[Any, ...], str | None]] = []
+        self._backlog: list[
+            tuple[Context, Callable[..., Awaitable[object]], tuple[Any, ...], str | None]
+        ] = []
         self._parked: trio.lowlevel.Task | None = None
         self._waiter: trio.lowlevel.Task | None = None
 
@@ -59,7 +66,9 @@ class Holder:
     def begin(self) -> None:
         """Start the task."""
         slot = self._slot
-        slot.owner.start_task(self.main, name=f"agent {slot.path}", context=slot.context().copy())
+        context = slot.context().copy()
+        context.run(CURRENT.set, OwnTask(slot))
+        slot.owner.start_task(self.main, name=f"agent {slot.path}", context=context)
         slot.rt.timers.woke = True
 
     async def enter(self) -> None:
@@ -95,11 +104,13 @@ class Holder:
         """Start a task in the agent's nursery, now or as soon as the nursery is open."""
         if self._reason is not None or self.ended:
             raise RuntimeError(CLOSED_TEXT)
+        context = copy_context()
+        context.run(CURRENT.set, own_task(self._slot))
         if self.nursery is not None:
-            self.nursery.start_soon(async_fn, *args, name=name)
+            context.run(partial(self.nursery.start_soon, async_fn, *args, name=name))
             self._slot.rt.timers.woke = True
         else:
-            self._backlog.append((async_fn, args, name))
+            self._backlog.append((context, async_fn, args, name))
 
     async def opened(self) -> trio.Nursery:
         """Wait until the nursery is open, and give it. Raises RuntimeError when it never will be."""
@@ -225,8 +236,8 @@ class Holder:
     async def _hold_nursery(self) -> None:
         async with trio.open_nursery() as nursery:
             self.nursery = nursery
-            for async_fn, args, name in self._backlog:
-                nursery.start_soon(async_fn, *args, name=name)
+            for context, async_fn, args, name in self._backlog:
+                context.run(partial(nursery.start_soon, async_fn, *args, name=name))
             self._backlog.clear()
             self._entered = True
             self._tell_waiter()
@@ -279,6 +290,15 @@ def is_cancel(exc: BaseException) -> bool:
     return _without_cancelled(exc) is None
 
 
+def own_task(slot: Mortal) -> OwnTask:
+    """Make what stands for a task of an agent that the code that runs now starts."""
+    run = CURRENT.get()
+    request = None
+    if run is not None and run.slot is slot:
+        request = run.envelope.request() if isinstance(run, Run) else run.request
+    return OwnTask(slot, current_mark(slot.rt), request)
+
+
 class AgentNursery:
     """`self.nursery`: tasks that live as long as the incarnation, and end with it.
 
@@ -312,7 +332,11 @@ class AgentNursery:
     ) -> Any:
         """Start a task and wait until it calls `task_status.started(value)`; give the value."""
         nursery = await self._holder().opened()
-        return await nursery.start(async_fn, *args, name=name)
+        token = CURRENT.set(own_task(self._slot))  # of the task that is made by the next line
+        try:
+            return await nursery.start(async_fn, *args, name=name)
+        finally:
+            CURRENT.reset(token)
 
     @property
     def cancel_scope(self) -> trio.CancelScope:

@@ -27,17 +27,18 @@ from lmos_actors._errors import ActionFailed, AgentError, group_of
 
 from ._hiding import conceal
 from ._mailbox import DONE, RUNNING, Envelope, Stashed
-from ._operation import STREAM
+from ._operation import RUN, STREAM, Operation
 
 if TYPE_CHECKING:
     from ._box import Box
+    from ._mailbox import Mark, Request
     from ._observers import Feed
-    from ._operation import Operation
 
 G = TypeVar("G")
 G_contra = TypeVar("G_contra", contravariant=True)
 
-CURRENT: ContextVar[Run | None] = ContextVar("lmos_actors_current_run", default=None)
+CURRENT: ContextVar[Run | OwnTask | None] = ContextVar("lmos_actors_current_run", default=None)
+"""What the code of an agent that runs now belongs to; None in a turn, and outside any agent."""
 _NO_RUN: Final = Context()  # of all parked runners: nothing is ever set in it
 
 
@@ -199,6 +200,28 @@ class Run:
 async def _close(items: Any) -> None:
     """Close an async generator whatever happens: its `finally` blocks belong to the run."""
     await items.aclose()
+
+
+class OwnTask:
+    """What an agent does beside its turns and runs: its lifespan, or a task of its nursery.
+
+    It stands where a run stands for whatever asks whose code runs now, so what it sends is the agent's. It is
+    in the trace of the message in whose turn or run it was started; `request` is what that run was asked for.
+    """
+
+    __slots__ = ("envelope", "op", "request", "slot")
+
+    def __init__(self, slot: Box, mark: Mark | None = None, request: Request | None = None) -> None:
+        self.slot = slot
+        self.op = OWN_TASK
+        self.request = request
+        self.envelope = Envelope(slot, OWN_TASK, (), None)
+        self.envelope.trace = mark
+
+
+OWN_TASK: Final = Operation(
+    verb="act", name="a task of its own", owner="agent", kind=RUN, fn=lambda: None, internal=True
+)
 
 
 def _split(exc: BaseException) -> tuple[BaseException | None, BaseException | None]:

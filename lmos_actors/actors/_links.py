@@ -22,7 +22,7 @@ from trio.lowlevel import checkpoint, current_task, enable_ki_protection
 from lmos_actors._errors import AgentDied, AgentUnavailable, LinkedAgentDied, NotAllowed, group_of
 
 from ._cell import DRAINING, ENDING, GONE, RUNNING
-from ._invocation import CURRENT
+from ._invocation import CURRENT, Run
 from ._listeners import Listened
 from ._mailbox import Firing
 from ._monitor import SHUTDOWN, Down, ExitReason
@@ -255,9 +255,9 @@ class TaskLink:
 
 def _name_of_task() -> str:
     run = CURRENT.get()
-    if run is not None:
+    if isinstance(run, Run):
         return f"run {run.op.name} of {run.slot.path}"
-    return f"task {current_task().name}"
+    return f"task {current_task().name}{f' of {run.slot.path}' if run is not None else ''}"
 
 
 def _died(down: Down, error: BaseException | None) -> BaseException:

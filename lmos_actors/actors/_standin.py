@@ -14,7 +14,7 @@ from lmos_actors._errors import NotAllowed
 
 from ._affordances import NOTHING
 from ._cell import GONE
-from ._invocation import CURRENT
+from ._invocation import CURRENT, Run
 from ._observers import MONITORS
 from ._operation import GATED, TURN, Operation
 from ._registry import slot_of
@@ -140,7 +140,7 @@ def _ungated(op: Operation) -> Operation:
 def current_envelope() -> Envelope | None:
     """Give the message that the present run carries out, None outside a run."""
     run = CURRENT.get()
-    return None if run is None else run.envelope
+    return run.envelope if isinstance(run, Run) else None
 
 
 class _Ends:

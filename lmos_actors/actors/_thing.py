@@ -9,10 +9,9 @@ from msgspec import UNSET
 
 from lmos_actors._errors import AgentUnavailable, NotFound
 
-from ._invocation import CURRENT, Run
-from ._mailbox import Envelope
+from ._invocation import CURRENT, OwnTask
 from ._observers import event_key, property_key
-from ._operation import STREAM, TURN, Operation
+from ._operation import STREAM
 from ._registry import slot_of
 
 if TYPE_CHECKING:
@@ -100,11 +99,8 @@ def acting_as(ref: Ref[Any]) -> Generator[None]:
     slot = Thing(ref).slot
     if slot.agent is None:
         raise AgentUnavailable(slot.path, "it is not running, nobody can act as it")
-    token = CURRENT.set(Run(slot, Envelope(slot, _ROLE, (), None)))
+    token = CURRENT.set(OwnTask(slot))
     try:
         yield
     finally:
         CURRENT.reset(token)
-
-
-_ROLE = Operation(verb="act", name="as it", owner="scenario", kind=TURN, fn=lambda: None, internal=True)

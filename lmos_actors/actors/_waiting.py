@@ -27,11 +27,13 @@ import attrs
 
 from ._calls import LocalStream
 from ._cell import SERIAL
-from ._invocation import CURRENT
+from ._invocation import CURRENT, Run
 from ._mailbox import ASIDE, PARKED, PENDING, RUNNING, Envelope, Held
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    import trio
 
     from ._box import Box
     from ._parking import ReadyWait
@@ -50,8 +52,9 @@ class Waiting:
     Both are paths of agents, None for code outside any agent. `kind` is what is waited for: the answer to
     `affordance`, a seat for it, or room for one more of its runs; or that the agent is `ready`, an agent
     elsewhere included: then `affordance` is empty, and `why` says what it lacks. A stream whose consumer is
-    too far behind waits for a seat with that consumer. `run` names the waiting run's action, for code outside
-    agents its task; it is None when it is a message of a turn that holds the waiter back.
+    too far behind waits for a seat with that consumer. `run` names the waiting run's action; the task, for
+    code outside agents and, with `own_task`, for an agent's lifespan and nursery. It is None when a message
+    of a turn holds the waiter back.
     """
 
     waiter: str | None
@@ -60,6 +63,7 @@ class Waiting:
     affordance: str
     run: str | None = None
     why: str = ""
+    own_task: bool = False
 
     def __str__(self) -> str:
         itself = self.waiter is not None and self.waiter == self.target
@@ -69,6 +73,8 @@ class Waiting:
     def _who(self) -> str:
         if self.waiter is None:
             return f"{USER} ({self.run})" if self.run is not None else USER
+        if self.own_task:
+            return f"{self.waiter} (its task {self.run!r})"
         return f"{self.waiter} ({f'run of {self.run!r}' if self.run is not None else 'its turns'})"
 
 
@@ -179,12 +185,18 @@ class _Search:
 
     def look_at_ready(self, wait: ReadyWait) -> None:
         """Take in who waits for an agent to be ready, which can always still happen: it is in no circle."""
-        run, path, why = wait.task.context.get(CURRENT), wait.link.path, wait.link.unready()
+        path, why = wait.link.path, wait.link.unready()
+        self._add_task(wait.task, (wait,), Waiting(None, path, "ready", "", why=why))
+
+    def _add_task(self, task: trio.lowlevel.Task, node: Node, edge: Waiting) -> None:
+        """Take in a task that waits: a run, a task of an agent's own, or code outside any agent."""
+        run = task.context.get(CURRENT)
         if run is None:
-            self._found.append((math.inf, Waiting(None, path, "ready", "", wait.task.name, why)))
-        else:
-            edge = Waiting(run.slot.path, path, "ready", "", run.op.name, why)
-            self._add(run.slot, run, (wait,), edge)
+            self._found.append((math.inf, attrs.evolve(edge, run=task.name)))
+            return
+        own = not isinstance(run, Run)
+        name = task.name if own else run.op.name
+        self._add(run.slot, run, node, attrs.evolve(edge, waiter=run.slot.path, run=name, own_task=own))
 
     def _link_all(self, node: Node, others: Iterable[Node]) -> None:
         self._links.setdefault(node, []).extend((other, None) for other in others)
@@ -196,11 +208,7 @@ class _Search:
             held = envelope.holds
             self._add(held, held, node, Waiting(held.path, path, kind, name))
         for task in envelope.waiting_tasks():
-            run = task.context.get(CURRENT)
-            if run is None:
-                self._found.append((math.inf, Waiting(None, path, kind, name, task.name)))
-            else:
-                self._add(run.slot, run, node, Waiting(run.slot.path, path, kind, name, run.op.name))
+            self._add_task(task, node, Waiting(None, path, kind, name))
         if isinstance(envelope, LocalStream) and envelope.held_up:
             consumer = envelope.consumer
             target = consumer.slot.path if consumer is not None else None

@@ -18,13 +18,13 @@ import trio
 from trio.lowlevel import disable_ki_protection, enable_ki_protection
 
 from lmos_actors._errors import AgentDied, AgentUnavailable, group_of
-from lmos_actors.actors import Agent
+from lmos_actors.actors import CURRENT, Agent
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
     from contextlib import AbstractAsyncContextManager
 
-    from lmos_actors.actors import Feed, Ref
+    from lmos_actors.actors import Feed, OwnTask, Ref, Run, Runtime
 
 A = TypeVar("A", bound=Agent)
 T = TypeVar("T")
@@ -59,9 +59,13 @@ class Job:
     How its answer is handed over, a subclass knows.
     """
 
+    caller: Run | OwnTask | None = None
+    """The code of an agent that asks from a thread, where it has carried its context there."""
+
     def __init__(self, make: Callable[[], Awaitable[Any]], ref: Ref[Any] | None) -> None:
         self.make = make
         self.scope = trio.CancelScope()
+        self.caller = CURRENT.get()
         self._ref = ref
 
     def ended(self) -> NodeEnded:
@@ -100,8 +104,9 @@ class Blocking(Job):
 class Entrance:
     """The jobs of one node; made in the node's own thread."""
 
-    def __init__(self, fatal: Fatal | None) -> None:
-        self._fatal = fatal
+    def __init__(self, rt: Runtime) -> None:
+        self._rt = rt
+        self._fatal: Fatal | None = rt.fatal
         self._token = trio.lowlevel.current_trio_token()
         self._thread = threading.get_ident()
         self._process = os.getpid()
@@ -189,6 +194,8 @@ class Entrance:
     @enable_ki_protection
     async def _carry(self, job: Job) -> None:
         value, error = None, None
+        if job.caller is not None and job.caller.slot.rt is self._rt:
+            CURRENT.set(job.caller)
         try:
             with job.scope:
                 value = await interruptible(job.make)

@@ -153,7 +153,7 @@ def open_portal(rt: Runtime, services: Services, home: Home) -> Portal:
     """Make the portal of a node, served until its services end. Raises ForbiddenCall on virtual time."""
     if not rt.real:
         raise ForbiddenCall("a portal leads out of the simulated world: let the test ask the refs themselves")
-    entrance = Entrance(rt.fatal)
+    entrance = Entrance(rt)
     services.at_end.append(entrance.close)
     services.start_soon(entrance.serve, name="portal")
     return Portal(entrance, home)
