@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from starlette.routing import BaseRoute
 
+    from ._budget import Budget
     from .actors import Runtime
     from .bindings import Descriptions, Exposure, LmosServer, Peers
     from .observe import Metrics
@@ -100,6 +101,7 @@ class Connections:
         self._endpoints = wanted.endpoints()
         self._stage = Services(nursery)
         self._network = wanted.network
+        self._budget: Budget | None = None
         self._listeners: list[Listener] = []
         self._doors: list[FrontDoor] = []
         self._open: dict[FrontDoor, None] = {}
@@ -142,7 +144,7 @@ class Connections:
             root,
             metrics_options(wanted.metrics),
             wanted.tracing,
-            lambda: traffic_of(self._doors, self._server, self._peers),
+            lambda: traffic_of(self._doors, self._server, self._peers, self.budget),
             self._failed,
         )
 
@@ -152,6 +154,16 @@ class Connections:
         if self._network is None:
             self._network = default_network()
         return self._network
+
+    @property
+    def budget(self) -> Budget:
+        """What peers may hold in memory, over all connections that this node takes or makes."""
+        if self._budget is None:
+            from ._budget import Budget
+            from .transport import ConnectionOptions
+
+            self._budget = Budget((self._wanted.connection or ConnectionOptions()).total_bytes)
+        return self._budget
 
     @property
     def is_in_memory(self) -> bool:
@@ -195,7 +207,12 @@ class Connections:
         exposure = Exposure(root, [http_of(base) for base in bases])
         guard = self._guard(exposure)
         server = self._server = LmosServer(
-            self._rt, exposure, options=wanted.session, guard=guard, on_failure=self._failed
+            self._rt,
+            exposure,
+            options=wanted.session,
+            guard=guard,
+            on_failure=self._failed,
+            budget=self.budget,
         )
         descriptions = self.descriptions = Descriptions(exposure, bases, guard.security)
         more = [*self.more_routes(server, bases, guard.security), *self._routes()]
@@ -209,6 +226,7 @@ class Connections:
                 on_failure=self._failed,
                 on_refusal=self._refused.warn,
                 now=self._rt.entropy.now,
+                budget=self.budget,
                 **_given(options=wanted.door, connection=wanted.connection),
             )
             self._doors.append(door)
@@ -297,6 +315,7 @@ class Connections:
                 tls=wanted.client_tls,
                 credentials=wanted.credentials,
                 on_failure=self._failed,
+                budget=self.budget,
             )
         return self._peers
 

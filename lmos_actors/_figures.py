@@ -10,11 +10,14 @@ from .observe import Traffic
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ._budget import Budget
     from .bindings import LmosServer, Peers
     from .transport import FrontDoor
 
 
-def traffic_of(doors: Iterable[FrontDoor], server: LmosServer | None, peers: Peers | None) -> Traffic:
+def traffic_of(
+    doors: Iterable[FrontDoor], server: LmosServer | None, peers: Peers | None, budget: Budget
+) -> Traffic:
     """Count the connections at these doors, and those to peers."""
     counts = [door.statistics() for door in doors]
     refused: Counter[str] = Counter()
@@ -31,4 +34,5 @@ def traffic_of(doors: Iterable[FrontDoor], server: LmosServer | None, peers: Pee
         draining=served is not None and served.draining,
         peers=known.get("peers", 0),
         peers_connected=known.get("connected", 0),
+        held=budget.statistics(),
     )

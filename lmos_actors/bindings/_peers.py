@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable
 
+    from lmos_actors._budget import Budget
     from lmos_actors.actors import Runtime
     from lmos_actors.security import Credentials
     from lmos_actors.transport import Connection, ConnectionOptions, Network
@@ -62,7 +63,9 @@ class Peers:
         tls: ssl.SSLContext | None = None,
         credentials: Credentials | None = None,
         on_failure: Callable[[BaseException], None],
+        budget: Budget | None = None,
     ) -> None:
+        self._budget = budget
         options = lmos.SessionOptions() if session is None else session
         # what waits to be sent is among what the session knows: so of each one-way message it is told whether
         # it was sent when the connection ends
@@ -136,7 +139,12 @@ class Peers:
             name = self._names[authority] = self.rt.entropy.new_id().replace("-", "").encode()
         own = ((b"LMOS-Peer", name), *self.headers_for(url, headers))
         return await connect(
-            self.network, url, headers=own, tls=self.tls if place.secure else None, options=self.connection
+            self.network,
+            url,
+            headers=own,
+            tls=self.tls if place.secure else None,
+            options=self.connection,
+            budget=self._budget,
         )
 
     def headers_for(self, url: str, given: Headers = ()) -> Headers:

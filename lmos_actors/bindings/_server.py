@@ -10,10 +10,11 @@ import attrs
 import trio
 from trio.lowlevel import enable_ki_protection
 
+from lmos_actors._budget import Budget
 from lmos_actors._errors import ActionCancelled
 from lmos_actors.protocol.lmos import Asked, InvokeAction, SessionOptions
 from lmos_actors.security import Refusal
-from lmos_actors.transport import Accept, Refuse
+from lmos_actors.transport import Accept, ConnectionOptions, Refuse
 
 from ._exposure import class_at, name_in_path, public_name
 from ._guarded import asks_nothing, presented_in, principal_of
@@ -81,6 +82,7 @@ class LmosServer:
 
     `guard` says who is let in, and what they may do; without one everybody may do everything.
     `on_failure` is given what goes wrong here that is nobody's request to answer for; it must not raise.
+    `budget` is what peers may hold in memory, over all connections and runs.
     """
 
     def __init__(
@@ -91,8 +93,10 @@ class LmosServer:
         options: SessionOptions | None = None,
         guard: Guard | None = None,
         on_failure: Callable[[BaseException], object],
+        budget: Budget | None = None,
     ) -> None:
         self.rt = rt
+        self.budget = Budget(ConnectionOptions().total_bytes) if budget is None else budget
         self.exposure = exposure
         self.options = SessionOptions() if options is None else options
         self.generation = rt.entropy.new_id()

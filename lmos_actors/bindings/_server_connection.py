@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from lmos_actors._budget import SMALL
 from lmos_actors._errors import (
     AgentError,
     AgentUnavailable,
@@ -96,6 +97,7 @@ class Served(Answering):
         self._givers: dict[Far, None] = {}  # runs that wait for room, of the peer or of the connection
         self._over = False
         self._giving_up = False
+        self._charged = 0  # to the account of the connection
         self._counted: BaseException | None = None  # what a mailbox has just refused
         if admission is not None:
             self._await_expiry(admission)
@@ -338,12 +340,29 @@ class Served(Answering):
         """See whether the peer is too slow, or the connection is to end now that nothing is open."""
         if self._over or self._giving_up:
             return
+        held = self.session.held
+        if not -SMALL < held - self._charged < SMALL:
+            self._charge(held)
         if self.session.full:
             # not at once: a turn of an agent may be running, whose other messages are to be withdrawn
             self._giving_up = True
             self._rt.timers.call_at(trio.current_time(), self._give_up)
         elif self.server.draining and not self._is_needed():
             self.connection.close(RESTARTING, "the node is shutting down")
+
+    def _charge(self, held: int) -> None:
+        held = held if held >= SMALL else 0
+        more, self._charged = held - self._charged, held
+        if more > 0:
+            self.connection.account.charge(more)
+        else:
+            self.connection.account.release(-more)
+
+    def overdrawn(self) -> None:
+        """All peers together hold too much, and this one most of it: the connection is being closed."""
+        if not (self._over or self._giving_up):
+            self._giving_up = True
+            self._rt.timers.call_at(trio.current_time(), self.end)  # as in `look`
 
     def _is_needed(self) -> bool:
         counts = self.session.statistics()

@@ -12,6 +12,7 @@ from urllib.parse import quote
 import msgspec
 import trio
 
+from lmos_actors._budget import weight
 from lmos_actors._errors import InvalidInput, NotAllowed
 from lmos_actors.actors import MISSING, STREAM, LocalLink
 
@@ -65,6 +66,7 @@ async def _input(request: WebRequest, op: Operation) -> Any:
     if body:
         check_brought(request.headers)
         data = read_json(body)
+        request.weight = len(body) + weight(body)
     return with_parameters(op, data, request.query) if request.query else data
 
 
@@ -130,7 +132,7 @@ async def _invoke_later(
             await _wait(ask, wait)
         if ask.done:
             return _result(op, ask.outcome())
-        run = desk.runs.keep(request.owner, agent, op.name, _place(desk, agent, op.name), ask)
+        run = desk.runs.keep(request.owner, agent, op.name, _place(desk, agent, op.name), ask, request.weight)
     more = ((b"location", run.place.encode()), *((APPLIED,) if _prefers(request) else ()))
     return Answer(201, _encode(run.told()), (TYPE_JSON, NOSNIFF, NO_STORE, *more))
 

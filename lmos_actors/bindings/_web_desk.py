@@ -39,7 +39,7 @@ class WebDesk:
         self.server = server
         self.rt: Runtime = server.rt
         self.open: dict[WebAsk, None] = {}
-        self.runs = Runs(self.rt, server.failed)
+        self.runs = Runs(self.rt, server.failed, server.budget)
         self.prefix = urlsplit(http_of(descriptions.bases[0])).path if descriptions.bases else ""
         """What stands before the paths of this node where it is reached, as behind a proxy."""
         self._listening: dict[Listening, None] = {}

@@ -27,7 +27,7 @@ class WebRequest:
 
     __slots__ = (
         "_send", "admission", "ask", "begun", "headers", "label", "method", "parts", "principal", "query",
-        "receive", "sees", "verb",
+        "receive", "sees", "verb", "weight",
     )  # fmt: skip
 
     def __init__(self, scope: Any, receive: Receive, send: Send) -> None:
@@ -35,6 +35,7 @@ class WebRequest:
         self._send = send
         self.begun = False
         self.verb = ""
+        self.weight = 0  # bytes of memory that its input takes, about
         self.ask: WebAsk | None = None
         self.method: str = scope["method"]
         self.query: bytes = scope["query_string"]

@@ -10,6 +10,7 @@ import attrs
 import msgspec
 import trio
 
+from lmos_actors._budget import SMALL, SPENT
 from lmos_actors._errors import LmosActorsError, LocalProtocolError, MailboxFull, NotFound
 from lmos_actors.protocol.lmos import format_time, problem_of
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
     from datetime import datetime
 
+    from lmos_actors._budget import Account, Budget
     from lmos_actors.actors import Runtime
 
     from ._web_ask import WebAsk
@@ -49,6 +51,7 @@ class KeptRun:
     action: str
     place: str
     ask: WebAsk
+    account: Account
     asked_at: datetime
     output: bytes | None = None
     error: dict[str, Any] | None = None
@@ -88,10 +91,14 @@ class KeptRun:
 
 
 class Runs:
-    """All that are kept. `failed` is given what is a mistake in a program."""
+    """All that are kept. `failed` is given what is a mistake in a program.
 
-    def __init__(self, rt: Runtime, failed: Callable[[BaseException], object]) -> None:
+    What the inputs of those hold that have not ended is charged to `budget`.
+    """
+
+    def __init__(self, rt: Runtime, failed: Callable[[BaseException], object], budget: Budget) -> None:
         self._rt = rt
+        self._budget = budget
         self._failed = failed
         self._runs: OrderedDict[str, KeptRun] = OrderedDict()
         self._ended: OrderedDict[str, KeptRun] = OrderedDict()
@@ -125,19 +132,27 @@ class Runs:
                 raise MailboxFull(agent, MOST)
             self._forget(next(iter(self._ended.values())))
 
-    def keep(self, owner: str, agent: str, action: str, place: str, ask: WebAsk) -> KeptRun:
-        """Keep a run; its place is completed with its id."""
+    def keep(self, owner: str, agent: str, action: str, place: str, ask: WebAsk, weight: int = 0) -> KeptRun:
+        """Keep a run; its place is completed with its id. `weight`: bytes that its input takes."""
         run_id = ask.message_id
-        run = KeptRun(run_id, owner, agent, action, f"{place}/{run_id}", ask, self._rt.entropy.now())
+        account = self._budget.open(lambda: self._give_way(ask))
+        place = f"{place}/{run_id}"
+        run = KeptRun(run_id, owner, agent, action, place, ask, account, self._rt.entropy.now())
+        if weight > SMALL:
+            account.charge(weight)
         self._runs[run_id] = run
         ask.on_done = lambda: self._settle(run)
         if ask.done:
             self._settle(run)
         return run
 
+    def _give_way(self, ask: WebAsk) -> None:
+        self._rt.timers.call_at(trio.current_time(), lambda: ask.cancel(SPENT))  # a turn may be running
+
     def _settle(self, run: KeptRun) -> None:
         """Keep what has come of it, and nothing else."""
         ask = run.ask
+        run.account.close()
         run.ended_at = self._rt.entropy.now()
         error = ask.error
         if error is None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import trio
 
+from lmos_actors._budget import BudgetStatistics
 from lmos_actors._errors import ConfigError
 
 from ._census import OUTCOMES, Census
@@ -72,6 +73,9 @@ def metrics_options(wanted: bool | MetricsOptions | None) -> MetricsOptions | No
     return wanted
 
 
+NOTHING_HELD: Final = BudgetStatistics(0, 0, 0)
+
+
 @attrs.frozen
 class Traffic:
     """The connections of a node.
@@ -88,6 +92,7 @@ class Traffic:
     draining: bool = False
     peers: int = 0
     peers_connected: int = 0
+    held: BudgetStatistics = NOTHING_HELD
 
 
 class Metrics:
@@ -225,3 +230,8 @@ def _of_connections(traffic: Traffic) -> Iterator[Family]:
     yield one("draining", "1 while no more requests are taken.", int(traffic.draining))
     yield one("peers", "Addresses that this node has connections to, or tries to.", traffic.peers)
     yield one("peers_connected", "Those that it is connected to.", traffic.peers_connected)
+    held = traffic.held
+    yield one("held_bytes", "Bytes of memory that all peers hold.", held.bytes)
+    yield one("held_limit_bytes", "Bytes of memory that all peers may hold.", held.limit)
+    told = "Peers that had to give way because all together held too much memory."
+    yield one("gave_way", told, held.gave_way, "counter")

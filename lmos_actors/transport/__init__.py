@@ -1,5 +1,6 @@
 """Streams, the front door, and WebSocket connections: bytes to messages and back. Knows no LMOS."""
 
+from lmos_actors._budget import Account as Account, Budget as Budget, BudgetStatistics as BudgetStatistics
 from lmos_actors._errors import (
     ConnectFailed as ConnectFailed,
     ConnectionLost as ConnectionLost,

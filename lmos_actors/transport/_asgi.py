@@ -14,10 +14,14 @@ import h11
 import trio
 from trio.lowlevel import ParkingLot, checkpoint
 
+from lmos_actors._budget import SMALL, SPENT, weight
+
 from ._head import Head, Headers, Refused, malformed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from lmos_actors._budget import Account
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -28,6 +32,7 @@ App = Callable[
 _AHEAD: Final = 65536  # bytes read before anybody asks for them, and bytes written at once
 _EVENTS: Final = 64  # of h11, per message to the application: a chunk may be one byte
 _CLOSE: Final = (b"connection", b"close")
+RETRY: Final = ((b"Retry-After", b"1"),)
 _CONTINUE: Final = h11.InformationalResponse(status_code=100, headers=[])
 
 
@@ -101,7 +106,10 @@ class Exchange:
         rest: bytes,
         limits: HttpLimits,
         is_last: Callable[[], bool],
+        account: Account,
     ) -> None:
+        self._account = account
+        self._held = 0  # of it
         self._stream = stream
         self._http = head.http
         self._limits = limits
@@ -128,6 +136,9 @@ class Exchange:
     async def run(self, app: App, scope: Scope) -> Outcome:
         """Let the application answer; never raises what it raises, but for what is no `Exception`."""
         failure = None
+        give_way, self._account.give_way = self._account.give_way, self._overdrawn
+        if len(self._ahead) > SMALL:
+            self.hold(len(self._ahead))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._read_ahead)
             try:
@@ -136,7 +147,17 @@ class Exchange:
             except Exception as error:
                 failure = _without_leaving(error)
             nursery.cancel_scope.cancel()
+        self._account.give_way = give_way
+        self._account.release(self._held)
         return self._outcome(failure)
+
+    def hold(self, size: int) -> None:
+        """Charge bytes that are held until the exchange has ended."""
+        self._held += size
+        self._account.charge(size)
+
+    def _overdrawn(self) -> None:
+        self._refuse(Refused(503, SPENT, "memory", RETRY))
 
     def _outcome(self, failure: Exception | None) -> Outcome:
         if failure is None and not (self._answered or self._gone or self._refused):
@@ -151,7 +172,7 @@ class Exchange:
 
     def _reusable(self) -> bool:
         both = (self._http.our_state, self._http.their_state)
-        return both == (h11.DONE, h11.DONE) and not (self._gone or self._torn)
+        return both == (h11.DONE, h11.DONE) and not (self._gone or self._torn or self._refused)
 
     async def _read_ahead(self) -> None:
         while not self._gone:
@@ -159,6 +180,7 @@ class Exchange:
                 await self._room.park()
             data = await received(self._stream)
             self._ahead += data
+            self.hold(len(data))
             self._gone = not data
             self._arrived.unpark_all()
         if not self._answered:
@@ -200,8 +222,11 @@ class Exchange:
         for _ in range(0 if self._whole else _EVENTS):
             event = self._http.next_event()
             if isinstance(event, h11.Data):
-                parts.append(bytes(event.data))
-                self._received += len(event.data)
+                data = bytes(event.data)
+                parts.append(data)
+                self._received += len(data)
+                if self._received > SMALL:
+                    self.hold(weight(data))
             elif isinstance(event, h11.EndOfMessage):
                 self._whole = True
                 break
@@ -271,9 +296,14 @@ class Exchange:
     async def _send(self, data: bytes) -> None:
         if not self._torn and not self._gone:
             self._torn = True
-            if await write_within(self._stream, data, self._limits.write_seconds):
-                self._torn = False
-                return
+            size = len(data) if len(data) > SMALL else 0
+            self._account.charge(size)
+            try:
+                if await write_within(self._stream, data, self._limits.write_seconds):
+                    self._torn = False
+                    return
+            finally:
+                self._account.release(size)
         self._gone = True
         self._arrived.unpark_all()
         self._scope.cancel()

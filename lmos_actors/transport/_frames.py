@@ -8,11 +8,12 @@ who closes the connection.
 
 from __future__ import annotations
 
+import math
 import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from trio import BrokenResourceError, ClosedResourceError, move_on_after
+from trio import BrokenResourceError, ClosedResourceError, current_time, move_on_after, move_on_at
 from trio.lowlevel import checkpoint
 from trio_websocket import WebSocketConnection
 from wsproto import ConnectionType, WSConnection
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
     import trio
     from wsproto.events import Event
+
+    from lmos_actors._budget import Account
 
     from ._masks import Masks
     from ._options import Owner
@@ -167,6 +170,11 @@ class FrameCodec(WSConnection):
         frames = self.connection._proto  # pyright: ignore[reportPrivateUsage]
         decoder, messages = frames._frame_decoder, frames._message_decoder  # pyright: ignore[reportPrivateUsage]
         return decoder.header is not None or len(decoder.buffer) > 0 or messages.opcode is not None
+
+    @property
+    def is_between(self) -> bool:
+        """Whether no message is in progress, as far as that is known at once; see `is_midway`."""
+        return self._fast and not (self._left or self._fragments or self._at < len(self._buffer))
 
     def begin(self, sink: Callable[[str], None]) -> None:
         """Let frames come in: whole texts go to `sink`, all else to `events`."""
@@ -315,6 +323,7 @@ class Wire(WebSocketConnection):
         self.offered: tuple[str, ...] = tuple(subprotocols)
         self._owner: Owner | None = None
         self._incoming = Incoming()
+        self._message_seconds = math.inf
 
     # ---- the handshake
 
@@ -372,19 +381,28 @@ class Wire(WebSocketConnection):
 
     # ---- the open connection
 
-    def begin(self, owner: Owner, is_behind: Callable[[], bool]) -> None:
+    def begin(
+        self, owner: Owner, account: Account, message_seconds: float, is_behind: Callable[[], bool]
+    ) -> None:
         """Have the owner told from now on; before that nothing is taken in.
 
-        While `is_behind` says so, reading waits for others to have their turns.
+        While `is_behind` says so, reading waits for others to have their turns. What a message in progress
+        takes is charged to `account`; the whole of it has to come within `message_seconds`.
         """
-        self._owner, self._incoming = owner, Incoming(is_behind)
+        self._owner, self._incoming = owner, Incoming(account, is_behind)
+        self._message_seconds = message_seconds
         self.codec.begin(owner.on_text)
         # what the reader needs no more of an idle connection's memory
         del self._send_channel, self._recv_channel, self._pings, self._connection_proposal, self._stream_lock
         del self._open_handshake, self._close_handshake, self._for_testing_peer_closed_connection
 
+    def drop(self) -> None:
+        """Let go of what came of a message that will not be whole."""
+        self._incoming.drop()
+
     def end(self) -> None:
         """Let go of the owner, and of what came of a message that will not be whole."""
+        self.drop()
         self._owner, self._incoming = None, Incoming()
         self.codec.end()
 
@@ -395,20 +413,39 @@ class Wire(WebSocketConnection):
         """
         codec, owner = self.codec, self._owner
         assert owner is not None
+        midway: tuple[int, float] | None = None  # which message is in progress, and until when that may be
         while True:
             for event in codec.events():
                 if event is _BREAK:
                     await _give_way(self._incoming.is_behind)
                 else:
                     self._incoming.take(event, owner, is_live=codec.state in _LIVE)
+            if codec.is_between or codec.deaf or not codec.is_midway:
+                midway = None
+            elif midway is None or midway[0] != owner.messages_in:
+                midway = owner.messages_in, current_time() + self._message_seconds
+            data: bytes | bytearray | None
             try:
-                data = await self.stream.receive_some(_READ)
+                if midway is None:
+                    data = await self.stream.receive_some(_READ)
+                else:
+                    data = await self._received_by(midway[1], owner)
             except (BrokenResourceError, ClosedResourceError):
                 return
+            if data is None:
+                continue
             if not data:
                 return
             if codec.state is not ConnectionState.CLOSED:
                 codec.receive_data(bytes(data))
+
+    async def _received_by(self, deadline: float, owner: Owner) -> bytes | bytearray | None:
+        """Wait for more of a message in progress; None if it takes too long, which the owner is told."""
+        with move_on_at(deadline):
+            return await self.stream.receive_some(_READ)
+        self.drop()
+        owner.on_error(1008, f"a message has to come within {self._message_seconds:g} s")
+        return None
 
 
 async def _give_way(is_behind: Callable[[], bool]) -> None:

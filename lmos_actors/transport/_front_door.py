@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import trio
 
+from lmos_actors._budget import Budget
 from lmos_actors._errors import ConnectionLost
 
-from ._asgi import Exchange, HttpLimits, received, scope_of, too_long, write_within
+from ._asgi import RETRY, Exchange, HttpLimits, received, scope_of, too_long, write_within
 from ._certificates import certificate_of
 from ._guests import DoorOptions, DoorStatistics, Guest, Guests
 from ._handshake import accept
 from ._head import Head, Headers, HeadReader, Refused, refused_bytes
+from ._options import ConnectionOptions
 from ._tls import unsent_alert, why_refused
 from ._upgrade import TO_WEBSOCKET, Accept, Refuse, Upgrade, asks_for_websocket, upgrade_of
 
@@ -29,11 +31,9 @@ if TYPE_CHECKING:
 
     from ._asgi import App
     from ._network import Listener
-    from ._options import ConnectionOptions
 
 _Serve: TypeAlias = "Callable[[], Awaitable[None]]"
 
-_RETRY: Final = ((b"Retry-After", b"1"),)
 _NOT_TLS: Final = ("HTTP_REQUEST", "HTTPS_PROXY_REQUEST")  # what OpenSSL says of a plain request
 _LINGER: Final = 1 << 20  # bytes that are read and forgotten after a refusal
 
@@ -50,7 +50,8 @@ class FrontDoor:
     What `route`, `serve` or `app` raise ends one connection and goes to `on_failure`, once per connection;
     it must not block or raise. What is no `Exception`, such as KeyboardInterrupt, ends `serve`. `on_refusal`
     is called with a line for each TLS handshake that fails: who it was, and why. Any peer can have it called
-    as often as it connects. `now` gives the time of day for `Date` headers; without it there are none.
+    as often as it connects. `now` gives the time of day for `Date` headers; without it there are none. What
+    peers hold in memory is charged to `budget`; without one, this door has its own.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class FrontDoor:
         on_failure: Callable[[BaseException], None],
         on_refusal: Callable[[str], None] = lambda _: None,
         now: Callable[[], datetime] | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self._listener = listener
         self._route = route
@@ -75,6 +77,7 @@ class FrontDoor:
         self._on_failure = on_failure
         self._on_refusal = on_refusal
         self._now = now
+        self.budget = budget or Budget((connection or ConnectionOptions()).total_bytes)
         self._guests = Guests(options)
         self._accepting = trio.CancelScope()
         self._http = HttpLimits(
@@ -115,7 +118,7 @@ class FrontDoor:
         return self._guests.statistics()
 
     async def _host(self, stream: trio.abc.Stream, peer: str) -> None:
-        guest = Guest(peer)
+        guest = Guest(peer, self.budget)
         serve: _Serve | None = None
         try:
             with guest.scope:
@@ -129,6 +132,7 @@ class FrontDoor:
         finally:
             with trio.CancelScope(shield=True):
                 await trio.aclose_forcefully(stream)
+            guest.account.close()
             self._guests.leave(guest)
 
     def _stamp(self) -> Headers:
@@ -158,7 +162,7 @@ class FrontDoor:
             return None
         try:
             if not admitted:
-                raise Refused(503, "there are too many connections", "no place", _RETRY)
+                raise Refused(503, "there are too many connections", "no place", RETRY)
             serve = await self._converse(guest, stream)
             if serve is not None:
                 return serve
@@ -283,6 +287,7 @@ class FrontDoor:
                 headers=answer.headers,
                 peer=guest.peer,
                 options=self._connection,
+                account=guest.account,
             )
         except ConnectionLost:
             return None
@@ -295,7 +300,7 @@ class FrontDoor:
             raise Refused(426, "only WebSockets are served here", "no app", TO_WEBSOCKET)
         self._check_body(head)
         self._guests.serve(guest)
-        exchange = Exchange(stream, head, rest, self._http, self._is_leaving)
+        exchange = Exchange(stream, head, rest, self._http, self._is_leaving, guest.account)
         scope = scope_of(head, guest.peer, self._listener.addresses[0], secure=self._tls is not None)
         if guest.certificate is not None:
             scope["state"]["certificate"] = guest.certificate

@@ -14,6 +14,8 @@ from lmos_actors._errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from lmos_actors._budget import Budget
+
     from ._certificates import ClientCertificate
 
 
@@ -59,9 +61,9 @@ class DoorStatistics:
     `refused`, at any moment. `served`: it was a WebSocket, or its HTTP requests were answered. `left`: the
     peer was gone before its first request, or the door was closed. `failed`: what served it raised.
     `refused`: by reason, where the door answered itself ("malformed", "too large", "method", "version",
-    "cut short", "slow head", "slow body", "upgrade", "route 404", "no app", "no place", "TLS on a plain
-    port", "plain on a TLS port"), or closed the connection, TLS by an alert ("silent", "half open", "TLS",
-    "client certificate", "slow TLS").
+    "cut short", "slow head", "slow body", "upgrade", "route 404", "no app", "no place", "memory", "TLS on a
+    plain port", "plain on a TLS port"), or closed the connection, TLS by an alert ("silent", "half open",
+    "TLS", "client certificate", "slow TLS").
     Of those open, `half_open` have not shown their first request, `idle` are between two.
     """
 
@@ -80,10 +82,11 @@ class DoorStatistics:
 class Guest:
     """One connection while it is here."""
 
-    __slots__ = ("bare", "certificate", "end", "peer", "place", "requests", "scope")
+    __slots__ = ("account", "bare", "certificate", "end", "peer", "place", "requests", "scope")
 
-    def __init__(self, peer: str) -> None:
+    def __init__(self, peer: str, budget: Budget) -> None:
         self.peer = peer
+        self.account = budget.open(bool)  # of what it holds in memory; it gives way by what serves it
         self.certificate: ClientCertificate | None = None
         self.scope = trio.CancelScope()
         self.requests = 0  # that were handed on

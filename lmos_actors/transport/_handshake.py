@@ -12,6 +12,7 @@ from wsproto import ConnectionType
 from wsproto.events import RejectConnection
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
+from lmos_actors._budget import Budget
 from lmos_actors._errors import ConfigError, ConnectFailed, ConnectionLost
 
 from ._frames import FrameCodec, NotUpgraded, Wire
@@ -23,6 +24,8 @@ from ._websocket import Connection
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Iterable
+
+    from lmos_actors._budget import Account
 
     from ._frames import Headers
     from ._masks import Masks
@@ -40,11 +43,13 @@ async def connect(
     tls: ssl.SSLContext | None = None,
     options: ConnectionOptions | None = None,
     masks: Masks = random_masks,
+    budget: Budget | None = None,
 ) -> Connection:
     """Connect to a WebSocket server and do the handshake.
 
     `headers` go with the request; `tls` None trusts the system's certificates; `masks` gives as many bytes as
-    it is asked for, to mask frames with. Raises ConnectFailed, within twice `handshake_seconds`; ConfigError
+    it is asked for, to mask frames with. What the server makes this end hold is charged to `budget`, or to
+    one of its own. Raises ConnectFailed, within twice `handshake_seconds`; ConfigError
     if the URL is none, or a header cannot be sent.
     """
     options = ConnectionOptions() if options is None else options
@@ -67,7 +72,7 @@ async def connect(
     try:
         with trio.move_on_after(seconds):
             await _request(wire, endpoint)
-            return Connection(wire, endpoint.authority, options)
+            return Connection(wire, endpoint.authority, options, _account(budget, options))
         raise ConnectFailed(endpoint.url, f"no answer to the handshake within {seconds:g} s")
     except BaseException:
         await trio.aclose_forcefully(stream)
@@ -104,19 +109,21 @@ async def accept(
     headers: Headers = (),
     peer: str = "",
     options: ConnectionOptions | None = None,
+    account: Account | None = None,
 ) -> Connection:
     """Do the server's handshake over a stream of which `head` has been read: an upgrade and what followed it.
 
     Answers 101 with `subprotocol`, which the peer must have offered, and `headers`. An upgrade that is none
     is answered with 400 or 426; then, as when the peer is gone or does not take the answer, the stream is
-    closed and ConnectionLost raised.
+    closed and ConnectionLost raised. What the client makes this end hold is charged to `account`, or to one
+    of its own.
     """
     options = ConnectionOptions() if options is None else options
     wire = Wire(stream, _codec(ConnectionType.SERVER, options, random_masks))
     try:
         with trio.move_on_after(options.handshake_seconds):
             await _answer(wire, head, subprotocol, headers)
-            return Connection(wire, peer, options)
+            return Connection(wire, peer, options, account or _account(None, options))
         raise ConnectionLost(f"the answer to an upgrade was not taken within {options.handshake_seconds:g} s")
     except BaseException:
         await trio.aclose_forcefully(stream)
@@ -140,6 +147,10 @@ async def _refuse(wire: Wire, error: Exception) -> None:
     refusal = hint if isinstance(hint, RejectConnection) else RejectConnection()
     with suppress(*_CUT, LocalProtocolError):
         await wire.stream.send_all(wire.codec.send(refusal))
+
+
+def _account(budget: Budget | None, options: ConnectionOptions) -> Account:
+    return (budget or Budget(options.total_bytes)).open(bool)
 
 
 def _codec(kind: ConnectionType, options: ConnectionOptions, masks: Masks) -> FrameCodec:

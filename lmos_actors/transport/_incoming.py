@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from wsproto.events import Event
 
+    from lmos_actors._budget import Account
+
     from ._options import Owner
 
 
@@ -20,11 +22,18 @@ class Incoming:
     They are not the connection's own: beyond thirty attributes it would take a kilobyte more.
     """
 
-    __slots__ = ("_parts", "is_behind")
+    __slots__ = ("_account", "_parts", "is_behind")
 
-    def __init__(self, is_behind: Callable[[], bool] = bool) -> None:
+    def __init__(self, account: Account | None = None, is_behind: Callable[[], bool] = bool) -> None:
+        self._account = account
         self._parts: bytearray | None = None
         self.is_behind = is_behind
+
+    def drop(self) -> None:
+        """Let go of the parts of a message in progress."""
+        parts, self._parts = self._parts, None
+        if parts is not None and self._account is not None:
+            self._account.release(len(parts))
 
     def take(self, event: Event, owner: Owner, *, is_live: bool) -> None:
         """Tell the owner of an event; `is_live`: the peer has not said its Close."""
@@ -49,12 +58,17 @@ class Incoming:
             return
         if parts is None:
             parts = self._parts = bytearray()
-        parts += data.encode() if is_text else data
+        part = data.encode() if is_text else data
+        parts += part
+        if self._account is not None:
+            self._account.charge(len(part))  # which may be too much: then `drop` has been called
         if not event.message_finished:
             if event.frame_finished and not data:
                 owner.on_trifle()
             return
-        self._parts = None
+        if self._parts is None:
+            return
+        self.drop()
         if is_text:
             owner.on_text(parts.decode())
         else:

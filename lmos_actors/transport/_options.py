@@ -25,7 +25,9 @@ class ConnectionOptions:
     this long without a byte from the peer, and twice as long at most, it is pinged. `heartbeat_grace`: how
     long it then has to send anything at all. `handshake_seconds`: for each of the handshakes (TCP and TLS
     together, then WebSocket). `close_seconds`: how long the other's Close, or the end of the stream, is
-    waited for. `write_seconds`: how long the peer has to take 64 KiB that wait. `messages_per_second`: as
+    waited for. `write_seconds`: how long the peer has to take 64 KiB that wait. `message_seconds`: from the
+    first byte of a message to its last; a peer that takes longer is closed with 1008. `total_bytes`: what all
+    peers of a node together may hold in its memory, see `_budget.py`. `messages_per_second`: as
     many, pings among them, may also come at once; a peer that sends more is closed with 1008. `fast_frames`:
     whole text frames are coded past wsproto, with the same verdicts.
     """
@@ -36,6 +38,8 @@ class ConnectionOptions:
     handshake_seconds: float = 10.0
     close_seconds: float = 5.0
     write_seconds: float = 30.0
+    message_seconds: float = 300.0
+    total_bytes: int = 256 << 20
     messages_per_second: int | None = None
     fast_frames: bool = True
 
@@ -91,7 +95,8 @@ class Handler(Protocol):
         """
         ...
 
-    # where it has `is_behind()` too, nothing more is read, for a while, as long as that is true
+    # where it has `is_behind()` too, nothing more is read, for a while, as long as that is true;
+    # where it has `overdrawn()` too, that is called when it has to let go, in a later step, of what it holds
 
 
 class Owner(Protocol):
@@ -103,6 +108,9 @@ class Owner(Protocol):
     def on_trifle(self) -> None: ...
     def on_close(self, code: int, reason: str) -> None: ...
     def on_error(self, code: int, reason: str) -> None: ...
+
+    @property
+    def messages_in(self) -> int: ...
 
 
 class Bucket:

@@ -14,17 +14,22 @@ import trio
 from trio.lowlevel import checkpoint
 from wsproto.utilities import LocalProtocolError
 
+from lmos_actors._budget import SMALL, SPENT
+
 from ._options import Bucket, ConnectionOptions, ConnectionStatistics, Ended, Handler, check_close_code, drop
 from ._parking import Wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lmos_actors._budget import Account
+
     from ._frames import Wire
 
 _ROOM: Final = 65536  # bytes of frames that are taken for one write
 _BATCHES: Final = 16  # small ones, sent at once, between two checkpoints
 _PONGS: Final = 64  # answers to pings that wait; RFC 6455 5.5.3 lets the older ones go
+TRY_AGAIN: Final = 1013  # the close code, as registered with IANA
 _NO_HALF: Final = 1.0  # seconds to wait for the end of a stream that cannot be half closed
 _GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
 
@@ -32,6 +37,7 @@ _GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
 class Connection:
     """One WebSocket connection, after its handshake; `connect` and `accept` make them.
 
+    `account` is what the peer holds in memory; a handler charges to it what it keeps for the peer.
     `peer` is its address as text, `target` path and query of the request, `headers` those that the peer
     sent (the names in lower case), `subprotocol` what was agreed on, `offered` what the client offered.
     Whoever has one runs it, or closes it with `aclose`.
@@ -41,12 +47,14 @@ class Connection:
         "_asked_close", "_beat", "_bucket", "_bytes_out", "_codec", "_ended", "_failure", "_flush_by",
         "_handler", "_is_last", "_is_more", "_is_open", "_is_over", "_messages_in", "_messages_out", "_mute",
         "_news", "_options", "_owes", "_patience", "_ping_due", "_pinged", "_pongs", "_rest", "_scope",
-        "_send_now", "_sending", "_stream", "_take_binary", "_take_text", "_wire", "headers", "offered",
-        "peer", "subprotocol", "target",
+        "_send_now", "_sending", "_stream", "_take_binary", "_take_text", "_wire", "account", "headers",
+        "offered", "peer", "subprotocol", "target",
     )  # fmt: skip
 
-    def __init__(self, wire: Wire, peer: str, options: ConnectionOptions) -> None:
+    def __init__(self, wire: Wire, peer: str, options: ConnectionOptions, account: Account) -> None:
         self.peer = peer
+        self.account = account
+        account.give_way = self._overdrawn
         self.target: str = wire.path or "/"
         self.headers: tuple[tuple[bytes, bytes], ...] = wire.handshake_headers
         self.subprotocol: str | None = wire.subprotocol
@@ -114,7 +122,8 @@ class Connection:
         self._handler, self._take_text, self._take_binary = handler, handler.text, handler.binary
         if self._options.messages_per_second is not None:
             self._bucket = Bucket(self._options.messages_per_second, trio.current_time())
-        self._wire.begin(self, getattr(handler, "is_behind", bool))
+        behind = getattr(handler, "is_behind", bool)
+        self._wire.begin(self, self.account, self._options.message_seconds, behind)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._read)
@@ -136,9 +145,15 @@ class Connection:
         # let go now, not when cycles are collected: of a message that was cut there may be megabytes
         self._handler, self._take_text, self._take_binary, self._rest = None, drop, drop, b""
         self._wire.end()
+        self.account.close()
         if self._is_open:
             self._is_open = False
             await trio.aclose_forcefully(self._stream)
+
+    @property
+    def messages_in(self) -> int:
+        """How many messages have come so far."""
+        return self._messages_in
 
     # ---- what the reader tells
 
@@ -205,6 +220,22 @@ class Connection:
         else:
             self._is_over = True  # the Close has been said, and the peer's cannot be told from the rest
         self._hurry()
+
+    def _overdrawn(self) -> None:
+        """Give way: hold nothing more for this peer, and close with 1013.
+
+        In the midst of a frame, just break off: it could not be let go of before the peer has taken it.
+        """
+        self._codec.deaf = self._mute = True
+        self._wire.drop()
+        if self._rest:
+            self._break(SPENT)
+        elif self._ended is None:
+            self._ended = Ended(TRY_AGAIN, SPENT, "us", clean=False)
+            self._hurry()
+        let_go = getattr(self._handler, "overdrawn", None)
+        if let_go is not None:
+            let_go()
 
     def _break(self, why: str) -> None:
         if self._ended is None:
@@ -288,12 +319,18 @@ class Connection:
 
     async def _send_slowly(self, scope: trio.CancelScope) -> None:
         self._sending = True
-        with memoryview(self._rest) as view:
-            for start in range(0, len(view), _ROOM):
-                scope.deadline = trio.current_time() + self._patience
-                with view[start : start + _ROOM] as piece:
-                    await self._stream.send_all(piece)
-                    self._bytes_out += len(piece)
+        size = len(self._rest)
+        charged = size if size > SMALL else 0
+        self.account.charge(charged)
+        try:
+            with memoryview(self._rest) as view:
+                for start in range(0, size, _ROOM):
+                    scope.deadline = trio.current_time() + self._patience
+                    with view[start : start + _ROOM] as piece:
+                        await self._stream.send_all(piece)
+                        self._bytes_out += len(piece)
+        finally:
+            self.account.release(charged)
         self._sending = False
         self._rest = b""
         scope.deadline = trio.current_time() + self._beat

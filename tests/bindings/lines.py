@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from lmos_actors._budget import Budget
 from lmos_actors.actors import Runtime, slot_of
 from lmos_actors.bindings import Exposure, LmosServer
 from lmos_actors.protocol import lmos
@@ -40,6 +41,7 @@ class Line:
         self.subprotocol = offered[0] if offered else None
         self.offered = offered
         self.closed: tuple[int, str] | None = None
+        self.account = Budget(1 << 30).open(bool)
         self.woken = 0
         self._ids = count(1)
         self._handler: Any = None

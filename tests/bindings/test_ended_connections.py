@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from lmos_actors import Agent, ChildSpec, action
+from lmos_actors._budget import Budget
 from lmos_actors.bindings._server_memories import Memories
 from lmos_actors.protocol import lmos
 from lmos_actors.testing import open_test_node, settle
@@ -170,3 +171,39 @@ def remember(memory: lmos.AnswerMemory, number: int, size: int) -> None:
     (asked,) = session.receive(said, trio.current_time())
     assert isinstance(asked, lmos.Asked)
     session.answer(asked, "x" * size, datetime(2026, 1, 1, tzinfo=UTC))
+
+
+async def test_what_a_peer_makes_the_server_hold_is_charged_to_it(virtual_clock: Any) -> None:
+    """Requests that are open, by what they take as objects; and answers that it does not read."""
+    async with open_test_node() as node, serving(node) as served:
+        await node.start_child(ChildSpec("large", Large))
+        line = await served.line()
+        line.put("invokeAction", thingID="large", action="late", input={"more": [[]] * 1000})
+        await settle()
+        assert line.account.bytes > 50_000
+        line.put("invokeAction", thingID="large", action="text", input={"size": SIZE})
+        await settle()
+        assert line.account.bytes > 50_000 + SIZE
+        line.take()
+        await trio.sleep(11)
+        line.take()
+        await settle()
+        assert line.account.bytes == 0
+
+
+async def test_a_peer_that_has_to_give_way_is_served_no_more(virtual_clock: Any) -> None:
+    async with open_test_node() as node, serving(node) as served:
+        await node.start_child(ChildSpec("large", Large))
+        greedy, good = await served.line(), await served.line(peer="consumer:2")
+        budget = Budget(3 * SIZE)
+        greedy.account, good.account = (
+            budget.open(lambda line=line: line.handler.overdrawn()) for line in (greedy, good)
+        )
+        for _ in range(4):
+            greedy.put("invokeAction", thingID="large", action="text", input={"size": SIZE})
+            await settle()
+        assert budget.statistics().gave_way == 1
+        assert greedy.raw() == []
+        answer = await good.ask("invokeAction", thingID="large", action="text", input={"size": SIZE})
+        assert len(answer["output"]) == SIZE
+        assert served.server.statistics().open == 0

@@ -266,6 +266,8 @@ async def test_requests_are_counted_where_they_come_in_and_where_they_go_out(aut
     assert came[f"{P}request_duration_seconds_sum", *labels] == pytest.approx(1.3, abs=0.01)
     assert came[f"{P}connections",] >= 1
     assert went[f"{P}peers_connected",] >= 1
+    assert came[f"{P}held_limit_bytes",] == 256 << 20
+    assert came[f"{P}held_bytes",] == came[f"{P}gave_way_total",] == 0
 
 
 async def test_a_request_that_another_member_of_a_pool_takes_is_one(autojump_clock: Any) -> None:

@@ -12,6 +12,7 @@ import trio
 from lmos_actors.transport import (
     Accept,
     Connection,
+    ConnectionOptions,
     DoorOptions,
     Endpoint,
     FrontDoor,
@@ -244,6 +245,7 @@ async def open_door(
     trust: ssl.SSLContext | None = None,
     failures: int = 0,
     now: Callable[[], datetime] | None = None,
+    connection: ConnectionOptions | None = None,
     **options: Any,
 ) -> AsyncIterator[Door]:
     """Serve on 127.0.0.1, or in memory; at the end nobody may be left inside, and no task.
@@ -265,6 +267,7 @@ async def open_door(
         on_failure=found.append,
         on_refusal=refusals.append,
         now=now,
+        connection=connection,
     )
     door = Door(network, endpoint, front)
     door.failures, door.refusals, door.tls = found, refusals, trust

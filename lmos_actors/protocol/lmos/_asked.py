@@ -103,6 +103,7 @@ class Asked(Struct, eq=False):  # made for every request: attrs would take five 
     verb: Verb
     correlation: str
     size: int  # bytes of the request, or characters
+    weight: int  # bytes of memory that it takes, about
     desk: Any  # of the connection that asked
     state: State = State.WAITING
     listening: Listening | None = None

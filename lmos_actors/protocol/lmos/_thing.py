@@ -73,6 +73,11 @@ class ThingSession:
         self._outbox = self._desk.outbox
 
     @property
+    def held(self) -> int:
+        """About how many bytes of memory the peer's requests, listenings and answers take now."""
+        return self._desk.held
+
+    @property
     def habits(self) -> str:
         """What the peer's habits are taken for: `spec` or `kotlin-wot`."""
         return self._desk.dialect.habits

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
+from lmos_actors._budget import weight as weight_of
 from lmos_actors._errors import ActionCancelled, ActionFailed, MailboxFull
 
 from ._asked import VERBS, Asked, Listening, State
@@ -40,6 +41,11 @@ if TYPE_CHECKING:
     from ._memory import AnswerMemory
     from ._messages import Base, Message
     from ._peer import SessionOptions
+
+REQUEST: Final = 1024
+"""Bytes of memory that a request or a listening takes beside what it was asked with, about."""
+
+SHORT: Final = 128  # characters in which there are too few objects to be counted
 
 _ABOUT_RUNS: Final = (QueryAction, CancelAction)
 
@@ -73,7 +79,7 @@ class Desk:
             encode=self.encode, new_id=new_id, window=options.credit, max_frame=options.max_bytes
         )
         self.open: dict[Asked, str] = {}  # with the correlation of the answer on this connection
-        self.open_bytes = 0
+        self.open_bytes = self.open_weight = 0
         self.listenings = Listenings()
         bound = None if memory is None else memory.bound
         self.runs = Runs(options.remembered_runs, options.max_bytes, bound)
@@ -115,10 +121,18 @@ class Desk:
         self.refuse(message, MailboxFull(message.thing_id, self.options.max_open))
         return False
 
-    def draft(self, message: Base, size: int = 0, listening: Listening | None = None) -> Asked:
-        """Make a request that is not open yet."""
+    def draft(self, message: Base, text: str | bytes = "", listening: Listening | None = None) -> Asked:
+        """Make a request that is not open yet; `text` is what it was read from."""
         verb = VERBS[type(message)]
-        return Asked(message, verb, correlation_of(message), size, self, listening=listening)
+        size = len(text)
+        weight = size + REQUEST + (weight_of(text) if size > SHORT else 0)
+        return Asked(message, verb, correlation_of(message), size, weight, self, listening=listening)
+
+    @property
+    def held(self) -> int:
+        """About how many bytes of memory the peer's requests, listenings and answers take now."""
+        listenings = self.listenings
+        return self.open_weight + self.outbox.bytes + listenings.bytes + len(listenings) * REQUEST
 
     def admit(self, asked: Asked) -> None:
         """Open a request."""
@@ -127,6 +141,7 @@ class Desk:
     def _open(self, asked: Asked, correlation: str) -> None:
         self.open[asked] = correlation
         self.open_bytes += asked.size
+        self.open_weight += asked.weight
         if isinstance(asked.message, InvokeAction):
             self.runs.begin(asked)
 
@@ -266,6 +281,7 @@ class Desk:
         if correlation is None:
             return  # this connection is over
         self.open_bytes -= asked.size
+        self.open_weight -= asked.weight
         self.counts.answered += 1
         if told is None:
             return
@@ -292,7 +308,7 @@ class Desk:
             self.listenings.remove(one)
         self.counts.abandoned += len(self.open)
         self.open.clear()
-        self.open_bytes = 0
+        self.open_bytes = self.open_weight = 0
         self.streams.close()
         self.outbox.clear()
         self.runs.close()

@@ -89,7 +89,7 @@ class Intake:
         known = None if memory is None else memory.find(message, now)
         if desk.repeated(message, known) or not desk.has_room(message):
             return ()
-        asked = desk.draft(message, len(text))
+        asked = desk.draft(message, text)
         if streams:
             wrong = self._open_streams(asked)
             if wrong is not None:
