@@ -9,7 +9,7 @@ from functools import partial
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, TypeVarTuple, overload
 
-from lmos_actors._errors import AgentUnavailable
+from lmos_actors._errors import AgentUnavailable, NotFound
 
 from ._follow import Following, follow
 from ._groups import Group, join, leave
@@ -20,7 +20,7 @@ from ._options import check_behaviour
 from ._outside import outside_of
 from ._population import Sought
 from ._ref import Ref
-from ._registry import link_to, neighbour_of, slot_of
+from ._registry import link_to, neighbour_of
 from ._topics import Topic, topic_of
 
 if TYPE_CHECKING:
@@ -199,8 +199,16 @@ class Acting:
         place.link_to(neighbour_of(place, ref))
 
     def unlink(self, ref: Ref[Any]) -> None:
-        """Take a link away; nothing if there is none. A turn of `on_exit` may be on its way already."""
-        self._place().unlink_from(slot_of(ref))
+        """Take a link away; nothing if there is none, or no such agent any more.
+
+        A turn of `on_exit` may be on its way already. Raises NotAllowed for what cannot be linked.
+        """
+        place = self._place()
+        try:
+            other = neighbour_of(place, ref)
+        except (NotFound, AgentUnavailable):  # whoever it was, it is gone
+            return
+        place.unlink_from(other)
 
     def monitor(self, ref: Ref[Any], turn: Callable[[Down], None], /) -> Monitor:
         """Have a turn run with a `Down` for every incarnation of another agent that ends.

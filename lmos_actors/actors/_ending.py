@@ -159,8 +159,9 @@ class Mortal(Linked):
             if not run.settled:
                 if crashed and not run.envelope.waits_for_answer:
                     self.rt.dead_letter(why, self, run.sender, run.op.name, run.args)
-                died = AgentDied(why, started=True, agent=self)
-                run.settle_error(died, "dead_lettered" if crashed else "cancelled")
+                died = AgentDied(why, started=run.begun, agent=self)
+                lost = died if run.begun else error or died  # handed over, and not a line of it has run
+                run.settle_error(lost, "dead_lettered" if crashed else "cancelled")
             run.cancel()
 
     def _let_go(self, reason: ExitReason) -> None:

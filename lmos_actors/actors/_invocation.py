@@ -66,8 +66,8 @@ class Run:
     """One invocation of an `async def` or stream action, from hand-over to the end of its coroutine."""
 
     __slots__ = (
-        "agent", "args", "cancelled", "envelope", "op", "progress_feed", "runner", "sender", "settled",
-        "slot",
+        "agent", "args", "begun", "cancelled", "envelope", "op", "progress_feed", "runner", "sender",
+        "settled", "slot",
     )  # fmt: skip
 
     def __init__(self, slot: Box, envelope: Envelope) -> None:
@@ -78,6 +78,7 @@ class Run:
         self.envelope = envelope
         self.sender = envelope.sender
         self.settled = False
+        self.begun = False  # whether a line of the handler has run
         self.cancelled = False
         self.runner: Runner | None = None
         self.progress_feed: Feed[Any] | None = getattr(envelope, "feed", None)
@@ -137,6 +138,7 @@ class Run:
             slot.rt.edge.enter(self.envelope)  # of this run's own context
         slot.run_began(self)
         current_task().custom_sleep_data = self  # until it first waits: then trio empties it
+        self.begun = True
         try:
             value = await (self._stream() if op.kind == STREAM else self._call())
             if op.kind != STREAM:

@@ -271,7 +271,7 @@ class Slot(Mortal):
 
     def run_cancelled(self, run: Run) -> None:
         """The coroutine was cancelled; if nobody has settled it, the node is ending."""
-        run.settle_error(AgentDied("shutdown", started=True, agent=self), "cancelled")
+        run.settle_error(AgentDied("shutdown", started=run.begun, agent=self), "cancelled")
 
     def run_crashed(self, run: Run, exc: BaseException) -> None:
         """The coroutine raised what it does not declare."""
