@@ -32,6 +32,7 @@ class Consuming:
         thing: str | None = None,
         headers: Mapping[str, str] | None = None,
         habits: Habits = "auto",
+        local: bool = False,
     ) -> Ref[A]:
         """Give a ref to an agent elsewhere, once its first connection stands; what breaks later is mended.
 
@@ -39,6 +40,7 @@ class Consuming:
         file with its description; or a `ws` or `wss` address, without one. `thing` is the id or the name of
         one of several. `headers` go with every connection, but not along with a redirect to another server;
         `habits`: how a peer behaves whose handshake does not tell. Refs to one address share a connection.
+        A description of another host, and redirects, lead to this very machine only where `local` allows it.
 
         Warns where its description differs from the class in what would break. Raises ConnectFailed when
         nothing is there, ConfigError for a source that leads to no agent.
@@ -46,7 +48,7 @@ class Consuming:
         from .bindings import consume
 
         peers, coded = self._connections.peers, coded_headers(headers)
-        return await consume(peers, cls, source, thing=thing, headers=coded, habits=habits)
+        return await consume(peers, cls, source, thing=thing, headers=coded, habits=habits, local=local)
 
     @awaited("node.")
     async def consume_thing(
@@ -56,12 +58,13 @@ class Consuming:
         thing: str | None = None,
         headers: Mapping[str, str] | None = None,
         habits: Habits = "auto",
+        local: bool = False,
     ) -> ConsumedThing:
         """Give an agent elsewhere whose class is not at hand: its affordances by name. See `consume`."""
         from .bindings import consume_thing
 
         peers, coded = self._connections.peers, coded_headers(headers)
-        return await consume_thing(peers, source, thing=thing, headers=coded, habits=habits)
+        return await consume_thing(peers, source, thing=thing, headers=coded, habits=habits, local=local)
 
     def release(self, ref: Ref[Any] | ConsumedThing) -> None:
         """Let go of an agent elsewhere that was consumed here; the ref is not to be used any more.

@@ -62,13 +62,14 @@ async def consume(
     thing: str | None = None,
     headers: Headers = (),
     habits: Habits = "auto",
+    local: bool = False,
 ) -> Ref[A]:
     """Give a ref to a far agent, once its first connection stands; see `consume_thing`.
 
     Warns (`ContractWarning`) where its description differs from the class in what would break.
     """
     _check_class(cls)
-    reached = await _connected(peers, source, thing, headers, habits)
+    reached = await _connected(peers, source, thing, headers, habits, local)
     link = reached.link(ClassTerms(cls.__contract__))
     try:
         if reached.target.description is not None:
@@ -86,6 +87,7 @@ async def consume_thing(
     thing: str | None = None,
     headers: Headers = (),
     habits: Habits = "auto",
+    local: bool = False,
 ) -> ConsumedThing:
     """Give a far agent by its names, once its first connection stands; later breaks are mended behind it.
 
@@ -93,14 +95,15 @@ async def consume_thing(
     looked for; the path of a file with the description; or a `ws` or `wss` address, without any. `thing`
     is the id, title or name of one of several. `headers` go with every request to the server of `source`, and
     with the WebSocket to where its description leads; never along with a redirect to another server.
-    `habits` say how the peer behaves where its handshake does not.
+    `habits` say how the peer behaves where its handshake does not. `local`: the description of another host,
+    and redirects on the way to it, may lead to the machine that asks.
 
     What the description has no form for LMOS for, but one for HTTP, goes over HTTP: all of it, or some.
 
     Raises ConnectFailed when nothing is there, ConfigError for a source that is none or leads neither to LMOS
     over a WebSocket nor to HTTP, DescriptionError (a ConfigError) for a description that cannot be read.
     """
-    return _thing(await _connected(peers, source, thing, headers, habits))
+    return _thing(await _connected(peers, source, thing, headers, habits, local))
 
 
 @attrs.frozen
@@ -127,9 +130,15 @@ class Reached:
 
 
 async def _connected(
-    peers: Peers, source: str | os.PathLike[str], thing: str | None, headers: Headers, habits: Habits
+    peers: Peers,
+    source: str | os.PathLike[str],
+    thing: str | None,
+    headers: Headers,
+    habits: Habits,
+    local: bool,
 ) -> Reached:
-    target, place = await find_target(peers, os.fspath(source), thing, headers), os.fspath(source)
+    place = os.fspath(source)
+    target = await find_target(peers, place, thing, headers, local=local)
     ways, meant = _web_ways(target, place, headers)
     if target.url is None:
         assert ways is not None

@@ -11,7 +11,7 @@ import trio
 
 from lmos_actors._errors import ConfigError, ConnectFailed
 from lmos_actors.protocol.td import MAX_BYTES
-from lmos_actors.transport import answered, cut_off, detail_of, endpoint_of, has_detail
+from lmos_actors.transport import answered, cut_off, detail_of, endpoint_of, has_detail, leads_astray
 
 if TYPE_CHECKING:
     import ssl
@@ -110,12 +110,12 @@ class _Body(httpx2.AsyncByteStream):
 
 
 async def fetched(
-    network: Network, url: str, tls: ssl.SSLContext | None, headers: Any, headers_for: Any
+    network: Network, url: str, tls: ssl.SSLContext | None, headers: Any, headers_for: Any, local: bool
 ) -> tuple[bytes, str]:
     """See `fetch`."""
     with trio.move_on_after(SECONDS):
         try:
-            return await _fetched(NetworkTransport(network, tls), url, headers, headers_for)
+            return await _fetched(NetworkTransport(network, tls), url, headers, headers_for, local)
         except ConnectFailed as error:
             if error.url == endpoint_of(url).url:  # the network knows sockets alone
                 raise error.at(url) from error
@@ -131,7 +131,7 @@ async def fetched(
 
 
 async def _fetched(
-    transport: NetworkTransport, url: str, headers: Any, headers_for: Any
+    transport: NetworkTransport, url: str, headers: Any, headers_for: Any, local: bool
 ) -> tuple[bytes, str]:
     own = [(b"Accept", ACCEPT.encode()), (b"Accept-Encoding", b"identity")]
     async with httpx2.AsyncClient(transport=transport, timeout=None, trust_env=False) as client:
@@ -145,8 +145,8 @@ async def _fetched(
                 if response.next_request is None:
                     return await _text(response, url), str(response.url)
                 after = response.next_request
-                if _leads_elsewhere(request, after, url):  # what was given is for whom the caller has named
-                    headers = ()
+                if _leads_elsewhere(request, after, url, local):
+                    headers = ()  # they are for the server that the caller has named
                 for name, _value in shown:  # whatever they are called: they are asked for anew
                     after.headers.pop(name.decode("ascii"), None)
                 request = after
@@ -155,14 +155,20 @@ async def _fetched(
     raise ConnectFailed(url, f"more than {REDIRECTS} redirects")
 
 
-def _leads_elsewhere(request: httpx2.Request, after: httpx2.Request, url: str) -> bool:
-    """Say whether a redirect is one to another server; never is one followed out of TLS."""
+def _leads_elsewhere(request: httpx2.Request, after: httpx2.Request, url: str, local: bool) -> bool:
+    """Return whether a redirect is one to another server.
+
+    None is followed out of TLS, nor, but where `local` allows it, from another host to the one that asks.
+    """
     try:
         here, there = endpoint_of(str(request.url)), endpoint_of(str(after.url))
+        astray = leads_astray(str(request.url), str(after.url)) and not local
     except ConfigError as error:
         raise ConnectFailed(url, f"it redirects to what is no address: {error}") from None
     if here.secure and not there.secure:
         raise ConnectFailed(url, f"it redirects to {after.url}, which is not secure")
+    if astray:
+        raise ConnectFailed(url, f"it redirects to {there.host!r}, which is another host there than here")
     return here.authority != there.authority
 
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lmos_actors.protocol.td import effective_forms, resolve
-
 from ._consume import told
+from ._consume_target import hrefs_of as hrefs_of
 from ._exposure import AGENTS, name_in_path
 from ._remote_link import RemoteLink
 from ._remote_terms import ClassTerms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lmos_actors.protocol.td import Description
 
     from ._peers import Peers
@@ -43,22 +40,6 @@ def is_down(link: RemoteLink) -> bool:
 def is_connected(link: Any) -> bool:
     """Say whether a request can be sent now, without waiting for a connection."""
     return not isinstance(link, RemoteLink) or all(peer.session is not None for peer in link.sockets)
-
-
-def hrefs_of(description: Description, told_at: str) -> Iterator[str]:
-    """Give all addresses that a description leads to, absolute."""
-    base = description.base or told_at
-    affordances: list[Any] = [
-        *(description.properties or {}).values(),
-        *(description.actions or {}).values(),
-        *(description.events or {}).values(),
-    ]
-    forms = [
-        *(description.forms or ()),
-        *(f for each in affordances for f in effective_forms(description, each)),
-    ]
-    for href in dict.fromkeys(form.href for form in forms):
-        yield resolve(base, href)
 
 
 def names_of(description: Description, told_at: str) -> tuple[str, ...]:

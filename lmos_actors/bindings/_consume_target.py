@@ -22,7 +22,7 @@ from lmos_actors.protocol.td import (
     pointer,
     resolve,
 )
-from lmos_actors.transport import endpoint_of
+from lmos_actors.transport import endpoint_of, leads_astray
 
 from ._exposure import AGENTS, name_in_url
 from ._peer_things import path_of
@@ -56,17 +56,18 @@ async def fetch(
     headers: Headers = (),
     *,
     headers_for: HeadersFor | None = None,
+    local: bool = False,
 ) -> tuple[bytes, str]:
     """Fetch what is at a URL as JSON; give its text, and the URL that redirects have led to.
 
     `headers` are for the server of `url` alone. `headers_for` is asked for those of each hop, by its URL and
-    what is left of `headers` there.
+    what is left of `headers` there. `local`: a redirect may lead from another host to the one that asks.
 
     Raises ConnectFailed: nobody is there, too late, too long, not found, or no JSON.
     """
     from ._consume_fetch import fetched  # whoever goes by addresses alone needs no HTTP
 
-    return await fetched(network, url, tls, headers, headers_for or alone)
+    return await fetched(network, url, tls, headers, headers_for or alone, local)
 
 
 def alone(_: str, headers: Headers) -> Headers:
@@ -100,33 +101,53 @@ def socket_target(url: str, thing: str | None) -> Target:
     return Target(endpoint.url, thing)
 
 
-async def find_target(peers: Peers, source: str, thing: str | None, headers: Headers) -> Target:
-    """Say where the thing is that a source tells of. Raises what `consume_thing` does."""
+async def find_target(
+    peers: Peers, source: str, thing: str | None, headers: Headers, *, local: bool = False
+) -> Target:
+    """Return where the thing is that a source tells of. Raises what `consume_thing` does.
+
+    `local`: what another host tells of may lead to the one that asks.
+    """
     if source.startswith(SOCKETS):
         return socket_target(source, thing)
     if not source.startswith(WEB):
         return target_of(await _read(source), None, source, thing)
     if endpoint_of(source).target == "/":
-        return await _at_root(peers, source.rstrip("/"), thing, headers)
-    text, url = await _fetched(peers, source, headers)
-    return target_of(text, url, url, thing)
+        return await _at_root(peers, source.rstrip("/"), thing, headers, local)
+    return await _target_at(peers, source, thing, headers, local)
 
 
-async def _fetched(peers: Peers, url: str, headers: Headers) -> tuple[bytes, str]:
-    return await fetch(peers.network, url, peers.tls, headers, headers_for=peers.headers_for)
+async def _target_at(peers: Peers, url: str, thing: str | None, headers: Headers, local: bool) -> Target:
+    text, told_at = await fetch(
+        peers.network, url, peers.tls, headers, headers_for=peers.headers_for, local=local
+    )
+    found = target_of(text, told_at, told_at, thing)
+    if not local and found.description is not None:
+        _check_leads(found.description, told_at, found.url)
+    return found
 
 
-async def _at_root(peers: Peers, base: str, thing: str | None, headers: Headers) -> Target:
+def _check_leads(description: Description, told_at: str, url: str | None) -> None:
+    """Raise ConfigError where the description of another host leads to the one that reads it."""
+    chosen = () if url is None else (url,)
+    for href in (*chosen, *Ways(description, told_at).origins().values(), *hrefs_of(description, told_at)):
+        if href.startswith((*SOCKETS, *WEB)) and leads_astray(told_at, href):
+            raise ConfigError(
+                f"a form leads to {href[:80]!r}: where it is said, that is another host than here "
+                "(local=True allows it)",
+                told_at,
+            )
+
+
+async def _at_root(peers: Peers, base: str, thing: str | None, headers: Headers, local: bool) -> Target:
     """Look where a server has the description of its only thing, then where kotlin-wot has those of all."""
     try:
-        text, url = await _fetched(peers, base + WELL_KNOWN, headers)
-        return target_of(text, url, url, thing)
+        return await _target_at(peers, base + WELL_KNOWN, thing, headers, local)
     except (ConfigError, ConnectFailed) as error:
         try:
-            text, url = await _fetched(peers, f"{base}/", headers)
+            return await _target_at(peers, f"{base}/", thing, headers, local)
         except ConnectFailed:
             raise error from None
-        return target_of(text, url, url, thing)
 
 
 async def _read(path: str) -> bytes:
@@ -202,6 +223,22 @@ def _described(data: Any, place: str) -> Description:
         more = f"; and {len(errors) - TOLD} more" if len(errors) > TOLD else ""
         raise ConfigError(f"the description is wrong: {told}{more}", place)
     return load(data)
+
+
+def hrefs_of(description: Description, told_at: str) -> Iterator[str]:
+    """Return all addresses that a description leads to, absolute."""
+    base = resolve(told_at, description.base) if description.base else told_at
+    affordances: list[Any] = [
+        *(description.properties or {}).values(),
+        *(description.actions or {}).values(),
+        *(description.events or {}).values(),
+    ]
+    forms = [
+        *(description.forms or ()),
+        *(f for each in affordances for f in effective_forms(description, each)),
+    ]
+    for href in dict.fromkeys(form.href for form in forms):
+        yield resolve(base, href)
 
 
 def sockets_of(description: Description, url: str | None) -> Iterator[Form]:

@@ -15,6 +15,7 @@ import trio
 
 from lmos_actors._errors import ConfigError, ConnectFailed
 from lmos_actors.protocol.td import resolve
+from lmos_actors.transport import leads_astray
 
 from ._web_link_stream import BadAnswer, HttpStream, Unanswered, WebAnswer, WebRequest, place_at
 
@@ -281,6 +282,8 @@ class _Route:
         url, endpoint = _led(request.url, location)
         if self.endpoint.secure and not endpoint.secure:
             raise BadAnswer("it redirects to what is not secure")
+        if leads_astray(request.url, url):
+            raise BadAnswer(f"it redirects to {endpoint.host!r}, which is another host there than here")
         same = (endpoint.secure, endpoint.authority) == (self.endpoint.secure, self.endpoint.authority)
         if not same and not safe:
             raise BadAnswer("it redirects to another server what is more than a question")

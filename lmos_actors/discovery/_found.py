@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
-import socket
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from urllib.parse import quote, urlsplit
@@ -14,7 +12,7 @@ from lmos_actors._errors import ConfigError
 from lmos_actors.actors import describe
 from lmos_actors.bindings import hrefs_of, names_of
 from lmos_actors.protocol.td import Description, check, differences, load, pointer
-from lmos_actors.transport import endpoint_of
+from lmos_actors.transport import endpoint_of, is_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
 A = TypeVar("A", bound="Agent")
 
 SCHEMES: Final = ("ws://", "wss://", "http://", "https://")
-NAMES_OF_ITSELF: Final = ("localhost", "localhost.localdomain", "ip6-localhost")
 LONGEST_ID: Final = 2048
 
 
@@ -192,22 +189,3 @@ def _check_places(description: Description, directory: str, ours: Sequence[str])
             raise Rejected("it is of this node, and not here any more")
         if is_here(endpoint.host) and not may_be_here:
             raise Rejected(f"it leads to {endpoint.host!r}: where it is said, that is another host than here")
-
-
-def is_here(host: str) -> bool:
-    """Say whether a host is, by its address, the one that asks, or beside it, where nobody is to be led."""
-    if host.lower().rstrip(".") in NAMES_OF_ITSELF or host.lower().rstrip(".").endswith(".localhost"):
-        return True
-    try:
-        address = _address(host.partition("%")[0])
-    except (ValueError, OSError):
-        return False
-    return address.is_loopback or address.is_link_local or address.is_unspecified or address.is_multicast
-
-
-def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """Read an address as connecting does: `127.1` and `0x7f000001` are addresses too."""
-    if ":" not in host:
-        return ipaddress.IPv4Address(socket.inet_aton(host))
-    address = ipaddress.IPv6Address(host)
-    return address.ipv4_mapped or address

@@ -16,8 +16,7 @@ import attrs
 import trio
 
 from lmos_actors._errors import ConfigError, ForbiddenCall
-
-from ._found import is_here
+from lmos_actors.transport import is_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

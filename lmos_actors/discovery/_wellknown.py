@@ -11,10 +11,10 @@ import trio
 from lmos_actors._errors import ConfigError, ConnectFailed, TransportError
 from lmos_actors.bindings import fetch
 from lmos_actors.protocol.td import resolve
-from lmos_actors.transport import endpoint_of
+from lmos_actors.transport import endpoint_of, leads_astray
 
 from ._client import HttpDirectory
-from ._found import Found, NotSought, Rejected, is_here, query_of, taken
+from ._found import Found, NotSought, Rejected, query_of, taken
 from ._merge import is_array, is_object
 
 if TYPE_CHECKING:
@@ -159,8 +159,8 @@ class _Explorer:
 
     def _check_leads(self, told_at: str, url: str) -> None:
         """Raise ConnectFailed where another host leads to the one that asks: that is for it alone."""
-        here = endpoint_of(url).host
-        if is_here(here) and not is_here(endpoint_of(told_at).host):
+        if leads_astray(told_at, url):
+            here = endpoint_of(url).host
             raise ConnectFailed(told_at, f"it leads to {here!r}, which is another host there than here")
 
     async def _directory(self, thing: dict[str, Any], told_at: str) -> None:

@@ -28,6 +28,8 @@ from ._network import (
     detail_of as detail_of,
     endpoint_of as endpoint_of,
     has_detail as has_detail,
+    is_here as is_here,
+    leads_astray as leads_astray,
     secured as secured,
     why_cut as why_cut,
 )

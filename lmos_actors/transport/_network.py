@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
+import socket
 import ssl
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
@@ -23,6 +25,7 @@ _SECURE: Final = ("wss", "https")
 _PLAIN: Final = "text/plain"
 _PROBLEM: Final = "application/problem+json"
 _LONGEST_DETAIL: Final = 300  # characters
+_NAMES_OF_ITSELF: Final = ("localhost", "localhost.localdomain", "ip6-localhost")
 _NAMES_USER: Final = re.compile(r"[^/?#]*//[^/?#]*@")
 
 
@@ -190,3 +193,38 @@ def detail_of(content_type: str, body: bytes) -> str:
 def answered(status: int, phrase: str, detail: str) -> str:
     """Return what a server answered in place of what was asked for, in one line."""
     return f"it answered {status} {phrase}".rstrip() + (f": {detail}" if detail else "")
+
+
+# ---- hosts that mean another machine to everybody who reads them
+
+
+def is_here(host: str) -> bool:
+    """Return whether a host is, by its name or address, the machine that asks, or beside it."""
+    name = host.lower().rstrip(".")
+    if name in _NAMES_OF_ITSELF or name.endswith(".localhost"):
+        return True
+    try:
+        address = _address(host.partition("%")[0])
+    except (ValueError, OSError):
+        return False
+    return address.is_loopback or address.is_link_local or address.is_unspecified or address.is_multicast
+
+
+def leads_astray(told_at: str, url: str) -> bool:
+    """Return whether what stands at one URL leads to another that only its reader's own machine has.
+
+    What stands at this machine may lead anywhere; what another host says of `localhost` is about that host.
+    A URL whose host is yet to be filled in may lead anywhere.
+    """
+    if is_here(endpoint_of(told_at).host):
+        return False
+    place = url.partition("{")[0]
+    return "{" in urlsplit(url).netloc or is_here(endpoint_of(place).host)
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """Read an address as connecting does: `127.1` and `0x7f000001` are addresses too."""
+    if ":" not in host:
+        return ipaddress.IPv4Address(socket.inet_aton(host))
+    address = ipaddress.IPv6Address(host)
+    return address.ipv4_mapped or address

@@ -232,8 +232,9 @@ def test_a_redirect_to_here_is_of_no_use() -> None:
             directory_at("http://127.0.0.1:80", here),
             open_node() as node,
         ):
-            with pytest.raises(ConnectFailed, match=r"it leads to '127\.0\.0\.1'"):
+            with pytest.raises(ConnectFailed, match=r"it redirects to '127\.0\.0\.1'"):
                 await node.discover("rome")
+            assert here.asked == []
             assert len((await node.discover("127.0.0.1")).things) == 1
 
     run(main)

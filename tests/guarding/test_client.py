@@ -47,6 +47,8 @@ class Servers:
 
     async def _answer(self, stream: trio.abc.Stream, host: str) -> None:
         head = bytes(await stream.receive_some()).decode()
+        if not head:  # a connection that was made in advance, and not used
+            return
         target = head.split(" ")[1]
         said = [line.partition(": ")[2] for line in head.split("\r\n") if line.lower().startswith("authoriz")]
         assert len(said) < 2

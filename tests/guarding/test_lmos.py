@@ -298,12 +298,12 @@ async def test_who_asks_too_often_is_told_when_to_come_again(autojump_clock: Any
 
 async def test_who_guesses_is_slowed_down(autojump_clock: Any, secrets: Secrets) -> None:
     async with guarded_node(rules(secrets, failures=Rate(0.1, 3))) as node:
-        found: list[str] = []
+        found: list[int | None] = []
         for _ in range(5):
             with pytest.raises(ConnectFailed) as caught:
                 await connect(network_of(node), f"{PLACE}/ws", headers=((b"Authorization", b"Bearer no"),))
-            found.append(str(caught.value.why).split()[3])
-        assert found == ["401", "401", "401", "429", "429"]
+            found.append(caught.value.status)
+        assert found == [401, 401, 401, 429, 429]
         # whoever is known is not let in from there either, for a while: that would tell which guess was good
         with pytest.raises(ConnectFailed, match="429"):
             await connect(network_of(node), f"{PLACE}/ws", headers=((b"Authorization", b"Bearer token-a"),))
