@@ -183,11 +183,6 @@ class Connections:
         """Listen: whoever connects from now on is heard once `start` is called. Raises ConfigError."""
         if not self._endpoints:
             return
-        from .bindings import RESERVED
-
-        root.ids.reserved = RESERVED
-        for child in root.spec.children:
-            root.ids.check_name(child.name)
         urls: list[str] = []
         if self._has_names:
             self._wanted.check_exposed(self._endpoints)

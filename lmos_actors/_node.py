@@ -43,6 +43,7 @@ from .supervision import (
     Supervisor,
     SupervisorSpec,
     agents_of,
+    check_top,
     draw,
     name_of,
 )
@@ -238,8 +239,11 @@ def _check_call(tree: SupervisorSpec | None) -> None:
         raise RuntimeError("open_node needs trio.run(...); where no trio runs, use open_node_in_thread()")
     if tree is not None and not isinstance(tree, SupervisorSpec):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigError(f"open_node takes a SupervisorSpec, not {tree!r}; node.start(...) starts one agent")
-    for reference in tree.outward if tree is not None else ():
-        raise ConfigError("leads above the root supervisor", reference.place)
+    if tree is not None:
+        for reference in tree.outward:
+            raise ConfigError("leads above the root supervisor", reference.place)
+        for child in tree.children:
+            check_top(child)
 
 
 @asynccontextmanager

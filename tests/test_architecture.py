@@ -471,6 +471,7 @@ FILES: dict[str, tuple[str, ...]] = {
         "_dist",
         "_look",
         "_targets",
+        "_trees",
         "_cells",
         "_names",
         "_expect",

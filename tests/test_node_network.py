@@ -34,7 +34,8 @@ from lmos_actors import (
 )
 from lmos_actors._connections import GOODBYE
 from lmos_actors._wanted import default_network
-from lmos_actors.bindings import RESERVED, LmosServer
+from lmos_actors.bindings import LmosServer
+from lmos_actors.supervision import RESERVED
 from lmos_actors.transport import ConnectFailed, MemoryNetwork, endpoint_of
 
 if TYPE_CHECKING:

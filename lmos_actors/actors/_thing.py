@@ -13,62 +13,73 @@ from ._invocation import CURRENT, OwnTask
 from ._observers import event_key, property_key
 from ._operation import STREAM
 from ._registry import slot_of
+from ._retrying import found_link
+from ._router import PoolLink
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
     from contextlib import AbstractAsyncContextManager
 
-    from ._calls import LocalCall, LocalStream
+    from ._calls import LocalCall, LocalLink, LocalStream
     from ._observers import Feed
     from ._ref import Ref
 
 
 class Thing:
-    """A near agent by the names its consumers know. Raises NotFound when the ref leads nowhere yet.
+    """A near agent or pool by the names its consumers know. Raises NotFound when the ref leads nowhere yet.
 
     Input is plain data; what comes out are the values that a typed consumer would get. Errors are those of
     `Ref`.
     """
 
-    __slots__ = ("slot",)
+    __slots__ = ("link",)
 
     def __init__(self, ref: Ref[Any]) -> None:
-        self.slot = slot_of(ref)
+        found = found_link(ref._link)  # pyright: ignore[reportPrivateUsage] # what a ref is for those inside
+        self.link: LocalLink | PoolLink = found if isinstance(found, PoolLink) else slot_of(ref)
+
+    @property
+    def slot(self) -> LocalLink:
+        """The slot of the agent; of a pool that of a member, which all have the same operations."""
+        link = self.link
+        if not isinstance(link, PoolLink):
+            return link
+        return next((member for member in link.members if member.table), link.members[0])
 
     # ---- verbs
 
     def reading(self, name: str) -> AbstractAsyncContextManager[LocalCall]:
         """Read a property: `async with thing.reading("units") as call`, then `await call.result()`."""
-        return self.slot.begin(self._key("property", property_key(name), name), (), {}, None)
+        return self.link.begin(self._key("property", property_key(name), name), (), {}, None)
 
     def writing(self, name: str, value: Any) -> AbstractAsyncContextManager[LocalCall]:
         """Set a property."""
-        return self.slot.begin(self._key("property", f"={name}", name), (value,), {}, None)
+        return self.link.begin(self._key("property", f"={name}", name), (value,), {}, None)
 
     def invoking(self, name: str, data: Any = UNSET) -> AbstractAsyncContextManager[LocalCall]:
         """Invoke an action with one object as its input; see `Ref.begin`."""
         args, kwargs = self._input(name, data)
-        return self.slot.begin(name, args, kwargs, None)
+        return self.link.begin(name, args, kwargs, None)
 
     def streaming(self, name: str, data: Any = UNSET) -> AbstractAsyncContextManager[LocalStream]:
         """Invoke an action with many outputs: `async with thing.streaming("count") as items`."""
         args, kwargs = self._input(name, data, stream=True)
-        return self.slot.stream(name, args, kwargs, None)
+        return self.link.stream(name, args, kwargs, None)
 
     async def tell(self, name: str, data: Any = UNSET) -> None:
         """Send one way; see `Ref.tell`."""
         args, kwargs = self._input(name, data)
-        await self.slot.tell(name, args, kwargs)
+        await self.link.tell(name, args, kwargs)
 
     def observe(self, name: str) -> AbstractAsyncContextManager[Feed[Any]]:
         """Give the present value of a property, then every change."""
         key = self._key("property", f"+{property_key(name)}", name)
-        return self.slot.listen(key, conflate=True, gaps=False, size=64)
+        return self.link.listen(key, conflate=True, gaps=False, size=64)
 
     def subscribe(self, name: str, *, size: int = 64) -> AbstractAsyncContextManager[Feed[Any]]:
         """Give every event from now on."""
         key = self._key("event", f"+{event_key(name)}", name)
-        return self.slot.listen(key, conflate=False, gaps=False, size=size)
+        return self.link.listen(key, conflate=False, gaps=False, size=size)
 
     # ---- names
 
@@ -82,7 +93,7 @@ class Thing:
     def _unknown(self, kind: str, name: str, known: Iterable[str]) -> Exception:
         if not self.slot.table:
             return self.slot.closed_error()
-        return NotFound(kind, name, where=self.slot.path, known=known)
+        return NotFound(kind, name, where=self.link.path, known=known)
 
     def _input(self, name: str, data: Any, *, stream: bool = False) -> tuple[tuple[Any, ...], dict[str, Any]]:
         op = self.slot.table.get(name)
@@ -96,7 +107,7 @@ class Thing:
 @contextmanager
 def acting_as(ref: Ref[Any]) -> Generator[None]:
     """Let what is sent inside the block be sent by that agent. Raises AgentUnavailable if it is down."""
-    slot = Thing(ref).slot
+    slot = slot_of(ref)
     if slot.agent is None:
         raise AgentUnavailable(slot.path, "it is not running, nobody can act as it")
     token = CURRENT.set(OwnTask(slot))

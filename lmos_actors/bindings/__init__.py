@@ -18,7 +18,6 @@ from ._consume_found import (
 from ._consume_target import fetch as fetch
 from ._consume_thing import ConsumedThing as ConsumedThing
 from ._descriptions import (
-    RESERVED as RESERVED,
     Descriptions as Descriptions,
     http_of as http_of,
     url_of as url_of,

@@ -41,12 +41,6 @@ LINKS: Final = 1_000
 
 TD_JSON: Final = "application/td+json"
 
-RESERVED: Final = (
-    ".well-known", "agents", "api", "arc", "events", "healthz", "metrics", "openapi.json", "readyz", "search",
-    "things", "ws",
-)  # fmt: skip
-"""What a node serves, or will serve, right below its address: no agent at the root has such a name."""
-
 
 class Listed(Protocol):
     """An agent, or a pool, as those see it who reach it over a network."""

@@ -38,6 +38,8 @@ class Cast:
         if isinstance(cell.scenario, Simulation):
             self._counts = {entry.id: entry.count for entry in cell.scenario.population}
         self._paths = paths
+        self._pools = cell.pools
+        self._pool_at = {paths[name]: name for name in self._pools}
         self._refs: dict[str, Ref[Any]] = {}
         self._crowds: dict[str, tuple[Ref[Any], ...]] = {}
         self._far: dict[str, Ref[Any]] = {}
@@ -93,14 +95,19 @@ class Cast:
 
     def path(self, target: str) -> str:
         """Give the path in the tree."""
-        population = target.partition("/")[0]
-        if population in self._counts:
-            return target if "/" in target else f"{target}/0"
-        return self._paths[target]
+        found = self._paths.get(target)
+        if found is not None:
+            return found
+        above, _, member = target.rpartition("/")
+        if above in self._pools:
+            return f"{self._paths[above]}/{member}"
+        return target if above else f"{target}/0"
 
     def refs(self, of: str) -> Sequence[Ref[Any]]:
-        """Give the refs of an agent, or of all of a population."""
+        """Give the refs of an agent, or of all of a population or pool."""
         count = self._counts.get(of)
+        if of in self._pools:
+            return tuple([Ref[Any](member) for member in self.slots(of)])
         if count is None:
             return (self.ref(of),)
         found = self._crowds.get(of)
@@ -127,7 +134,7 @@ class Cast:
         return slot_of(self.ref(target))
 
     def slots(self, of: str) -> tuple[LocalLink, ...]:
-        """Give the slots of an agent, of a population, of those below a supervisor, or of all (`*`)."""
+        """Return the slots of an agent, a population, a pool, of what is below a supervisor, or all (`*`)."""
         found = self._slots.get(of)
         if found is None:
             found = self._slots[of] = self._look(of)
@@ -141,8 +148,12 @@ class Cast:
                 for slot in agents_of(self._node.root)
                 if slot.path in own or self.names_in_crowd(slot.path)
             )
+        if of in self._pools:
+            return self._at(self._paths[of])
         if of in self._counts or of not in self._paths:
-            supervisor = self.supervisor(of) if "/" not in of else None
+            supervisor = (
+                self.supervisor(of) if of.partition("/")[0] not in self._counts or "/" not in of else None
+            )
             if isinstance(supervisor, CrowdSupervisor):
                 return supervisor.members
             if supervisor is not None:
@@ -152,18 +163,28 @@ class Cast:
     def size(self, of: str) -> int:
         """Give how many agents an agent, a population, or all (`*`) are, be they started or not."""
         if of == EVERYBODY:
-            return len(self._paths) + sum(self._counts.values())
-        return self._counts.get(of, 1)
+            members = sum(self._pools.values()) - len(self._pools)
+            return len(self._paths) + members + sum(self._counts.values())
+        return self._counts.get(of) or self._pools.get(of, 1)
 
     def supervisor(self, name: str) -> Supervisor | None:
         """Give the supervisor of that name, None if there is none."""
-        return next((found for found in supervisors_of(self._node.root) if found.label == name), None)
+        there = list(supervisors_of(self._node.root))
+        found = next((each for each in there if each.label == name), None)
+        return found or next((each for each in there if each.path == name), None)
 
     def names_in_crowd(self, path: str) -> tuple[str, ...]:
-        """Give the names of a member of a population by its path: `peer/3` and `peer`; none for others."""
+        """Return the names of one of a population or pool by its path: `peer/3`, `peer`; none for others."""
+        pool = self._pool_at.get(path.rpartition("/")[0])
+        if pool is not None:
+            return (f"{pool}/{path.rpartition('/')[2]}", pool)
         population, _, number = path.partition("/")
         # what a member starts is below it, and no member
         return (path, population) if population in self._counts and number and "/" not in number else ()
+
+    def _at(self, pool: str) -> tuple[LocalLink, ...]:
+        found = next((each for each in supervisors_of(self._node.root) if each.path == pool), None)
+        return () if found is None else tuple(agents_of(found))
 
     def never_started(self, path: str) -> bool:
         """Tell whether a member of a population has not run yet."""

@@ -60,12 +60,15 @@ class Faulty:
     def _pick(self, pick: Pick, path: DataPath) -> None:
         if (pick.count is UNSET) == (pick.share is UNSET):
             self.names.wrong(path, 'a pick has exactly one of "count" and "share"', "shape")
-        population = self.names.population(pick.of, (*path, "of"))
-        if population is not None and pick.count is not UNSET and pick.count > population.count:
-            message = f'"{pick.of}" has {population.count} agents, fewer than {pick.count}'
+        size = self.names.pools.get(pick.of)
+        if size is None:
+            population = self.names.population(pick.of, (*path, "of"))
+            size = None if population is None else population.count
+        if size is not None and pick.count is not UNSET and pick.count > size:
+            message = f'"{pick.of}" has {size} agents, fewer than {pick.count}'
             self.names.wrong((*path, "count"), message, "shape")
-        if population is not None and pick.share is not UNSET and round(pick.share * population.count) < 1:
-            message = f"that share of {population.count} agents is none"
+        if size is not None and pick.share is not UNSET and round(pick.share * size) < 1:
+            message = f"that share of {size} agents is none"
             self.names.wrong((*path, "share"), message, "shape")
 
     def _crash(self, fault: Crash | FaultAt, path: DataPath) -> None:
@@ -76,8 +79,8 @@ class Faulty:
         comeback: Any = fault.restart
         if comeback is UNSET or comeback is None:
             return
-        base = (fault.target or (fault.pick.of if fault.pick is not None else "")).partition("/")[0]
-        entry = self.names.agents.get(base) or self.names.populations.get(base)
+        base = fault.target or (fault.pick.of if fault.pick is not None else "")
+        entry = self.names.entry(base)
         if entry is not None and entry.restart == "temporary":
             message = f'"{base}" is temporary: once it has crashed, it does not come back'
             self.names.wrong((*path, "restart"), message, "shape", key=True)
@@ -92,9 +95,8 @@ class Faulty:
     def _slowed(self, fault: Slow | FaultAt, path: DataPath) -> None:
         """Refuse to slow what takes no time (X5)."""
         name = fault.target if fault.target is not None else fault.pick.of if fault.pick is not None else ""
-        base = name.partition("/")[0]
-        entry = self.names.agents.get(base) or self.names.populations.get(base)
+        entry = self.names.entry(name)
         if entry is not None and not getattr(entry, "service_time", 0.0):
             where = "target" if fault.target is not None else "pick"
             place = (*path, "target") if where == "target" else (*path, "pick", "of")
-            self.names.wrong(place, f'"{base}" has no service_time, there is nothing to slow', "shape")
+            self.names.wrong(place, f'"{name}" has no service_time, there is nothing to slow', "shape")

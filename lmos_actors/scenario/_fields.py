@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import types
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +30,26 @@ def acts_by_itself(cls: type[Agent]) -> bool:
     """Tell whether agents of a class do something without being asked: at their start, or now and then."""
     contract = cls.__contract__
     return bool(contract.has_started or contract.periodic or contract.has_lifespan or contract.has_children)
+
+
+LOOKING = frozenset({"find", "topic", "group", "join_group"})
+"""What agents call on themselves that leads to others, or others to them, without a name in a file."""
+
+
+def looks_around(cls: Any) -> bool:
+    """Tell whether a method of an agent class, or of a base of it, mentions `find`, a topic or a group."""
+    codes = [
+        getattr(inspect.unwrap(getattr(value, "fget", value)), "__code__", None)
+        for above in cls.__mro__
+        if above is not Agent and issubclass(above, Agent)
+        for value in vars(above).values()
+    ]
+    found = [code for code in codes if code is not None]
+    for code in found:  # which grows by the functions inside
+        if not LOOKING.isdisjoint(code.co_names):
+            return True
+        found += [inner for inner in code.co_consts if isinstance(inner, types.CodeType)]
+    return False
 
 
 @attrs.frozen

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 
-from lmos_actors._errors import InvalidInput
+from lmos_actors._errors import ConfigError, InvalidInput
 from lmos_actors.actors import MISSING, StreamAction
 from lmos_actors.files import decode, did_you_mean, is_list, is_mapping
+from lmos_actors.supervision import Pool
 
 from ._dist import number_type, problem_at
 from ._fields import by_state_name, fields_of_agent
-from ._model_agents import AgentEntry, Mock, Population
+from ._model_agents import AgentEntry, Mock, PoolEntry, Population, Replay
 from ._model_base import Distribution
 from ._schemas import ANYTHING, data_path, is_late, is_whole_late, misfits, unknown_members
 from ._untyped import Loose
@@ -65,15 +66,40 @@ class Fit:
         many = isinstance(entry, Population)
         self._given(args, fields, cls, (*path, "args"), many=many)
         self._given(entry.state, states, cls, (*path, "state"))
+        if self.names.tree is not None and name in self.names.tree.agents:
+            self._in_place_of(name, cls, path)
         both = {states[key].name for key in entry.state if key in states}
         for key in args:
             if key in both:
                 self.wrong((*path, "args", key), f'"{key}" is given in state too', key=True)
-        have = {*args, self.given.get(name)} | both
+        have = {*args, self.given.get(name), *self.names.given_by_tree(name)} | both
         missing = [field.name for field in fields.values() if field.required and field.name not in have]
-        if missing and isinstance(entry, (AgentEntry, Population)):
+        if missing and isinstance(entry, (AgentEntry, PoolEntry, Population)):
             place = path if path[0] == "agents" else (*path, "use")
             self.wrong(place, f"{cls.__name__} needs {', '.join(missing)} in args", key=True)
+        if isinstance(entry, PoolEntry):
+            self._pool(name, entry, cls, path)
+        self._backoff(entry, path)
+
+    def _in_place_of(self, name: str, cls: type, path: DataPath) -> None:
+        original = None if self.names.tree is None else self.names.tree.class_of(name)
+        if original is not None and not issubclass(cls, original):
+            why = f'what takes the place of "{name}" is a {original.__name__}, {cls.__name__} is none'
+            self.wrong((*path, "use"), why)
+
+    def _pool(self, name: str, entry: PoolEntry, cls: type, path: DataPath) -> None:
+        """Check what a pool of that class can be."""
+        try:
+            Pool(cls, entry.size, by=entry.by, key=entry.key or None, name=name)
+        except ConfigError as error:
+            self.wrong((*path, "key"), error.message)
+
+    def _backoff(self, entry: Any, path: DataPath) -> None:
+        given = getattr(entry, "backoff", UNSET)
+        if given is not UNSET and given.initial <= 0:
+            self.wrong((*path, "backoff", "initial"), "expected above 0")
+        elif given is not UNSET and given.max < given.initial:
+            self.wrong((*path, "backoff", "max"), f"expected at least {given.initial}, its initial")
 
     def _given(
         self,
@@ -121,7 +147,7 @@ class Fit:
     # ---- refs
 
     def _refs(self, value: Any, pointer: Pointer, path: DataPath) -> None:
-        if value is None:
+        if value is None and pointer.optional:
             return
         if pointer.many and is_list(value):
             for index, one in enumerate(value):
@@ -147,7 +173,7 @@ class Fit:
     def _points(self, name: str, points_to: Any, path: DataPath) -> None:
         entry = self.names.agents.get(name)
         cls = self.names.classes.get(name)
-        untyped = entry is not None and getattr(entry, "use", None) is None
+        untyped = isinstance(entry, (Mock, Replay)) and entry.use is None and not self.names.is_of_tree(name)
         if cls is None or untyped or not isinstance(points_to, type):
             return
         if not issubclass(cls, points_to):

@@ -38,6 +38,8 @@ def head_of(resolved: Resolved, cell: Cell, trial: int) -> dict[str, object]:
 def sources_of(resolved: Resolved, cell: Cell) -> dict[str, str]:
     """Give the SHA-256 of the files of the project in which the classes of a cell stand."""
     modules = dict.fromkeys(cls.__module__ for cls in cell.classes.values())
+    if cell.used is not None:
+        modules |= {cell.used.module: None}
     found: dict[str, str] = {}
     for module in modules:
         file = getattr(sys.modules.get(module), "__file__", None)

@@ -152,8 +152,8 @@ class Laws:
     def _classes(self, of: str | None) -> list[Any] | None:
         """Give the classes of the agents that a formula speaks of; None if not all are known."""
         everybody = of is None or of == EVERYBODY
-        wanted = self.names.names if everybody else [str(of).partition("/")[0]]
-        found = [self.names.classes.get(name) for name in wanted]
+        wanted = self.names.names if everybody else [str(of)]
+        found = [self.names.class_of(name) for name in wanted]
         return None if not self.names.fitted or None in found else found
 
     def _of(self, check: Formula, text: str, path: DataPath, key: DataPath) -> None:
@@ -276,7 +276,10 @@ class Laws:
     def _converges(self, check: Converges, path: DataPath) -> None:
         self.names.several(check.of, (*path, "of"), everybody=True)
         entry = self.names.populations.get(check.of)
-        single = check.of in self.names.agents or "/" in check.of or (entry is not None and entry.count == 1)
+        several = check.of in self.names.pools or entry is not None
+        single = self.names.entry(check.of) is not None and (
+            not several or 1 in (self.names.pools.get(check.of), entry.count if entry is not None else None)
+        )
         if single:
             self.names.wrong((*path, "of"), f'"{check.of}" is one agent, which agrees with itself', "shape")
         if "measure" not in self.names.cell.data:

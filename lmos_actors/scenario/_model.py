@@ -84,7 +84,7 @@ class Scenario(File, frozen=True, kw_only=True, tag_field="lmos", tag="scenario/
 
     matrix: dict[str, Choices] = {}
     timeout: Duration = Duration(30.0)
-    agents: Annotated[dict[str, Agent], Meta(min_length=1)]
+    agents: dict[str, Agent] = {}
     tree: Tree | None = None
     steps: Annotated[tuple[AnyStep, ...], Meta(min_length=1)]
     later: ClassVar[Later] = Later("env", "secrets", "network", "facades", "listen")
@@ -107,6 +107,7 @@ class Simulation(File, frozen=True, kw_only=True, tag_field="lmos", tag="simulat
     sweep: dict[str, Choices | SweepRange] = {}
     stop: StopAt
     agents: dict[str, Agent] = {}
+    tree: Tree | None = None
     population: Annotated[tuple[Population, ...], Meta(min_length=1)]
     topology: Topology | None = None
     timeline: tuple[TimelineEntry, ...] = ()

@@ -23,6 +23,18 @@ class Mailbox(Closed, frozen=True, kw_only=True):
     when_full: Literal["wait", "reject", "drop_oldest", "drop_newest"] = "wait"
 
 
+class Backoff(Closed, frozen=True, kw_only=True):
+    """How long to wait before each restart attempt: `initial`, then `factor` times as long, at most `max`.
+
+    Each is spread by up to `jitter`, a fraction, to either side. After `max` of running it begins again.
+    """
+
+    initial: Duration
+    factor: Annotated[float, Meta(ge=1)] = 2.0
+    max: Duration = Duration(30.0)
+    jitter: Annotated[float, Meta(ge=0, le=1)] = 0.2
+
+
 class Supervised(Closed, frozen=True, kw_only=True):
     """What every agent of a file has, whatever it is made of."""
 
@@ -30,6 +42,7 @@ class Supervised(Closed, frozen=True, kw_only=True):
     restart: Restart = "permanent"
     shutdown: Shutdown = Duration(5.0)
     significant: bool = False
+    backoff: Backoff | UnsetType = UNSET
 
 
 class AgentEntry(Supervised, frozen=True, kw_only=True, tag_field="from", tag="agent"):
@@ -41,7 +54,32 @@ class AgentEntry(Supervised, frozen=True, kw_only=True, tag_field="from", tag="a
     id: Name | None = None
     description: Name | None = None
     service_time: Duration = Duration(0.0)
-    later: ClassVar[Later] = Later("backoff", "start", "listen", "facades")
+    later: ClassVar[Later] = Later("start", "listen", "facades")
+
+
+class PoolEntry(Closed, frozen=True, kw_only=True, tag_field="from", tag="pool"):
+    """Several agents of one class behind one name: each message goes to one of them.
+
+    `by` says to which, and with `by: key` the parameter `key` whose value decides; without it the first one
+    of the action. `restart`, `shutdown`, `mailbox`, `backoff` and `service_time` are those of each member,
+    `max_restarts` and `max_seconds` the pool's.
+    """
+
+    use: Name
+    size: Annotated[int, Meta(ge=1, le=10_000)]
+    by: Literal["round_robin", "least_loaded", "key"] = "round_robin"
+    key: Name | UnsetType = UNSET
+    args: Data = {}
+    state: Data = {}
+    mailbox: Mailbox | UnsetType = UNSET
+    service_time: Duration = Duration(0.0)
+    restart: Literal["permanent", "transient"] = "permanent"
+    shutdown: Shutdown = Duration(5.0)
+    max_restarts: Count = 3
+    max_seconds: Duration = Duration(5.0)
+    backoff: Backoff | UnsetType = UNSET
+    significant: ClassVar[bool] = False
+    id: ClassVar[None] = None
 
 
 # --- mocks
@@ -149,7 +187,7 @@ class Remote(Closed, frozen=True, kw_only=True, tag_field="from", tag="remote"):
     use: Name | None = None
 
 
-Agent: TypeAlias = Annotated[AgentEntry | Mock | Replay | Remote, Later("process")]
+Agent: TypeAlias = Annotated[AgentEntry | PoolEntry | Mock | Replay | Remote, Later("process")]
 
 # --- trees
 
@@ -162,7 +200,6 @@ class Root(Closed, frozen=True, kw_only=True):
     max_seconds: Duration = Duration(5.0)
     auto_shutdown: AutoShutdown = "never"
     children: tuple[Child, ...]
-    later: ClassVar[Later] = Later("backoff")
 
 
 class Supervisor(Root, frozen=True, kw_only=True):
@@ -172,15 +209,23 @@ class Supervisor(Root, frozen=True, kw_only=True):
     restart: Restart = "permanent"
     shutdown: Shutdown = "infinity"
     significant: bool = False
+    backoff: Backoff | UnsetType = UNSET
 
 
 Child: TypeAlias = str | Supervisor
 
 
 class Tree(Closed, frozen=True, kw_only=True):
-    """Who supervises whom. Without it every agent is a child of a root with the defaults, in file order."""
+    """Who supervises whom: `root` says it, or `use` names a SupervisorSpec of the project.
 
-    root: Root
+    The agents of a tree that is used are known by their paths. One that `agents` has too is replaced by what
+    stands there; `children` are further children of the root. Without a tree every agent is a child of a root
+    with the defaults, in file order.
+    """
+
+    root: Root | UnsetType = UNSET
+    use: Name | UnsetType = UNSET
+    children: tuple[Child, ...] = ()
 
 
 # --- populations
@@ -211,7 +256,8 @@ class Population(Closed, frozen=True, kw_only=True):
     shutdown: Shutdown = Duration(5.0)
     max_restarts: Count | UnsetType = UNSET
     max_seconds: Duration = Duration(5.0)
-    later: ClassVar[Later] = Later("backoff", "listen")
+    backoff: Backoff | UnsetType = UNSET
+    later: ClassVar[Later] = Later("listen")
 
 
 class Topology(Closed, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from lmos_actors.actors import Agent, MailboxOptions, Ref, set_service_time
 from lmos_actors.files import KEEP, decode, fill, inside, is_list, is_mapping, references
 from lmos_actors.supervision import ChildSpec, Crowd
 
+from ._classes import back_off
 from ._dist import draw, number_type
 from ._fields import by_state_name, fields_of_agent
 from ._model_base import Distribution
@@ -115,6 +116,7 @@ class Populations:
             restart=entry.restart,
             shutdown=entry.shutdown if isinstance(entry.shutdown, str) else float(entry.shutdown),
             mailbox=MailboxOptions(mailbox.size, mailbox.when_full) if mailbox else None,
+            backoff=back_off(entry.backoff),
         )
 
     def _maker(self, entry: Population, index: int) -> Member:

@@ -9,7 +9,7 @@ from lmos_actors.files import is_list, is_mapping, mapped
 from ._cells import known_keys, needed_keys, struct_of
 from ._crowds import Crowds, Identities
 from ._faulty import Faulty
-from ._fields import acts_by_itself
+from ._fields import acts_by_itself, looks_around
 from ._fit import Fit
 from ._laws import Laws
 from ._stand_ins import StandIns
@@ -64,10 +64,20 @@ def _reports(names: Names) -> None:
 
 
 def _idle(names: Names) -> None:
-    """Refuse agents that nothing in the file names and that do nothing by themselves."""
+    """Refuse agents that nothing in the file names and that do nothing by themselves.
+
+    Where an agent of the file looks for others, by class, topic or group, it may be these that it finds: then
+    there is a warning.
+    """
+    around = [cls for cls in names.classes.values() if looks_around(cls)]
     for name, path in names.places.items():
         cls: Any = names.classes.get(name)
-        if name in names.used or cls is None or acts_by_itself(cls):
+        if name in names.used or cls is None or acts_by_itself(cls) or names.is_of_tree(name):
             continue
         here, key = (path, True) if path[0] == "agents" else ((*path, "id"), False)
-        names.wrong(here, f'nothing uses the agent "{name}", and it does nothing by itself', key=key)
+        if around:
+            finder = around[0].__name__
+            why = f'nothing in the file names the agent "{name}"; perhaps {finder} finds it'
+            names.notes.append(names.document.note(here, why, key=key))
+        else:
+            names.wrong(here, f'nothing uses the agent "{name}", and it does nothing by itself', key=key)

@@ -39,20 +39,26 @@ class Recordings:
         self._recording = recording
         self._read: dict[str, Recording | FileError] = {}
 
-    def of(self, replays: Mapping[str, Replay], mistakes: list[Mistake]) -> dict[str, Recording]:
-        """Give the recordings by the names of replays; `mistakes` grows."""
+    def of(
+        self, replays: Mapping[str, Replay], mistakes: list[Mistake], real: Mapping[str, type]
+    ) -> dict[str, Recording]:
+        """Return the recordings by the names of replays; `mistakes` grows. `real` are what they stand for."""
         found: dict[str, Recording] = {}
         for name, entry in replays.items():
             path: DataPath = ("agents", name)
             if self._recording:
-                if entry.use is None:
+                if entry.use is None and name not in real:
                     what = f'"{name}" cannot be recorded anew: it has no "use"'
                     mistakes.append(self._document.mistake(path, what, key=True))
                 continue
             read = self._of(entry)
             if isinstance(read, FileError):
                 first = read.mistakes[0]
-                hint = ", run --update-recordings writes it" if entry.use and not first.line else ""
+                hint = (
+                    ", run --update-recordings writes it"
+                    if (entry.use or name in real) and not first.line
+                    else ""
+                )
                 what = f"{first.place}: {first.message}{hint}"
                 mistakes.append(self._document.mistake((*path, "log"), what, "name"))
             else:

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import attrs
+from msgspec import UNSET
 
 from lmos_actors._errors import ConfigError
 from lmos_actors.files import Document, FileError, Kind, Mistake, Note, decode, listed, mapped, read
@@ -13,11 +14,12 @@ from lmos_actors.files import Document, FileError, Kind, Mistake, Note, decode, 
 from ._cells import LABEL, CellData, Cells
 from ._mocks import mock_contract
 from ._model import AnyFile, Scenario, SeedRange, Simulation
-from ._model_agents import Mock, Remote, Root
+from ._model_agents import Mock, PoolEntry, Remote, Root
 from ._names import Names
 from ._reading import check_cell, has_its_parts
 from ._recordings import Recordings, contract_of, replays_among, tape_of
 from ._targets import import_target, project_root
+from ._trees import paths, use_tree
 from ._untyped import untyped_class
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     from ._tapes import Recording
     from ._targets import Accepts
+    from ._trees import UsedTree
 
 
 @attrs.frozen
@@ -44,6 +47,8 @@ class Cell:
     values: dict[str, Any]
     classes: dict[str, type]
     recordings: Mapping[str, Recording] = attrs.Factory(dict[str, "Recording"])
+    used: UsedTree | None = None
+    """The tree of the project that it uses, if it does."""
 
     @property
     def label(self) -> str:
@@ -56,16 +61,37 @@ class Cell:
 
         That of a mock without `use` has what its rules name, that of a replay what its log names.
         """
-        return self.classes[name.partition("/")[0]]
+        while name not in self.classes:
+            name = name.rpartition("/")[0]
+        return self.classes[name]
 
     @property
     def root(self) -> Root:
-        """The root supervisor: the file's, or the one that a file without a tree has; without populations."""
-        tree = self.scenario.tree if isinstance(self.scenario, Scenario) else None
-        if tree is not None:
+        """The root supervisor: the file's, or the one that a file without a tree has; without populations.
+
+        Of a tree of the project: what the file adds to it.
+        """
+        tree = self.scenario.tree
+        if tree is not None and tree.root is not UNSET:
             return tree.root
+        if tree is not None:
+            return Root(children=tree.children)
         own = (name for name, entry in self.scenario.agents.items() if not isinstance(entry, Remote))
         return Root(children=tuple(own))
+
+    @property
+    def paths(self) -> dict[str, str]:
+        """The paths in the tree of all agents and pools, by their names; without populations."""
+        used = {} if self.used is None else dict.fromkeys(self.used.agents)
+        return {path: path for path in used} | paths(self.root)
+
+    @property
+    def pools(self) -> dict[str, int]:
+        """The sizes of pools, by their names."""
+        entries = self.scenario.agents
+        own = {name: entry.size for name, entry in entries.items() if isinstance(entry, PoolEntry)}
+        used = {} if self.used is None else self.used.pools
+        return {name: size for name, size in used.items() if name not in entries} | own
 
     @property
     def remotes(self) -> dict[str, Remote]:
@@ -118,14 +144,15 @@ def resolve(
     recordings = Recordings(document, recording=recording)
     targets = _Targets(document, project_root(cast("Path", document.path)), accepts, recordings)
     given = targets if classes else None
-    decoded = [_scenario(document, data, mistakes, given, fitted=fitted) for data in found]
+    notes: dict[Note, None] = {}
+    decoded = [_scenario(document, data, mistakes, given, notes, fitted=fitted) for data in found]
     if mistakes:
         raise FileError(mistakes)
     runs = _with_seeds(found, decoded, seeds, recordings)
     mistakes += _no_tapes(document, runs)
     if mistakes:
         raise FileError(mistakes)
-    return Resolved(document, targets.root, runs, _notes(document, cells), dict(settings or {}))
+    return Resolved(document, targets.root, runs, _notes(document, cells, notes), dict(settings or {}))
 
 
 def _check_format(document: Document) -> None:
@@ -135,20 +162,41 @@ def _check_format(document: Document) -> None:
 
 
 def _scenario(
-    document: Document, cell: CellData, mistakes: list[Mistake], targets: _Targets | None, *, fitted: bool
-) -> tuple[Scenario | Simulation | None, dict[str, type]]:
+    document: Document,
+    cell: CellData,
+    mistakes: list[Mistake],
+    targets: _Targets | None,
+    notes: dict[Note, None],
+    *,
+    fitted: bool,
+) -> _Decoded:
     made: dict[DataPath, Any] = {}
     scenario, wrong = decode(document, AnyFile, cell.data, made=made)
     mistakes += wrong
     if not has_its_parts(cell.data):
-        return None, {}
+        return _Decoded(None)
     names = Names(document, cell, made)
+    use = mapped(cell.data.get("tree")).get("use")
+    if isinstance(use, str):
+        names.tree = targets.tree(use, mistakes) if targets else None
+        if names.tree is None:  # so nobody knows which names are right
+            return _Decoded(None)
     names.check()
     names.classes = targets.classes(names, mistakes) if targets else {}
     names.fitted = fitted
     check_cell(names, cast("Path", document.path).parent, whole=scenario is not None)
     mistakes += names.mistakes
-    return scenario, names.classes
+    notes |= dict.fromkeys(names.notes)
+    return _Decoded(scenario, names.classes, names.tree)
+
+
+@attrs.frozen
+class _Decoded:
+    """One cell without its seeds; without a scenario where the file is wrong."""
+
+    scenario: Scenario | Simulation | None
+    classes: dict[str, type] = attrs.Factory(dict[str, type])
+    tree: UsedTree | None = None
 
 
 class _Targets:
@@ -162,28 +210,52 @@ class _Targets:
         self.accepts = accepts
         self.recordings = recordings
         self.found: dict[str, type | ConfigError] = {}
+        self.trees: dict[str, UsedTree | ConfigError] = {}
+
+    def tree(self, target: str, mistakes: list[Mistake]) -> UsedTree | None:
+        """Import the tree that a file uses; None where that fails, which is a mistake."""
+        if target not in self.trees:
+            try:
+                self.trees[target] = use_tree(target, self.root)
+            except ConfigError as error:
+                self.trees[target] = error
+        found = self.trees[target]
+        if isinstance(found, ConfigError):
+            self._wrong(("tree", "use"), found, mistakes)
+            return None
+        return found
+
+    def _wrong(self, path: DataPath, error: ConfigError, mistakes: list[Mistake]) -> None:
+        # what raised while it was imported could not run; anything else is a wrong word in the file
+        kind: Kind = "import" if error.__cause__ is not None else "name"
+        mistakes.append(self.document.mistake(path, error.message, kind))
 
     def classes(self, names: Names, mistakes: list[Mistake]) -> dict[str, type]:
         classes: dict[str, type] = {}
+        if names.tree is not None:
+            made = {name: names.tree.class_of(name) for name in names.tree.agents}
+            classes |= {name: cls for name, cls in made.items() if cls is not None}
         for name, path, use in names.uses():
             found = self._imported(use)
             if isinstance(found, ConfigError):
-                # what raised while it was imported could not run; anything else is a wrong word in the file
-                kind: Kind = "import" if found.__cause__ is not None else "name"
-                mistakes.append(self.document.mistake((*path, "use"), found.message, kind))
+                self._wrong((*path, "use"), found, mistakes)
             else:
                 classes[name] = found
+        self._without_class(names, classes, mistakes)
+        return classes
+
+    def _without_class(self, names: Names, classes: dict[str, type], mistakes: list[Mistake]) -> None:
+        """Add the classes of mocks, replays and remote agents that name none, and are none's of the tree."""
         for name, entry in names.agents.items():
-            if isinstance(entry, Mock) and entry.use is None:
+            if isinstance(entry, Mock) and entry.use is None and name not in classes:
                 self._made(name, partial(mock_contract, name, entry), classes, mistakes)
         for name, remote in names.remotes.items():
             if remote.use is None:
                 self._made(name, partial(_asked_for, name, names.cell.data), classes, mistakes)
         replays = replays_among(names.agents)
-        for name, recording in self.recordings.of(replays, mistakes).items():
-            if replays[name].use is None:
+        for name, recording in self.recordings.of(replays, mistakes, classes).items():
+            if replays[name].use is None and name not in classes:
                 self._made(name, partial(contract_of, name, replays[name], recording), classes, mistakes)
-        return classes
 
     def _made(
         self, name: str, make: Callable[[], type], classes: dict[str, type], mistakes: list[Mistake]
@@ -224,16 +296,20 @@ def _all_steps(*parts: Any) -> Iterator[dict[str, Any]]:
 
 
 def _with_seeds(
-    found: list[CellData],
-    decoded: list[tuple[Scenario | Simulation | None, dict[str, type]]],
-    seeds: Sequence[int] | None,
-    recordings: Recordings,
+    found: list[CellData], decoded: list[_Decoded], seeds: Sequence[int] | None, recordings: Recordings
 ) -> tuple[Cell, ...]:
     return tuple(
-        Cell(scenario, seed, data.values, classes, recordings.of(replays_among(scenario.agents), []))
-        for data, (scenario, classes) in zip(found, decoded, strict=True)
-        if scenario is not None
-        for seed in (seeds if seeds is not None else _seeds(scenario))
+        Cell(
+            made.scenario,
+            seed,
+            data.values,
+            made.classes,
+            recordings.of(replays_among(made.scenario.agents), [], made.classes),
+            made.tree,
+        )
+        for data, made in zip(found, decoded, strict=True)
+        if made.scenario is not None
+        for seed in (seeds if seeds is not None else _seeds(made.scenario))
     )
 
 
@@ -252,9 +328,10 @@ def _seeds(scenario: Scenario | Simulation) -> Sequence[int]:
     return range(seeds.from_, seeds.from_ + seeds.count) if isinstance(seeds, SeedRange) else seeds
 
 
-def _notes(document: Document, cells: Cells) -> tuple[Note, ...]:
+def _notes(document: Document, cells: Cells, more: Iterable[Note]) -> tuple[Note, ...]:
     unused = [
         document.note(("vars", name), f"$(vars.{name}) is not used", key=True)
         for name in cells.unused_variables()
     ]
-    return tuple(sorted([*document.notes, *unused], key=lambda note: (note.line, note.column)))
+    found = [*document.notes, *unused, *more]
+    return tuple(sorted(found, key=lambda note: (note.line, note.column)))

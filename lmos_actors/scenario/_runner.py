@@ -24,7 +24,6 @@ from lmos_actors._errors import (
 from lmos_actors.reports import Failure, RunResult, last_messages
 from lmos_actors.simulation import TraceLog
 
-from ._classes import paths
 from ._doubles import Doubles
 from ._guard import RUNTIME, Guard, staying
 from ._heads import head_of
@@ -111,7 +110,7 @@ def run_cell(
     if stop is not None:
         run.stop = stop
         stop.watch(log)
-    doubles = Doubles(cell, resolved.document, paths(cell.root))
+    doubles = Doubles(cell, resolved.document, cell.paths)
     guard = Guard(real_limit, last_words)
     one = _Telling(run, resolved.root, log, guard, doubles, telling)
     began = perf_counter()
@@ -263,7 +262,8 @@ def _declared(run: Run, path: str) -> str:
         for index, entry in enumerate(scenario.population):
             if entry.id == names[0]:
                 return run.place(("population", index))
-    here = ("agents", names[-1]) if names[-1] in scenario.agents else ("tree",)
+    name = next((name for name in (path, names[-1]) if name in scenario.agents), None)
+    here = ("tree",) if name is None else ("agents", name)
     return run.place(here, key=True)
 
 

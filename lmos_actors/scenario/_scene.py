@@ -6,17 +6,19 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from lmos_actors._errors import LmosActorsError, StartFailed
 from lmos_actors._node import open_node
-from lmos_actors.actors import set_service_time
-from lmos_actors.supervision import SupervisorSpec
+from lmos_actors.actors import Ref, set_service_time
+from lmos_actors.supervision import Pool, SupervisorSpec
 
 from ._cast import Cast
-from ._classes import paths, supervisor_spec
+from ._classes import Planter
 from ._faults import Faults
 from ._judges import Judges
 from ._model import Simulation
-from ._model_agents import AgentEntry, Mock, Replay
+from ._model_agents import AgentEntry, Mock, PoolEntry, Replay
 from ._model_checks import Restarts, Statistics
 from ._populations import Populations
 from ._stopping import KINDS
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from lmos_actors.bindings import ConsumedThing
 
     from ._doubles import Doubles
-    from ._model_agents import Remote, Root
+    from ._model_agents import Remote
     from ._resolve import Cell
     from ._run import Run
 
@@ -57,7 +59,7 @@ class Scene:
             from ._door import options_of  # what speaks over wires, which most files have no use for
 
             options = options_of(world)
-        async with open_node(_empty(cell.root), instrument=run.watch, **options) as node:
+        async with open_node(_empty(cell), instrument=run.watch, **options) as node:
             self._node = node
             self._meet(node)
             if run.door is not None:
@@ -65,7 +67,7 @@ class Scene:
                 for name, entry in cell.remotes.items():
                     run.cast.know(name, await self._find(name, entry))
                 begin_time()
-            for spec in supervisor_spec(cell.root, cell, run.cast.given, self._doubles.classes).children:
+            for spec in Planter(cell, run.cast.given, self._doubles.classes).root().children:
                 await _start(node, spec)
             self._occupy()
             if populations is not None:
@@ -88,7 +90,7 @@ class Scene:
     def _meet(self, node: Node) -> None:
         """Have everybody told who is to be, before the first of them is started."""
         run, scenario = self._run, self._run.cell.scenario
-        places = paths(run.cell.root)
+        places = run.cell.paths
         if scenario.world in DOORS:
             from ._door import Door
 
@@ -114,8 +116,9 @@ class Scene:
 
     def _occupy(self) -> None:
         for name, entry in self._run.cell.scenario.agents.items():
-            if isinstance(entry, AgentEntry) and entry.service_time:
-                set_service_time(self._run.cast.ref(name), float(entry.service_time))
+            if isinstance(entry, (AgentEntry, PoolEntry)) and entry.service_time:
+                for slot in self._run.cast.slots(name):
+                    set_service_time(Ref[Any](slot), float(entry.service_time))
 
     async def last_look(self) -> None:
         """The story has been told: judge what is to be seen while the agents are still there."""
@@ -130,7 +133,10 @@ class Scene:
         self._node.root.kill()
 
 
-def _empty(root: Root) -> SupervisorSpec:
+def _empty(cell: Cell) -> SupervisorSpec:
+    root = cell.root
+    if cell.used is not None:
+        return attrs.evolve(cell.used.spec, children=())
     return SupervisorSpec(
         "root",
         strategy=root.strategy,
@@ -143,6 +149,8 @@ def _empty(root: Root) -> SupervisorSpec:
 async def _start(node: Node, spec: Any) -> None:
     if isinstance(spec, SupervisorSpec):
         await node.start_supervisor(spec)
+    elif isinstance(spec, Pool):
+        await node.start_pool(spec)  # pyright: ignore[reportUnknownArgumentType]
     else:
         await node.start_child(spec)
 
@@ -156,13 +164,14 @@ def looked_at(cell: Cell, path: str) -> bool:
     Such a check is of the agent, its population, or a supervisor above it other than the root, which nobody
     restarts; nor does anybody a temporary agent: no count of restarts shows that it has crashed.
     """
-    name = next((name for name, place in paths(cell.root).items() if place == path), path)
+    places = {place: name for name, place in cell.paths.items()}
+    name, above = places.get(path, path), path.rpartition("/")[0]
     entry = _entry_of(cell, name)
     if isinstance(entry, (Mock, Replay)):
         return True
     if entry is not None and entry.restart == "temporary":
         return False
-    names = (path, name, *path.split("/")[:-1])
+    names = (path, name, above, places.get(above, above), *path.split("/")[:-1])
     counted = [
         check
         for check in cell.scenario.checks
@@ -174,6 +183,8 @@ def looked_at(cell: Cell, path: str) -> bool:
 def _entry_of(cell: Cell, name: str) -> Any:
     """Give the agent or population of the file that a name or path is of, None for what agents start."""
     scenario = cell.scenario
+    if cell.used is not None and name in cell.used.agents and name not in scenario.agents:
+        return cell.used.agents[name]
     if name in scenario.agents or not isinstance(scenario, Simulation):
         return scenario.agents.get(name)
     above = name.partition("/")[0]

@@ -148,7 +148,11 @@ class Story:
     def _asking(self, step: Asking, path: DataPath) -> None:
         self.names.agent(step.as_, (*path, "as"), user=True)
         check_error(self.names, step.error, path)
-        if not self.names.agent(step.target, (*path, "target"), far=True):
+        if not self.names.agent(step.target, (*path, "target"), far=True, pool=True):
+            return
+        if step.target in self.names.pools and type(step) in _VERBS:
+            why = f'"{step.target}" is a pool, and each of its agents has its own properties'
+            self.names.wrong((*path, "target"), why)
             return
         if isinstance(step, (Invoke, Tell)):
             check_action(self.fit, step, path, stream=False)

@@ -1,4 +1,4 @@
-"""What `use:` names: a class in the project, by module or by file.
+"""What `use:` names: a class or a tree in the project, by module or by file.
 
 The project root is the nearest folder above the file with a `pyproject.toml`, else the file's folder; it is
 the only folder put on the import path, and stays there, as agents import things while they run.
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lmos_actors._errors import ConfigError, nearest, text_of
 from lmos_actors.files import did_you_mean
+from lmos_actors.supervision import SupervisorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,20 +42,46 @@ def import_target(target: str, root: Path, accepts: Accepts | None = None) -> ty
     Raises ConfigError: malformed target, no such module or file, an error inside (with its line, the
     exception as `__cause__`), no such class, or one that `accepts` refuses.
     """
-    place, colon, name = target.rpartition(":")
-    if not colon or not place or not name.isidentifier():
-        raise ConfigError(f'"{target}" is not package.module:Class or path/file.py:Class')
-    module = _by_file(place, root) if place.endswith(".py") else _by_name(place, root)
+    module, place, name = _module_of(target, root, "Class")
     found: object = getattr(module, name, None)
     if not isinstance(found, type):
-        classes = [word for word, value in vars(module).items() if isinstance(value, type)]
-        what = f'no class "{name}" in {place}' if found is None else f'"{name}" in {place} is not a class'
-        near = nearest(name, classes)
-        raise ConfigError(what + (f', did you mean "{near}"?' if near else ""))
+        if isinstance(found, SupervisorSpec):
+            raise ConfigError(f'"{name}" in {place} is a tree, not a class')
+        raise ConfigError(_not_found(module, place, name, "class", type))
     reason = accepts(found) if accepts else None
     if reason is not None:
         raise ConfigError(f'"{target}": {reason}')
     return found
+
+
+def import_tree(target: str, root: Path) -> tuple[SupervisorSpec, str]:
+    """Import a tree, `package.module:tree` or `path/file.py:tree`, relative to `root`.
+
+    Runs the module's code, and returns the name of the module too. Raises ConfigError as `import_target`;
+    also for what is no SupervisorSpec.
+    """
+    module, place, name = _module_of(target, root, "tree")
+    found: object = getattr(module, name, None)
+    if not isinstance(found, SupervisorSpec):
+        raise ConfigError(_not_found(module, place, name, "SupervisorSpec", SupervisorSpec))
+    return found, module.__name__
+
+
+def _module_of(target: str, root: Path, example: str) -> tuple[ModuleType, str, str]:
+    place, colon, name = target.rpartition(":")
+    if not colon or not place or not name.isidentifier():
+        raise ConfigError(f'"{target}" is not package.module:{example} or path/file.py:{example}')
+    return (_by_file(place, root) if place.endswith(".py") else _by_name(place, root)), place, name
+
+
+def _not_found(module: ModuleType, place: str, name: str, what: str, kind: type) -> str:
+    found: object = getattr(module, name, None)
+    known = [word for word, value in vars(module).items() if isinstance(value, kind)]
+    near = nearest(name, known) or (known[0] if len(known) == 1 and what != "class" else None)
+    hint = f', did you mean "{near}"?' if near else ""
+    if found is None:
+        return f'no {what} "{name}" in {place}{hint}'
+    return f'"{name}" in {place} is not a {what}{hint}'
 
 
 def _by_file(place: str, root: Path) -> ModuleType:

@@ -81,7 +81,11 @@ class Timeline:
 
     def _asking(self, entry: TimedAsking, path: DataPath) -> None:
         check_error(self.names, entry.error, path)
-        if not self.names.agent(entry.target, (*path, "target"), far=True):
+        if not self.names.agent(entry.target, (*path, "target"), far=True, pool=True):
+            return
+        if entry.target in self.names.pools and isinstance(entry, WriteAt):
+            why = f'"{entry.target}" is a pool, and each of its agents has its own properties'
+            self.names.wrong((*path, "target"), why)
             return
         check_asking(self.fit, entry, path)
 

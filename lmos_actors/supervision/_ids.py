@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from lmos_actors._errors import ConfigError, IdTaken
 
-from ._spec import ChildSpec
+from ._spec import ChildSpec, SupervisorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,18 +16,27 @@ if TYPE_CHECKING:
     from ._spec import Spec
 
 
+RESERVED: Final = (
+    ".well-known", "agents", "api", "arc", "events", "healthz", "metrics", "openapi.json", "readyz", "search",
+    "things", "ws",
+)  # fmt: skip
+"""What a node serves, or will serve, right below its address: no agent or pool at the root has such a name.
+
+Whether the node listens makes no difference: a tree is the same everywhere. A supervisor is nothing that
+others reach, and the names of those below it begin with its own.
+"""
+
+
 class Ids:
     """The ids of the agents of one node, in all of its supervisors.
 
     An agent has its id for as long as its slot is there: also while it is stopped or between two lives.
     """
 
-    __slots__ = ("_slots", "reserved")
+    __slots__ = ("_slots",)
 
     def __init__(self) -> None:
         self._slots: dict[str, LocalLink] = {}
-        self.reserved: tuple[str, ...] = ()
-        """The names that children of the root may not have: the node serves something else under them."""
 
     def get(self, id: str) -> LocalLink | None:
         """Give the slot of the agent with that id, None if there is none."""
@@ -40,13 +49,6 @@ class Ids:
             if held is not None and held.owner is not owner:
                 raise IdTaken(held.spec.id, held.path)
 
-    def check_name(self, name: str) -> None:
-        """Raise ConfigError if a child of the root may not be called so."""
-        if name in self.reserved:
-            raise ConfigError(
-                f"an agent cannot be called {name!r}: the node serves something else at /{name}"
-            )
-
     def take(self, slot: LocalLink) -> None:
         """Have the agent be found by its id from now on, if it has one; `check` comes before."""
         if slot.spec.id is not None:
@@ -56,3 +58,11 @@ class Ids:
         """Let others have the agent's id: its child spec is gone."""
         if self._slots.get(slot.spec.id) is slot:
             del self._slots[slot.spec.id]
+
+
+def check_top(spec: Spec) -> None:
+    """Raise ConfigError if a child of the root may not be called as it is."""
+    if spec.name in RESERVED and not isinstance(spec, SupervisorSpec):
+        raise ConfigError(
+            f"an agent cannot be called {spec.name!r}: the node serves something else at /{spec.name}"
+        )

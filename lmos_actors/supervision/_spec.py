@@ -229,6 +229,11 @@ class Pool(Generic[A_co]):
             hint = f", did you mean {near!r}?" if near else ""
             raise ConfigError(f"{key!r} is a parameter of no action of the agents{hint}", path)
 
+    def filled(self, ref_to: Callable[[Sibling], Any]) -> Callable[[], A_co]:
+        """Return the factory with a ref in the place of each reference to a sibling."""
+        made: Callable[[], A_co] = filled(self.factory, ref_to)
+        return made
+
     def member(self, number: int) -> ChildSpec[A_co]:
         """Give the child spec of one member; they are numbered from 1."""
         return self._agent(f"{self.name}-{number}")

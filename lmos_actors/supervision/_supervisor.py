@@ -20,6 +20,7 @@ from lmos_actors.actors import SHUTDOWN, LocalLink, Ref, awaited
 from ._branch import BUDGET, Branch
 from ._children import ChildInfo, mailbox_of, needs_waiting
 from ._factory import class_of
+from ._ids import check_top
 from ._spec import ChildSpec, Pool, SupervisorSpec
 
 if TYPE_CHECKING:
@@ -227,7 +228,7 @@ class Supervisor(Branch):
         self._check_references(spec)
         self.ids.check((spec,), None)
         if self.above is None:
-            self.ids.check_name(name)
+            check_top(spec)
         taken = self.named(name)
         if self._plan.check_start(taken) != "ok":
             raise NameTaken(name, self.path)

@@ -10,9 +10,9 @@ import trio
 
 from lmos_actors import Agent, ChildSpec, ConfigError, ConnectFailed, action, open_node
 from lmos_actors._wanted import default_network
-from lmos_actors.bindings import RESERVED
 from lmos_actors.bindings._guarded import PROBES
 from lmos_actors.security import Access, Basic, Security
+from lmos_actors.supervision import RESERVED
 from lmos_actors.transport import endpoint_of
 from tests.observe.talk import ask, line_to, samples
 

@@ -506,7 +506,6 @@ LATER = [
     ("world: memory", "world: process"),
     ("from: agent\n    use: people.weather:WeatherAgent", "from: process"),
     ("    state: {units", "    listen: ws\n    state: {units"),
-    ("    state: {units", "    backoff: {}\n    state: {units"),
     ("do: tell", "do: partition"),
     ("do: tell", "do: chat"),
     ("kind: crash", "kind: partition"),
