@@ -1,4 +1,4 @@
-"""A tree of the project in a file, and pools in a file: who is in it, what takes their place, what is wrong."""
+"""A tree of the project in a file, and pools in a file: who is in it, and what may take their place."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ class Clerk(Agent):
     @action
     async def serve(self, customer: str) -> str:
         self.seen += 1
-        return f"{self.path.rpartition('/')[2]} serves {customer}: {await self.weather.invoke(Weather.forecast)}"
+        forecast = await self.weather.invoke(Weather.forecast)
+        return f"{self.path.rpartition('/')[2]} serves {customer}: {forecast}"
 
     @action
     def count(self) -> int:
@@ -93,7 +94,10 @@ tree = SupervisorSpec(
         SupervisorSpec(
             "back",
             [
-                Pool(partial(Clerk, weather=sibling("../weather")), 2, name="clerks", by="key", key="customer"),
+                Pool(
+                    partial(Clerk, weather=sibling("../weather")),
+                    2, name="clerks", by="key", key="customer",
+                ),
                 ChildSpec("archive", Weather, restart="temporary"),
             ],
             strategy="rest_for_one",
