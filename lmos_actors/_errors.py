@@ -7,9 +7,10 @@ place, gave to a request; `SupervisionError` is a tree that could not start or c
 
 from __future__ import annotations
 
+import json
 from difflib import get_close_matches
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -91,11 +92,75 @@ class NotAllowed(AgentError):
 
 
 class ActionFailed(AgentError):
-    """The action ended in a failure that it declares; raise it in a handler. `output` is plain data."""
+    """The action ended in a failure that it declares; raise it in a handler. `output` is plain data.
+
+    A text words the failure. An object says more, as `{"code": "full", "detail": "no seat left", "row": 7}`:
+    `code` is for programs, `detail` (or `message`) for people, `status` the status over HTTP, 409 unless it
+    is named; everything else is its `data`. Callers find the same near and far.
+    """
+
+    STATUS = 409
 
     def __init__(self, output: object = None) -> None:
         self.output = output
-        super().__init__(str(output) if output is not None else "action failed")
+        super().__init__(_failure_text(output))
+
+    @property
+    def code(self) -> str | None:
+        """The member `code` of the output, if that is a text."""
+        code: str | None = _member(self.output, "code", str)
+        return code
+
+    @property
+    def detail(self) -> str | None:
+        """What happened, in words: the output if it is a text, else its member `detail` or `message`."""
+        if isinstance(self.output, str):
+            return self.output
+        own: str | None = _member(self.output, "detail", str)
+        message: str | None = _member(self.output, "message", str)
+        return own if own is not None else message
+
+    @property
+    def status(self) -> int:
+        """The status over HTTP: the member `status` of the output from 400 to 599, else 409.
+
+        401 and 407 are of credentials, which an action knows nothing of: they count as not named.
+        """
+        status: int | None = _member(self.output, "status", int)
+        known = status is not None and 400 <= status <= 599 and status not in (401, 407)
+        return status if known and status is not None else self.STATUS
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """All other members of the output, empty where it is no object."""
+        used = ("code", "status", "detail" if _member(self.output, "detail", str) is not None else "message")
+        return {name: value for name, value in _members(self.output).items() if name not in used}
+
+
+def _members(output: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", output) if isinstance(output, dict) else {}
+
+
+def _member(output: object, name: str, kind: type[Any]) -> Any:
+    value = _members(output).get(name)
+    return value if isinstance(value, kind) and not isinstance(value, bool) else None
+
+
+def _failure_text(output: object) -> str:
+    """Word a failure: by its code and what it says in words, else by its data as JSON."""
+    if output is None or isinstance(output, str):
+        return "action failed" if output is None else output
+    code: str | None = _member(output, "code", str)
+    detail: str | None = _member(output, "detail", str)
+    said: str | None = detail if detail is not None else _member(output, "message", str)
+    if said is not None:
+        return said if code is None else f"{code}: {said}"
+    if code is not None:
+        return code
+    try:
+        return json.dumps(output, ensure_ascii=False, sort_keys=True, default=str)
+    except (TypeError, ValueError, RecursionError):
+        return "action failed"
 
 
 class ActionCancelled(AgentError):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from math import ceil
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 import msgspec
 
-from lmos_actors._errors import AgentError, LmosActorsError
-from lmos_actors.protocol.lmos import problem_of
+from lmos_actors._errors import ActionFailed, AgentError, LmosActorsError
+from lmos_actors.protocol.lmos import FAILED, problem_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -121,7 +121,55 @@ def problem_data(problem: Problem, occurrence: str | None) -> dict[str, Any]:
         "retryIn": problem.retry_in,
         "about": problem.about,
     }
-    return {name: each for name, each in told.items() if each is not None}
+    found = {name: each for name, each in told.items() if each is not None}
+    return with_data(found) if problem.type == FAILED else found
+
+
+PROBLEM_MEMBERS: Final = (
+    "type", "title", "status", "detail", "instance", "path", "started", "retryIn", "about",
+)  # fmt: skip
+"""Members of problem details that are not an action's own."""
+
+
+def with_data(told: dict[str, Any]) -> dict[str, Any]:
+    """Return the problem of a declared failure with its code and its data as members.
+
+    What it was exactly stays in `about` only where these members do not give it back: see `failure_output`.
+    """
+    about = cast("dict[str, Any]", told["about"])
+    output: Any = about["output"]
+    members = cast("dict[str, Any]", output) if isinstance(output, dict) else {}
+    own = {name: value for name, value in members.items() if name not in PROBLEM_MEMBERS}
+    found = {**{name: each for name, each in told.items() if name != "about"}, **own}
+    return found if same_json(failure_output(found), output) else {**found, "about": about}
+
+
+def failure_output(told: Mapping[str, Any]) -> Any:
+    """Return the output of an action's failure that problem details tell.
+
+    It is in `about` where that has it. Else it is the words alone, or an object of them and all members that
+    are the action's own, with the status unless that is the usual one.
+    """
+    about = told.get("about")
+    if isinstance(about, dict) and "output" in about:
+        return cast("dict[str, Any]", about)["output"]
+    own = {name: value for name, value in told.items() if name not in PROBLEM_MEMBERS}
+    detail, status = told.get("detail"), told.get("status")
+    if status not in (None, ActionFailed.STATUS):
+        own["status"] = status
+    if not own and isinstance(detail, str):
+        return detail
+    return own if detail is None else {**own, "detail": detail}
+
+
+def same_json(one: Any, other: Any) -> bool:
+    """Whether two values are written alike, the order of members apart: 1 is not true, nor is it 1.0."""
+    try:
+        return msgspec.json.encode(one, order="deterministic") == msgspec.json.encode(
+            other, order="deterministic"
+        )
+    except (TypeError, ValueError, RecursionError):
+        return False
 
 
 def _retry_in(problem: Problem) -> int:

@@ -18,6 +18,7 @@ from lmos_actors.protocol import lmos
 from lmos_actors.protocol.td import resolve
 
 from ._peer_wants import at_home
+from ._web_answers import failure_output
 from ._web_link_bodies import essence, from_json, is_json
 from ._web_link_stream import BadAnswer
 
@@ -94,9 +95,19 @@ def error_from(
         path=_text(told.get("path")) or None,
         started=told.get("started") if isinstance(told.get("started"), bool) else None,
         retry_in=_seconds(told.get("retryIn"), head),
-        about=_members(told.get("about")),
+        about=_about(told, status, op),
     )
     return lmos.error_of(message, _asked(op, thing_id))
+
+
+def _about(told: Mapping[str, Any], status: int, op: Asked | None) -> dict[str, Any] | None:
+    """Return what a problem says beside its words: of a refusal by an action its output, whoever says it."""
+    is_refusal = told.get("type") == lmos.FAILED or (
+        status == ActionFailed.STATUS and op is not None and op.verb == "invoke"
+    )
+    if told and is_refusal:
+        return {"output": failure_output(told)}
+    return _members(told.get("about"))
 
 
 def _asked(op: Asked | None, thing_id: str) -> Any:

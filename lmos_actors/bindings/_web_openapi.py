@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 VERSION: Final = "3.1.0"
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
+PROBLEM_JSON: Final = "application/problem+json"
 STREAMS: Final = "lmosx:streams"
 
 _RATHER: Final = ("title", "description")
@@ -55,6 +56,17 @@ PROBLEM: Final = {
     "required": ["type", "title", "status"],
 }
 
+FAILURE: Final = {
+    "allOf": [{"$ref": "#/components/schemas/Problem"}],
+    "type": "object",
+    "description": "A failure that the action declares: problem details with its code and its data.",
+    "properties": {
+        "detail": {**_TEXT, "description": "What has happened, for people."},
+        "code": {**_TEXT, "description": "What has happened, for programs."},
+    },
+    "additionalProperties": True,
+}
+
 STATUS: Final = {
     "type": "object",
     "description": "How a run stands.",
@@ -74,6 +86,7 @@ _STATUS_REF: Final = {"$ref": "#/components/schemas/ActionStatus"}
 _NOTHING: Final = {"description": "Done."}
 _UNCHANGED: Final = {"description": "It is as the entity tag says."}
 _PROBLEM_REF: Final = {"$ref": "#/components/responses/Problem"}
+_FAILURE_REF: Final = {"$ref": "#/components/responses/ActionFailure"}
 _ALWAYS: Final = ("400", "401", "403", "404", "405", "406", "429", "500", "503")
 """What stands in place of any answer; of those that bring something, these too."""
 
@@ -121,8 +134,11 @@ def openapi_text(described: Iterable[tuple[str, Description]], base: str, securi
         "servers": [{"url": base}],
         "paths": paths,
         "components": {
-            "schemas": {"Problem": PROBLEM, "ActionStatus": STATUS},
-            "responses": {"Problem": _answer("It is not done.", "application/problem+json", "Problem")},
+            "schemas": {"Problem": PROBLEM, "ActionFailure": FAILURE, "ActionStatus": STATUS},
+            "responses": {
+                "Problem": _answer("It is not done.", PROBLEM_JSON, "Problem"),
+                "ActionFailure": _answer("The action refuses, or has failed.", PROBLEM_JSON, "ActionFailure"),
+            },
             **({"securitySchemes": schemes} if schemes else {}),
         },
         **_demands(schemes, security),
@@ -273,7 +289,8 @@ def _action(
     teller: _Teller, place: str, name: str, affordance: JsonObject, *, is_stream: bool
 ) -> Iterator[tuple[str, JsonObject]]:
     said, more = _said(affordance), _body_of(affordance)
-    invoke = teller.operation("invoke", name, said, _outcomes(affordance, is_stream=is_stream), **more)
+    outcomes = {**_outcomes(affordance, is_stream=is_stream), "409": _FAILURE_REF}
+    invoke = teller.operation("invoke", name, said, outcomes, **more)
     if is_stream:  # it is over when its answer is
         yield place, {"post": invoke}
         return

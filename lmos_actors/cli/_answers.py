@@ -163,6 +163,8 @@ def error_members(error: Exception) -> dict[str, Any]:
     members: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
     if isinstance(error, ActionFailed):
         members["output"] = error.output
+        if error.code is not None:
+            members["code"] = error.code
     elif isinstance(error, InvalidInput):
         members["path"] = error.path
     elif isinstance(error, AgentDied):
@@ -202,9 +204,19 @@ def explained(error: Exception, *, who: str = _WHO, cert: str = "--cert") -> str
     `who` is what helps where credentials are asked for, `cert` the option that names a certificate to show.
     """
     if isinstance(error, ActionFailed):
-        return f"the action failed: {_for_people(error.output)}" if error.output is not None else str(error)
+        return _failure(error)
     fix, said = _fix(error, who, cert), str(error)
     return f"{said}; {fix}" if fix and "did you mean" not in said else said
+
+
+def _failure(error: ActionFailed) -> str:
+    """Word a failure that an action declares: code and words if it has any, then its data."""
+    if error.output is None:
+        return str(error)
+    if error.code is None and error.detail is None:
+        return f"the action failed: {_for_people(error.output)}"
+    data = f" {_for_people(error.data)}" if error.data else ""
+    return f"the action failed: {_for_people(str(error))}{data}"
 
 
 def _fix(error: Exception, who: str, cert: str) -> str:

@@ -126,7 +126,7 @@ def test_what_a_failure_gives_is_recorded_beside_its_text() -> None:
 
     answers = told(doing, "answered")
     assert [answer.get("output") for answer in answers] == [{"why": "no"}, {"why": "no"}, None]
-    assert answers[2]["error"] == "ActionFailed: {'why': '***'}"
+    assert answers[2]["error"] == 'ActionFailed: {"why": "***"}'
 
 
 def test_changes_are_recorded_where_somebody_observes_and_after_a_restart() -> None:

@@ -195,7 +195,7 @@ REFUSED: list[tuple[str, str, Any, dict[str, str], tuple[int, str]]] = [
     ("POST", "actions/tell", {"city": "x"}, {"lmos_remaining": "soon"}, (400, "invalid-input")),
     ("POST", "actions/tell", {"city": "x"}, {"lmos_remaining": "0"}, (503, "deadline-exceeded")),
     ("POST", "actions/forecast", {"city": "x"}, {"lmos_remaining": "0.5"}, (503, "deadline-exceeded")),
-    ("POST", "actions/fail", {"why": "so"}, {}, (500, "internal-server-error")),
+    ("POST", "actions/fail", {"why": "so"}, {}, (409, "action-failed")),
     ("GET", "events/tell", None, {}, (405, "operation-not-allowed")),
     ("GET", "events/ask", None, {}, (404, "not-found")),
     ("GET", "properties/quiet/observable", None, {}, (405, "operation-not-allowed")),

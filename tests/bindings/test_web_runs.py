@@ -128,7 +128,7 @@ def test_how_a_run_has_failed_is_told() -> None:
     async def main(there: World) -> None:
         web = await there.client()
         for action, body, kind in (
-            ("fail", {"why": "so"}, "internal-server-error"),
+            ("fail", {"why": "so"}, "action-failed"),
             ("crash", None, "agent-died"),
             ("forecast", {"city": "x"}, "deadline-exceeded"),
         ):

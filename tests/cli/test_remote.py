@@ -110,7 +110,7 @@ def test_a_stream_is_printed_item_by_item(call: Call) -> None:
 
 def test_an_action_that_fails(call: Call) -> None:
     ran = call("call", "refuse")
-    error = {"type": "ActionFailed", "message": "{'why': 'closed', 'until': 7}",
+    error = {"type": "ActionFailed", "message": '{"until": 7, "why": "closed"}',
              "output": {"why": "closed", "until": 7}}  # fmt: skip
     assert (ran.code, ran.lines) == (1, [{"action": "refuse", "error": error}])
     assert ran.err == 'lmos-actors: the action failed: {"why": "closed", "until": 7}\n'

@@ -193,7 +193,7 @@ async def _(it: Ref[Lamp], t: Text, b: Bench) -> Any:
     return [wrote, await b.said(it.read(Lamp.power)), t.said]
 
 
-@row("invoke", ["dimmed", "ActionFailed: {'why': 'dark'} [output={'why': 'dark'}]"])
+@row("invoke", ["dimmed", "ActionFailed: {\"why\": \"dark\"} [output={'why': 'dark'}]"])
 async def _(it: Ref[Lamp], t: Text, b: Bench) -> Any:
     return [await b.said(it.invoke(Lamp.dim, 3)), await b.said(it.invoke(Lamp.fail))]
 

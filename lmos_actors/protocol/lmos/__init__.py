@@ -93,6 +93,7 @@ from ._messages import (
 from ._outbox import Sendable as Sendable
 from ._peer import OFFERS as OFFERS, Close as Close, SessionOptions as SessionOptions
 from ._problems import (
+    FAILED as FAILED,
     Problem as Problem,
     error_message as error_message,
     error_of as error_of,

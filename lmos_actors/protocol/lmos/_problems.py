@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from lmos_actors._errors import (
     ActionCancelled,
@@ -52,6 +52,7 @@ UNAVAILABLE: Final = f"{OURS}agent-unavailable"
 DIED: Final = f"{OURS}agent-died"
 DEADLINE: Final = f"{OURS}deadline-exceeded"
 CANCELLED: Final = f"{OURS}action-cancelled"
+FAILED: Final = f"{OURS}action-failed"
 RATE_LIMITED: Final = f"{OURS}rate-limited"
 
 DETAIL = 2_000  # characters
@@ -95,8 +96,8 @@ def problem_of(error: BaseException) -> Problem:
 def error_of(message: Error, request: Message | None = None) -> LmosActorsError:
     """Make the exception that an `error` message stands for, as the answer to `request`.
 
-    Types that the table does not know are taken by their status: 400, 401, 403, 404, 405, 429, 503, and 500
-    where an action was asked for; RemoteProtocolError for the rest.
+    Types that the table does not know are taken by their status: 400, 401, 403, 404, 405, 429, 503, and 409
+    and 500 where an action was asked for; RemoteProtocolError for the rest.
     """
     make = _MAKE.get(message.type) or _BY_STATUS.get(message.status, _unknown)
     return make(message, request)
@@ -151,13 +152,21 @@ def _tell_invalid(error: InvalidInput) -> Problem:
 
 def _tell_failed(error: ActionFailed) -> Problem:
     return Problem(
-        type=INTERNAL,
-        title="Internal Server Error",
-        status=500,
-        detail=_text(error),
+        type=FAILED,
+        title="Action Failed",
+        status=error.status,
+        detail=(error.detail or _text(error))[:DETAIL],
         started=True,
         about={"output": error.output},
     )
+
+
+def kotlin_problem_of(error: BaseException) -> Problem:
+    """Return what a peer in the habits of kotlin-wot is told: there each failure of an action is a 500."""
+    problem = problem_of(error)
+    if problem.type != FAILED:
+        return problem
+    return structs.replace(problem, type=INTERNAL, title="Internal Server Error", status=500)
 
 
 def _tell_cancelled(error: ActionCancelled) -> Problem:
@@ -268,6 +277,17 @@ def _make_internal(message: Error, request: Message | None) -> LmosActorsError:
     return _unknown(message, request)
 
 
+def _make_failed(message: Error, request: Message | None) -> LmosActorsError:
+    about = message.about
+    return ActionFailed(about["output"] if about is not None and "output" in about else message.detail)
+
+
+def _make_conflict(message: Error, request: Message | None) -> LmosActorsError:
+    if isinstance(request, InvokeAction | QueryAction | CancelAction):
+        return _make_failed(message, request)
+    return _unknown(message, request)
+
+
 def _make_cancelled(message: Error, _: Message | None) -> LmosActorsError:
     return ActionCancelled(_known(message, "reason", str))
 
@@ -344,6 +364,7 @@ _MAKE: dict[str, Callable[[Error, Message | None], LmosActorsError]] = {
     DIED: _make_died,
     DEADLINE: _make_late,
     CANCELLED: _make_cancelled,
+    FAILED: _make_failed,
     RATE_LIMITED: _make_limited,
 }
 _BY_STATUS: dict[str, Callable[[Error, Message | None], LmosActorsError]] = {
@@ -352,6 +373,7 @@ _BY_STATUS: dict[str, Callable[[Error, Message | None], LmosActorsError]] = {
     "403": _as(Forbidden),
     "404": _make_not_found,
     "405": _as(NotAllowed),
+    "409": _make_conflict,
     "429": _make_limited,
     "500": _make_internal,
     "503": _make_unavailable,

@@ -29,7 +29,7 @@ from ._messages import (
 )
 from ._outbox import Outbox
 from ._peer import correlation_of
-from ._problems import INTERNAL, Problem, error_message, problem_of
+from ._problems import INTERNAL, Problem, error_message, kotlin_problem_of, problem_of
 from ._thing_streams import ThingStreams
 from ._thing_tables import Counts, Listenings, Runs, ThingStatistics
 
@@ -162,9 +162,10 @@ class Desk:
         correlation: str | None,
         in_reply_to: str | None = None,
     ) -> Error:
-        """Make an `error` message."""
+        """Make an `error` message, by the habits here."""
+        told = kotlin_problem_of if self.kotlin else problem_of
         return error_message(
-            error if isinstance(error, Problem) else problem_of(error),
+            error if isinstance(error, Problem) else told(error),
             thing_id=thing_id,
             message_id=self.new_id(),
             instance_id=self.new_id(),

@@ -24,6 +24,7 @@ from lmos_actors import (
     Unauthorized,
 )
 from lmos_actors.protocol import lmos
+from lmos_actors.protocol.lmos._problems import kotlin_problem_of
 
 THING = "urn:thing"
 LMOS = "https://eclipse.dev/lmos/protocol/v1/errors#"
@@ -38,8 +39,10 @@ TOLD: list[tuple[LmosActorsError, str, int, str]] = [
     (NotFound("event", "it's"), f"{LMOS}not-found", 404, "Event Not Found"),
     (NotAllowed("read-only"), f"{LMOS}operation-not-allowed", 405, "Operation Not Allowed"),
     (InvalidInput("Expected `int`", "$.count"), f"{OURS}invalid-input", 400, "Invalid Input"),
-    (ActionFailed(), f"{LMOS}internal-server-error", 500, "Internal Server Error"),
-    (ActionFailed({"code": 1}), f"{LMOS}internal-server-error", 500, "Internal Server Error"),
+    (ActionFailed(), f"{OURS}action-failed", 409, "Action Failed"),
+    (ActionFailed("sold out"), f"{OURS}action-failed", 409, "Action Failed"),
+    (ActionFailed({"code": 1}), f"{OURS}action-failed", 409, "Action Failed"),
+    (ActionFailed({"code": "gone", "status": 410}), f"{OURS}action-failed", 410, "Action Failed"),
     (ActionCancelled(), f"{OURS}action-cancelled", 500, "Action Cancelled"),
     (ActionCancelled("enough"), f"{OURS}action-cancelled", 500, "Action Cancelled"),
     (MailboxFull(THING, 3), f"{OURS}mailbox-full", 503, "Mailbox Full"),
@@ -77,6 +80,35 @@ def test_an_exception_is_itself_again_on_the_other_side(
     assert type(found) is type(error)
     assert str(found) == str(error)
     assert attributes(found) == attributes(error)
+
+
+@pytest.mark.parametrize("output", [None, "sold out", {"code": "taken", "detail": "by Ada", "row": 7}, [1]])
+def test_a_failure_is_a_500_in_the_habits_of_kotlin_wot_and_is_read_alike(output: Any) -> None:
+    problem = kotlin_problem_of(ActionFailed(output))
+    assert (problem.type, problem.status) == (f"{LMOS}internal-server-error", 500)
+    found: Any = lmos.error_of(over_the_wire(problem, habits="kotlin-wot"), INVOKE)
+    assert (type(found), found.output) == (ActionFailed, output)
+    assert kotlin_problem_of(NotAllowed("x")) == lmos.problem_of(NotAllowed("x"))
+
+
+def test_what_a_failure_says() -> None:
+    plain, full = ActionFailed("sold out"), ActionFailed({"code": "taken", "message": "by Ada", "row": 7})
+    assert (plain.code, plain.detail, plain.status, plain.data) == (None, "sold out", 409, {})
+    assert (full.code, full.detail, full.status, full.data) == ("taken", "by Ada", 409, {"row": 7})
+    assert (str(plain), str(full)) == ("sold out", "taken: by Ada")
+    assert str(ActionFailed({"why": "Größe"})) == '{"why": "Größe"}'
+    assert ActionFailed({"detail": "d", "message": 3}).data == {"message": 3}
+    named = [ActionFailed({"status": each}).status for each in (410, 599, 200, 401, 407, True, "410", None)]
+    assert named == [410, 599, 409, 409, 409, 409, 409, 409]
+
+
+@pytest.mark.parametrize(("status", "request_", "expected"), [
+    ("409", INVOKE, ActionFailed), ("409", READ, RemoteProtocolError), ("418", INVOKE, RemoteProtocolError),
+])  # fmt: skip
+def test_a_conflict_told_by_others_is_a_failure_of_the_action(
+    status: str, request_: Any, expected: type[Exception]
+) -> None:
+    assert type(lmos.error_of(foreign(status), request_)) is expected
 
 
 def test_an_error_has_all_five_members() -> None:
