@@ -3,105 +3,30 @@
 Each agent is a structured-concurrency actor with its own nursery, mailbox and state; a supervisor tree
 keeps them running. `Agent`, `action`, `prop` and `event` make one, `open_node` runs some, a `Ref` is how
 to talk to one.
+
+The names stand in `_public.py`, which is imported when the first of them is used: the command has its own
+start, and needs none of them to say its version, or to be interrupted.
 """
 
-from ._errors import (
-    ActionCancelled as ActionCancelled,
-    ActionFailed as ActionFailed,
-    AgentDied as AgentDied,
-    AgentError as AgentError,
-    AgentUnavailable as AgentUnavailable,
-    ConfigError as ConfigError,
-    ConnectFailed as ConnectFailed,
-    ConnectionLost as ConnectionLost,
-    DeadlineExceeded as DeadlineExceeded,
-    Deadlocked as Deadlocked,
-    Forbidden as Forbidden,
-    ForbiddenCall as ForbiddenCall,
-    IdTaken as IdTaken,
-    InvalidInput as InvalidInput,
-    LinkedAgentDied as LinkedAgentDied,
-    LmosActorsError as LmosActorsError,
-    LocalProtocolError as LocalProtocolError,
-    MailboxFull as MailboxFull,
-    NameTaken as NameTaken,
-    NotAllowed as NotAllowed,
-    NotFound as NotFound,
-    OutcomeUnknown as OutcomeUnknown,
-    ProtocolError as ProtocolError,
-    RateLimited as RateLimited,
-    RemoteProtocolError as RemoteProtocolError,
-    RestartIntensityExceeded as RestartIntensityExceeded,
-    StartFailed as StartFailed,
-    StopFailed as StopFailed,
-    SupervisionError as SupervisionError,
-    TransportError as TransportError,
-    Unauthorized as Unauthorized,
-    WorkerDied as WorkerDied,
-    WrongState as WrongState,
-)
-from ._instrument import LogInstrument as LogInstrument
-from ._node import Node as Node, open_node as open_node
-from ._node_thread import NodeThread as NodeThread, open_node_in_thread as open_node_in_thread
-from .actors import (
-    NORMAL as NORMAL,
-    SHUTDOWN as SHUTDOWN,
-    About as About,
-    Action as Action,
-    Agent as Agent,
-    AgentStatistics as AgentStatistics,
-    Call as Call,
-    CallStatus as CallStatus,
-    CrashReport as CrashReport,
-    DeadLetter as DeadLetter,
-    Down as Down,
-    Event as Event,
-    EventHandle as EventHandle,
-    ExitReason as ExitReason,
-    Feed as Feed,
-    Following as Following,
-    Gap as Gap,
-    Group as Group,
-    Joined as Joined,
-    Left as Left,
-    MailboxOptions as MailboxOptions,
-    MailboxStatistics as MailboxStatistics,
-    Monitor as Monitor,
-    Occurrence as Occurrence,
-    Progress as Progress,
-    Property as Property,
-    PropertyHandle as PropertyHandle,
-    Ref as Ref,
-    Request as Request,
-    Secret as Secret,
-    SlowTurnWarning as SlowTurnWarning,
-    StreamAction as StreamAction,
-    Topic as Topic,
-    TopicStatistics as TopicStatistics,
-    Turn as Turn,
-    Unit as Unit,
-    Waiting as Waiting,
-    WaitingGraph as WaitingGraph,
-    action as action,
-    current_request as current_request,
-    describe as describe,
-    event as event,
-    every as every,
-    invoke_all as invoke_all,
-    prop as prop,
-)
-from .observe import NodeStatistics as NodeStatistics
-from .portal import Portal as Portal, PortalFeed as PortalFeed
-from .protocol.td import Description as Description, ModelInfo as ModelInfo, Vendor as Vendor
-from .simulation import TraceLog as TraceLog, simulate as simulate
-from .supervision import (
-    Backoff as Backoff,
-    ChildInfo as ChildInfo,
-    ChildSpec as ChildSpec,
-    Pool as Pool,
-    PoolRef as PoolRef,
-    Supervisor as Supervisor,
-    SupervisorSpec as SupervisorSpec,
-    check_portable as check_portable,
-    sibling as sibling,
-)
+from __future__ import annotations
+
+TYPE_CHECKING = False  # as type checkers know it: to import `typing` takes a while
+if TYPE_CHECKING:
+    from ._public import *  # noqa: F403 -- the names are listed there
+else:
+    del TYPE_CHECKING
+
+    def __getattr__(name: str) -> object:
+        if name.startswith("_") and name != "__all__":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from . import _public
+
+        public = {each: value for each, value in vars(_public).items() if not each.startswith("_")}
+        globals().update(public, __all__=list(public))
+        if name not in globals():
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return globals()[name]
+
+    def __dir__() -> list[str]:
+        __getattr__("__all__")
+        return sorted(globals())

@@ -24,6 +24,7 @@ from lmos_actors.scenario import LogFile
 from tests.commands import surroundings
 from tests.reports.test_html import report
 from tests.scenario.project import Project
+from tests.source import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -286,3 +287,82 @@ def test_what_our_output_goes_to_is_written_in_place(project: Project) -> None:
             check=True,
         )
     assert JUnitXml.fromstring((project.root / "out.xml").read_bytes()).tests == 6
+
+
+# --- while it starts
+
+FORKING = """
+import itertools, os, signal, sys
+
+import lmos_actors.cli
+import lmos_actors.cli._main as first
+
+count = itertools.count()
+number, told, take = getattr(signal, sys.argv.pop(1)), os.dup(2), first.take_signals
+
+
+def hook(event, arguments):
+    global told
+    if event != "import" or told < 0 or next(count) % 7:
+        return
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        told = -1
+        os.dup2(writing, 2)
+        signal.raise_signal(number)
+        os._exit(99)
+    os.close(writing)
+    with open(reading) as errors:
+        said = errors.read()
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    os.write(told, f"import {arguments[0]} {code} {said!r}\\n".encode())
+
+
+def taken():
+    take()
+    sys.addaudithook(hook)
+
+
+first.take_signals = taken
+first.main()
+"""
+"""A command that goes on while a child of its own is interrupted wherever something is imported."""
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (signal.SIGINT, ["run", "--help"]),
+        (signal.SIGTERM, ["--version"]),
+        (signal.SIGINT, ["validate", "plain.yaml"]),
+        (signal.SIGTERM, ["describe", "cast.py:Actor"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else value.name,
+)
+def test_a_signal_while_it_starts_ends_it_with_one_line(
+    project: Project, number: signal.Signals, words: list[str]
+) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", FORKING, number.name, *words],
+        cwd=project.root,
+        capture_output=True,
+        text=True,
+        env=surroundings() | {"PYTHONWARNINGS": "default"},
+        check=True,
+    )
+    told = [line.split(maxsplit=3)[1:] for line in ended.stderr.splitlines() if line.startswith("import ")]
+    assert len(told) > 5, ended.stderr
+    assert [line for line in told if line[1:] != [str(128 + number), repr("interrupted\n")]] == []
+
+
+def test_nothing_long_is_imported_before_signals_are_heeded() -> None:
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import enum, os, signal; there = set(sys.modules)\n"
+        "import lmos_actors.cli\n"
+        "print(*sorted(set(sys.modules) - there))"
+    )
+    words = [sys.executable, "-S", "-c", code, str(ROOT)]
+    ended = subprocess.run(words, capture_output=True, text=True, check=True)
+    ours = ["lmos_actors", "lmos_actors.cli", "lmos_actors.cli._main", "lmos_actors.cli._start_up"]
+    assert ended.stdout.split() == ["__future__", *ours]

@@ -11,8 +11,14 @@ import pytest
 
 from tests.source import PACKAGE, Module, package_modules
 
-FACES = [module for module in package_modules() if module.is_face]
-TOP = [face for face in FACES if face.name == PACKAGE]
+PUBLIC = f"{PACKAGE}._public"
+"""The face of the package itself, which is imported when a name of it is used."""
+FACES = [
+    module
+    for module in package_modules()
+    if module.name == PUBLIC or (module.is_face and module.name != PACKAGE)
+]
+TOP = [face for face in FACES if face.name == PUBLIC]
 
 
 def strangers(face: Module) -> list[str]:
@@ -99,8 +105,20 @@ def test_all_names_what_the_face_exports(face: Module) -> None:
 
 
 @pytest.mark.parametrize("face", TOP, ids=lambda face: face.name)
+def test_the_package_has_the_names_of_its_face_and_no_others(face: Module) -> None:
+    package = importlib.import_module(PACKAGE)
+    assert sorted(package.__all__) == sorted(exported(face))
+    assert set(exported(face)) <= set(dir(package))
+    starred: dict[str, object] = {}
+    exec(f"from {PACKAGE} import *", starred)
+    assert starred.keys() - {"__builtins__"} == set(exported(face))
+    with pytest.raises(ImportError, match="cannot import name 'Agnt'"):
+        exec(f"from {PACKAGE} import Agnt")
+
+
+@pytest.mark.parametrize("face", TOP, ids=lambda face: face.name)
 def test_every_public_name_is_documented(face: Module) -> None:
-    package = importlib.import_module(face.name)
+    package = importlib.import_module(PACKAGE)
     public = {name: getattr(package, name) for name in exported(face)}
     assert [gap for name, thing in public.items() for gap in undocumented(name, thing)] == []
 
@@ -108,7 +126,7 @@ def test_every_public_name_is_documented(face: Module) -> None:
 @pytest.mark.parametrize("face", TOP, ids=lambda face: face.name)
 def test_nothing_else_looks_public(face: Module) -> None:
     """What stands on the package beside its exports is a subpackage, or private."""
-    package = importlib.import_module(face.name)
+    package = importlib.import_module(PACKAGE)
     more = [name for name in vars(package) if not name.startswith("_") and name not in exported(face)]
     assert [
         name for name in more if not isinstance(getattr(package, name), types.ModuleType | type(annotations))

@@ -99,15 +99,17 @@ def schema(*, write: Switch = False) -> int:
     """
     from lmos_actors.scenario import scenario_schema
 
+    from ._written import replace_file, unwritten
+
     text = json_text(scenario_schema())
     if not write:
         print(text)
         return 0
     try:
         SCHEMA_FILE.parent.mkdir(exist_ok=True)
-        SCHEMA_FILE.write_text(text + "\n", encoding="utf-8")
+        replace_file(str(SCHEMA_FILE), text + "\n")
     except OSError as error:
-        raise ConfigError(f"cannot be written: {error.strerror}", str(SCHEMA_FILE)) from None
+        raise unwritten(str(SCHEMA_FILE), error) from None
     print(f"wrote {SCHEMA_FILE}", file=sys.stderr)
     return 0
 
@@ -257,7 +259,9 @@ def completion(shell: Literal["bash", "zsh", "fish"], /, *, install: Switch = Fa
         if end:
             _have_zsh_read(place)
     except OSError as error:
-        raise ConfigError(f"cannot be written: {error.strerror}", str(error.filename)) from None
+        from ._written import unwritten
+
+        raise unwritten(str(error.filename), error) from None
     print(f"wrote {place}", file=sys.stderr)
     return 0
 

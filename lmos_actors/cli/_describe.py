@@ -31,6 +31,7 @@ from lmos_actors.supervision import name_of
 from ._knocking import Knocking
 from ._load import complain, importing
 from ._show import takes_all
+from ._signals import signals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -155,7 +156,8 @@ def _describe_url(url: str, asked: Asked) -> int:
     known = partial(headers_with, knocking.credentials(url))
     ask = partial(fetch, TcpNetwork(), place, knocking.tls(), headers, headers_for=known)
     try:
-        text, _ = trio.run(ask)
+        with signals.in_order():
+            text, _ = trio.run(ask)
     except ConnectFailed as error:
         print(visible(f"lmos-actors: {error}"), file=sys.stderr)
         return NOT_REACHED

@@ -13,6 +13,7 @@ from lmos_actors._errors import TransportError, group_of
 from lmos_actors._node import open_node
 
 from ._answers import PRESENT, explained
+from ._signals import signals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 OK: Final = 0
 NOTHING: Final = 1
 NOT_REACHED: Final = 3
-INTERRUPTED: Final = 130
 
 
 @attrs.frozen(kw_only=True)
@@ -38,16 +38,15 @@ class Quest:
 def discover(quest: Quest) -> int:
     """Say what is there. Gives the exit code. Raises ConfigError."""
     try:
-        explored = trio.run(_explored, quest)
+        with signals.in_order():
+            explored = trio.run(_explored, quest)
     except TransportError as error:
         print(f"lmos-actors: {printable(explained(error, who=PRESENT))}", file=sys.stderr)
         return NOT_REACHED
-    except KeyboardInterrupt:
-        return INTERRUPTED
     except BaseExceptionGroup as error:
         group = group_of(error)
         if group is not None and any(isinstance(each, KeyboardInterrupt) for each in group.exceptions):
-            return INTERRUPTED
+            raise KeyboardInterrupt from None
         raise
     _say(explored, as_json=quest.json or not sys.stdout.isatty())
     return OK if explored.things else NOTHING

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import os
 import sys
-import tempfile
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +13,7 @@ from lmos_actors.reports import worst
 from lmos_actors.scenario import orders_of
 
 from ._load import complain
+from ._written import replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +39,7 @@ def _format(file: str, *, check: bool, diff: bool) -> int:
     if check or diff:
         print(f"{file}: is not formatted", file=sys.stderr)
         return NOT_FORMATTED
-    _replace(Path(file), after)
+    replace_file(file, after)
     print(f"{file}: formatted", file=sys.stderr)
     return 0
 
@@ -62,20 +60,3 @@ def formatted(file: str) -> tuple[str, str]:
         raise ConfigError(
             "cannot be formatted without changing what it says; it is left as it is", file
         ) from None
-
-
-def _replace(file: Path, text: str) -> None:
-    """Write a file whole or not at all. Raises ConfigError."""
-    real = Path(os.path.realpath(file))
-    made = None
-    try:
-        with tempfile.NamedTemporaryFile("w", dir=real.parent, delete=False, encoding="utf-8") as half:
-            made = half.name
-            half.write(text)
-        os.chmod(made, real.stat().st_mode)
-        os.replace(made, real)
-    except OSError as error:
-        if made is not None:
-            with suppress(OSError):
-                os.unlink(made)
-        raise ConfigError(f"cannot be written: {error.strerror}", str(file)) from None

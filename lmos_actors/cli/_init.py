@@ -13,6 +13,7 @@ from lmos_actors.files import did_you_mean
 from lmos_actors.scenario import scenario_schema
 
 from ._app import json_text
+from ._written import unwritten
 
 TEMPLATES: Final = ("weather", "gossip")
 LATER: Final = ("deploy", "bridge")
@@ -35,7 +36,7 @@ def init_project(folder: Path, template: str) -> int:
             (folder / place).parent.mkdir(parents=True, exist_ok=True)
             (folder / place).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"cannot be written: {error.strerror}", str(folder)) from None
+        raise unwritten(str(error.filename or folder), error) from None
     _tell(folder, template, texts)
     return 0
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,6 +14,8 @@ from lmos_actors.scenario import LogFile, load_scenario, recordings_of, run_cell
 
 from ._load import importing
 from ._select import selection
+from ._signals import signals
+from ._written import replace_file, unwritten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,13 @@ def record_files(files: Sequence[str], options: Options) -> int:
     """Run the chosen cells of files once each, and write the logs of their replays. Gives the exit code.
 
     A log is written once all chosen cells that have it have passed; it keeps the runs of other cells.
+    Interrupted before, it records nothing, and says so.
     """
+    with signals.in_order():
+        return _record_files(files, options)
+
+
+def _record_files(files: Sequence[str], options: Options) -> int:
     chosen = selection(options.only, options.labels)
     found: list[tuple[str, Resolved]] = []
     codes: list[int] = []
@@ -46,7 +52,11 @@ def record_files(files: Sequence[str], options: Options) -> int:
     chosen.check(found)
     for file, resolved in found:
         cells = [cell for cell in resolved.cells if chosen.fits(cell)]
-        codes.append(_record(file, resolved, cells, options))
+        try:
+            codes.append(_record(file, resolved, cells, options))
+        except KeyboardInterrupt:
+            print(f"{file}: nothing is recorded, as not every run has ended", file=sys.stderr)
+            raise
     return worst(set(codes))
 
 
@@ -66,9 +76,10 @@ def _record(file: str, resolved: Resolved, cells: Sequence[Cell], options: Optio
     if failed:
         print(f"{file}: nothing is recorded, as not every run passed", file=sys.stderr)
         return 1
-    for path, runs in logs.items():
-        _write(path, _others(path, runs) | runs)
-        print(f"recorded {len(runs)} run{'s' * (len(runs) != 1)}: {path}")
+    with signals.held():
+        for path, runs in logs.items():
+            _write(path, _others(path, runs) | runs)
+            print(f"recorded {len(runs)} run{'s' * (len(runs) != 1)}: {path}")
     return 0
 
 
@@ -89,27 +100,9 @@ def _others(path: Path, runs: dict[str, tuple[str, ...]]) -> dict[str, tuple[str
 
 
 def _write(path: Path, runs: dict[str, tuple[str, ...]]) -> None:
-    """Write a file as a whole, or leave the one that is there. Raises ConfigError."""
-    text = "".join(line + "\n" for lines in runs.values() for line in lines)
-    half = ""
+    """Write a file as a whole, or leave the one that is there. Raises ConfigError, OSError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, half = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with open(descriptor, "w", encoding="utf-8", errors="surrogatepass") as file:
-            file.write(text)
-        os.chmod(half, _mode(path))
-        os.replace(half, path)
     except OSError as error:
-        if half:
-            with suppress(OSError):
-                os.unlink(half)
-        raise ConfigError(f"cannot be written: {error.strerror}", str(path)) from None
-
-
-def _mode(path: Path) -> int:
-    """Give the permissions of a file that is there, else those that a new one has."""
-    with suppress(OSError):
-        return path.stat().st_mode & 0o777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
+        raise unwritten(str(path), error) from None
+    replace_file(str(path), "".join(line + "\n" for lines in runs.values() for line in lines))

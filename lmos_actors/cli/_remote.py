@@ -27,6 +27,8 @@ from lmos_actors._node import open_node
 from lmos_actors.transport import ConnectionOptions, endpoint_of
 
 from ._answers import Said, error_members, explained
+from ._signals import signals
+from ._start_up import code_of as code_of_signal
 
 if TYPE_CHECKING:
     import ssl
@@ -43,7 +45,6 @@ ANSWERED_WITH_ERROR: Final = 1
 USAGE: Final = 2
 NOT_REACHED: Final = 3
 TIME_LIMIT: Final = 124
-INTERRUPTED: Final = 130
 
 GRACE: Final = 2.0
 """Seconds that the agent has to say that it has cancelled what was asked for."""
@@ -69,6 +70,7 @@ class Talk:
     answers: Answers
     thing: ConsumedThing = attrs.field(init=False)
     interrupted: bool = False
+    signal: int = signal.SIGINT
     failure: Exception | None = None
 
     def about(self, kind: Literal["property", "action", "event"], name: str) -> Any:
@@ -114,7 +116,8 @@ def converse(reach: Reach, answers: Answers, work: Work) -> int:
     """Reach an agent, do the work with it, and give the exit code. Raises ConfigError, OSError."""
     check_place(reach.url)
     try:
-        return trio.run(_converse, reach, answers, work)
+        with signals.in_order():
+            return trio.run(_converse, reach, answers, work)
     except BaseException as error:
         if _has_interrupt(error):  # the second Ctrl-C
             raise KeyboardInterrupt from None
@@ -154,7 +157,7 @@ async def _converse(reach: Reach, answers: Answers, work: Work) -> int:
         nursery.cancel_scope.cancel()
     answers.still()
     if talk.interrupted:
-        return INTERRUPTED
+        return code_of_signal(talk.signal)
     if talk.failure is not None:
         raise talk.failure
     if code is None:
@@ -167,10 +170,9 @@ async def _end_at_interrupt(
     talk: Talk, working: trio.CancelScope, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
     """At the first Ctrl-C end the work in order; the second is Python's own."""
-    with trio.open_signal_receiver(signal.SIGINT) as signals:
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
         task_status.started()
-        async for _ in signals:
-            break
+        talk.signal = await anext(received)
     talk.interrupted = True
     working.cancel("interrupted")
 

@@ -30,6 +30,7 @@ from lmos_actors.simulation import surroundings
 
 from ._diff import line_text
 from ._load import importing
+from ._signals import signals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -76,7 +77,12 @@ class Replayed:
 
 
 def replay_log(log: str, options: Options) -> int:
-    """Run a recorded run again, say what came of it, give the exit code. Raises FileError, ConfigError."""
+    """Run a recorded run again, show what came of it, return the exit code. Raises FileError, ConfigError."""
+    with signals.in_order():
+        return _replay_log(log, options)
+
+
+def _replay_log(log: str, options: Options) -> int:
     head = _head(log, options.run)
     recorded = mapped(head.get("run"))
     if not recorded:

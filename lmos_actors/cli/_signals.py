@@ -2,9 +2,9 @@
 
 A command goes through three states.
 
-- **Starting**, from `take` on: it imports and reads options, and nothing has to be put in order. A handler
-  that raises would raise in the middle of an import, as a traceback, or in a callback of a weak reference,
-  which swallows it; so the process ends here and now, with one line and the exit code.
+- **Starting**, from the first line of `main` on: it imports and reads options, and nothing has to be put in
+  order. A handler that raises would raise in the middle of an import, as a traceback, or in a callback of a
+  weak reference, which swallows it; so the process ends here and now, with one line and the exit code.
 - **Working**, inside `in_order`: SIGINT raises KeyboardInterrupt, by Python's own handler, as trio takes over
   no other; SIGTERM does what SIGINT does, and `code` remembers which it was. Inside `held` neither raises:
   what is written there is written whole, and the interrupt is raised at the end of the block.
@@ -21,25 +21,17 @@ In a process that is not a command, as in tests that call `main`, and in other t
 
 from __future__ import annotations
 
-import os
 import signal
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
+
+from ._start_up import BOTH, code_of, exit_process, take_signals
 
 if TYPE_CHECKING:
     from collections.abc import Generator
     from types import FrameType
 
 INTERRUPTED: Final = 130
-
-# taken now: a simulated world has its own, and agents may put theirs in its place
-_exit_process = os._exit
-_BOTH: Final = (signal.SIGINT, signal.SIGTERM)
-
-
-def code_of(number: int) -> int:
-    """Return the exit code of a process that a signal ended, as shells have it: 130, 143."""
-    return 128 + number
 
 
 class Signals:
@@ -49,14 +41,13 @@ class Signals:
         self._taken = False
         self._term = 0
         self._held = False
+        self._in_order = False
         self._waiting = 0
 
     def take(self) -> None:
         """End the process at the first signal from here on; one that it was begun to ignore stays so."""
         self._taken = True
-        for number in _BOTH:
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, _end_at_once)
+        take_signals()
 
     @property
     def code(self) -> int:
@@ -70,13 +61,17 @@ class Signals:
 
     @contextmanager
     def in_order(self) -> Generator[None]:
-        """Have signals raise KeyboardInterrupt inside the block; what it leaves undone, it has to tidy up."""
-        if not self._taken:
+        """Have signals raise KeyboardInterrupt inside the block; what it leaves undone, it has to tidy up.
+
+        Inside another such block it does nothing.
+        """
+        if not self._taken or self._in_order:
             yield
             return
+        self._in_order = True
         if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and hasattr(signal, "pthread_sigmask"):
             signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-        before = {number: signal.getsignal(number) for number in _BOTH}
+        before = {number: signal.getsignal(number) for number in BOTH}
         try:
             if before[signal.SIGTERM] is not signal.SIG_IGN:
                 signal.signal(signal.SIGTERM, self._terminate)
@@ -85,6 +80,7 @@ class Signals:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+            self._in_order = False
 
     def _terminate(self, _: int, frame: FrameType | None) -> None:
         """Do what SIGINT does at the moment: Python's handler, trio's, or that of the guard of a run."""
@@ -122,23 +118,17 @@ class Signals:
     def end_process(self, *, interrupted: bool) -> None:
         """End the process at once, from any thread, if it was interrupted: with the code of the signal."""
         if interrupted and self._taken:
-            _exit_process(self.code)
+            exit_process(self.code)
 
     def leave(self, code: int) -> None:
         """Have a signal end the process at once with this exit code from here on."""
 
         def end(_: int, frame: FrameType | None) -> None:
-            _exit_process(code)
+            exit_process(code)
 
-        for number in _BOTH if self._taken else ():
+        for number in BOTH if self._taken else ():
             if callable(signal.getsignal(number)):
                 signal.signal(number, end)
-
-
-def _end_at_once(number: int, _: object) -> None:
-    with suppress(OSError):
-        os.write(2, b"interrupted\n")
-    _exit_process(code_of(number))
 
 
 signals: Final = Signals()

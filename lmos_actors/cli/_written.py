@@ -38,6 +38,8 @@ from lmos_actors.reports import (
     missing_lines,
 )
 
+from ._signals import signals
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -53,6 +55,9 @@ _NAMES: Final[dict[Kind, str]] = {
     "csv": "CSV file",
 }
 _LOGS: Final = frozenset({"log", "html", "sequence"})
+
+_DISK: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG})
+"""What is no mistake of who named a file."""
 
 MOST_KEPT = 200_000
 """How many lines of logs are kept for the page: of the runs that passed, and again of those that failed."""
@@ -126,8 +131,12 @@ def _named(error: OSError, path: str) -> OSError:
 
 def replace_file(path: str, text: str) -> None:
     """Write a file as a whole, or leave the one that is there. Raises OSError, which names the file."""
+    with signals.in_order(), signals.held():
+        _replace(path, text.encode("utf-8", "surrogatepass"))
+
+
+def _replace(path: str, data: bytes) -> None:
     real, half = os.path.realpath(path), ""
-    data = text.encode("utf-8", "surrogatepass")
     try:
         descriptor, half = _beside(real)
         try:
@@ -412,8 +421,10 @@ def _is_our_output(path: str) -> bool:
     return False
 
 
-def unwritten(path: str, error: OSError | ValueError) -> ConfigError:
-    """Say that a file cannot be written, and why."""
+def unwritten(path: str, error: OSError | ValueError) -> ConfigError | OSError:
+    """Return what says that a file cannot be written: a mistake, unless the disk is at fault."""
+    if isinstance(error, OSError) and error.errno in _DISK:
+        return _named(error, path)
     reason = error.strerror if isinstance(error, OSError) else error
     return ConfigError(f"cannot be written: {reason}", ascii(path)[1:-1])
 

@@ -1,0 +1,158 @@
+"""From the words of a command line to a command, and from what went wrong to an exit code.
+
+Nothing heavy is imported before it is known to be needed: `--version` answers at once.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from lmos_actors._collector import collector
+from lmos_actors._errors import ConfigError, nearest
+
+from ._signals import signals
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cyclopts import App
+
+VERBS: Final = (
+    "init", "validate", "run", "sim", "replay", "diff", "fmt", "schema",
+    "serve", "call", "read", "write", "observe", "listen", "monitor", "discover", "directory", "describe",
+    "conform", "doctor", "completion",
+)  # fmt: skip
+LATER: Final = (
+    "explore", "record", "up", "down", "ps", "logs", "restart",
+    "scale", "drain", "status", "top", "tree", "inspect", "trace", "deadletters", "attach",
+    "chat", "relay", "export",
+)  # fmt: skip
+
+_RESULTS: Final = ("run", "sim", "validate")
+"""The commands whose results have mistakes among them, as JSON."""
+
+PLAIN_WIDTH: Final = 1_000
+
+GONE: Final = 1
+USAGE: Final = 2
+COULD_NOT_RUN: Final = 3
+
+
+def dispatch(arguments: Sequence[str] | None) -> None:
+    """Be the command: run it and exit with its code. Exits by SystemExit."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None:
+        signals.take()
+        collector.take_process()
+    _open_streams()
+    try:
+        code = _command(words)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        code = signals.code
+        with suppress(OSError):
+            print("interrupted", file=sys.stderr)
+    except OSError as error:
+        code = _cannot_say(error)
+    signals.leave(code)
+    if arguments is None and _threads_left():
+        _flush_streams()
+        os._exit(code)
+    collector.settle()
+    sys.exit(code)
+
+
+def _open_streams() -> None:
+    """Have streams to write to, whatever we were started with, that take every character."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - left with the process
+        if isinstance(stream := getattr(sys, name), io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _cannot_say(error: OSError) -> int:
+    """End where output cannot be written; nothing more is, not even at exit."""
+    with suppress(OSError, ValueError):
+        where = f"{error.filename}: " if error.filename else ""
+        if where or not isinstance(error, BrokenPipeError):
+            print(f"lmos-actors: {where}{error.strerror or error}", file=sys.stderr, flush=True)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            with suppress(OSError, ValueError):
+                os.dup2(nowhere, stream.fileno())
+    return GONE if isinstance(error, BrokenPipeError) and not error.filename else COULD_NOT_RUN
+
+
+def _threads_left() -> bool:
+    """Whether agents have left threads that the interpreter would wait for, maybe for ever."""
+    return any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread())
+
+
+def _flush_streams() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+
+
+def _command(words: list[str]) -> int:
+    if words == ["--version"]:
+        from importlib.metadata import version
+
+        print(version("lmos-actors"))
+        return 0
+    verb = words[0] if words else ""
+    if verb in LATER:
+        return _wrong(f'"{verb}" is not available yet')
+    if verb and not verb.startswith("-") and verb not in VERBS:
+        near = nearest(verb, (*VERBS, *LATER))
+        return _wrong(f'no command "{verb}"' + (f', did you mean "{near}"?' if near else ""))
+    return _run(words)
+
+
+def _run(words: list[str]) -> int:
+    from cyclopts import CycloptsError
+
+    from ._commands import app
+
+    if not sys.stdout.isatty() and (not words or not {"--help", "-h"}.isdisjoint(words)):
+        _plain(app)
+    try:
+        code: Any = app(words, exit_on_error=False, print_error=False, result_action="return_value")
+    except CycloptsError as error:
+        return _wrong_usage(words, ConfigError(" ".join(str(error).split())))
+    except ConfigError as error:
+        return _wrong_usage(words, error)
+    return int(code or 0)
+
+
+def _wrong_usage(words: list[str], error: ConfigError) -> int:
+    """Say what is wrong; where JSON is wanted, there too."""
+    if "--json" in words and words[0] in _RESULTS:
+        from ._show import mistakes_of, print_wrong
+
+        of_option = error.path.startswith("-")
+        print_wrong(mistakes_of(ConfigError(str(error)) if of_option else error), USAGE)
+    return _wrong(str(error))
+
+
+def _plain(app: App) -> None:
+    """Have help as plain text, which nobody's window limits."""
+    from rich.console import Console
+
+    app.help_formatter = "plain"
+    app.console = Console(width=PLAIN_WIDTH, highlight=False, no_color=True)
+
+
+def _wrong(message: str) -> int:
+    print(f"lmos-actors: {message}", file=sys.stderr)
+    print("lmos-actors --help lists the commands", file=sys.stderr)
+    return USAGE

@@ -1,0 +1,34 @@
+"""Signals while the command starts: they end the process with one line and an exit code.
+
+Python's own handler would raise in the middle of an import, as a traceback. So this is the first
+that the command imports, and it imports nothing that the interpreter has not got already, or that takes
+long.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+# taken now: a simulated world has its own, and agents may put theirs in its place
+exit_process = os._exit
+BOTH = (signal.SIGINT, signal.SIGTERM)
+
+
+def take_signals() -> None:
+    """End the process at the first signal from here on; one that it was begun to ignore stays so."""
+    for number in BOTH:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _end_at_once)
+
+
+def code_of(number: int) -> int:
+    """Return the exit code of a process that a signal ended, as shells have it: 130, 143."""
+    return 128 + number
+
+
+def _end_at_once(number: int, _: object) -> None:
+    try:
+        os.write(2, b"interrupted\n")
+    finally:
+        exit_process(code_of(number))
