@@ -45,11 +45,10 @@ from .supervision import (
     agents_of,
     check_top,
     draw,
-    name_of,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
     from os import PathLike
     from ssl import SSLContext
     from types import UnionType
@@ -84,11 +83,15 @@ class Node(Reaching, Consuming):
         """The root supervisor."""
         return self._root
 
-    @awaited("node.")
-    async def start(self, factory: Callable[P, A], /, *args: P.args, **kwargs: P.kwargs) -> Ref[A]:
+    def start(
+        self, factory: Callable[P, A], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, Ref[A]]:
         """Start a permanent agent named after its class: `weather`, then `weather-2`. Raises StartFailed."""
+        turns = self._rt.turns  # as `awaited` does, at less cost: this is done by the thousand
+        if turns.slot is not None:
+            raise turns.misuse("start", of="node.")
         made = partial(factory, *args, **kwargs) if args or kwargs else factory
-        return await self._root.start_named(made, name_of(factory))
+        return self._root.start_named(factory, made)
 
     @awaited("node.")
     async def start_child(self, spec: ChildSpec[A]) -> Ref[A]:

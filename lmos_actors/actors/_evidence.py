@@ -35,9 +35,10 @@ def _shown_name(name: str) -> str:
 
 
 def class_made_by(factory: Any) -> Any:
-    """Give the class of the agents that a spec's factory makes, None if it does not tell."""
-    fn = _unfold(factory)[0]
-    return fn if isinstance(fn, type) else None
+    """Return the class of the agents that a spec's factory makes, None if it does not tell."""
+    while isinstance(factory, partial):
+        factory = factory.func  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return factory if isinstance(factory, type) else None  # pyright: ignore[reportUnknownVariableType]
 
 
 def fields_given(factory: Any) -> Values:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from lmos_actors.actors import class_made_by
@@ -17,7 +17,11 @@ def class_of(factory: Any) -> type[Any] | None:
 
 def name_of(factory: Any) -> str:
     """Give the name of an agent that nobody named: that of its class, `TravelDesk` as `travel-desk`."""
-    name: str = getattr(_inmost(factory), "__name__", "agent")
+    return _kebab_case(getattr(_inmost(factory), "__name__", "agent"))
+
+
+@lru_cache(maxsize=256)
+def _kebab_case(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).strip("_<>").lower() or "agent"
 
 

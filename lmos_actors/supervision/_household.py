@@ -16,7 +16,7 @@ from trio.lowlevel import enable_ki_protection
 from lmos_actors._errors import ConfigError, WrongState
 from lmos_actors.actors import SHUTDOWN, ExitReason, interruptible
 
-from ._factory import name_of
+from ._factory import class_of
 from ._raised import and_raised
 from ._spec import SupervisorSpec
 from ._supervisor import Supervisor
@@ -67,7 +67,7 @@ class Household(Supervisor):
 
     async def start_class(self, factory: Callable[[], A]) -> Ref[A]:
         """Start an agent under the first free name that its class gives. Raises StartFailed, WrongState."""
-        return await self.start_named(factory, name_of(factory))
+        return await self.start_named(class_of(factory) or factory, factory)
 
     async def request(self, fn: Callable[[], Coroutine[Any, Any, Any]], *, undone: bool = False) -> Any:
         """Have its own task carry something out. Raises WrongState; StartFailed if it could not start."""

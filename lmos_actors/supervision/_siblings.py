@@ -124,6 +124,9 @@ class Reference:
         return attrs.evolve(self, place=f"{supervisor}/{self.place}", sibling=self.sibling.from_above())
 
 
+_HOLDERS: Final = (Sibling, tuple, list, dict)  # types of arguments that may be, or have inside, a reference
+
+
 def references_of(factory: Any, holder: str) -> tuple[Reference, ...]:
     """Return the references among the arguments of a factory. Raises ConfigError for those that cannot be."""
     cls, found = class_made_by(factory), list[Reference]()
@@ -132,6 +135,8 @@ def references_of(factory: Any, holder: str) -> tuple[Reference, ...]:
         call: partial[Any] = made  # pyright: ignore[reportUnknownVariableType]
         given = {**{str(index): each for index, each in enumerate(call.args)}, **call.keywords}
         for argument, value in given.items():
+            if type(value) not in _HOLDERS:
+                continue
             found += [_reference(cls, holder, argument, value, each) for each in _inside(value)]
         made = call.func
     return tuple(found)

@@ -164,7 +164,8 @@ class SupervisorSpec:
 
         As in OTP a significant child needs a supervisor whose `auto_shutdown` is not `never`.
         """
-        _check_type(child, f"{self.name}.children", ChildSpec, SupervisorSpec, Pool)
+        if type(child) is not ChildSpec:
+            _check_type(child, f"{self.name}.children", ChildSpec, SupervisorSpec, Pool)
         if not isinstance(child, Pool) and child.significant and self.auto_shutdown == "never":
             raise ConfigError(
                 f"must not be never: {child.name!r} is significant", f"{self.name}.auto_shutdown"
@@ -266,7 +267,17 @@ def _not_callable(factory: object) -> str:
 
 
 def _check_common(spec: ChildSpec[Any] | SupervisorSpec) -> None:
-    name = spec.name
+    name, shutdown = spec.name, spec.shutdown
+    if (  # as nearly all are, of which there may be very many: without a text for each check
+        type(name) is str
+        and name
+        and "/" not in name
+        and spec.restart == "permanent"
+        and (type(shutdown) is float and 0 <= shutdown < math.inf)
+        and spec.significant is False
+        and spec.backoff is None
+    ):
+        return
     _check_name(name, f"{type(spec).__name__}.name")
     _check_word(spec.restart, f"{name}.restart", _RESTARTS)
     if isinstance(spec.shutdown, str):

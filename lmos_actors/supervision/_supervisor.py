@@ -19,14 +19,14 @@ from lmos_actors.actors import SHUTDOWN, LocalLink, Ref, awaited
 
 from ._branch import BUDGET, Branch
 from ._children import ChildInfo, mailbox_of, needs_waiting
-from ._factory import class_of
+from ._factory import class_of, name_of
 from ._ids import check_top
 from ._spec import ChildSpec, Pool, SupervisorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from lmos_actors.actors import Runtime
+    from lmos_actors.actors import MailboxOptions, Runtime
 
     from ._branch import Child
     from ._plan import Counts
@@ -57,7 +57,7 @@ class Supervisor(Branch):
     def __init__(self, rt: Runtime, spec: SupervisorSpec, parent: Branch | None) -> None:
         super().__init__(rt, spec, parent)
         self._at_once = 0
-        self._numbered: dict[str, Child] | None = None  # made when one of `start_many` is looked for
+        self._unnamed: dict[type, tuple[ChildSpec[Any], MailboxOptions]] = {}
 
     # ---- requests
 
@@ -118,9 +118,43 @@ class Supervisor(Branch):
         ref: PoolRef[A] = child.ref
         return ref
 
-    async def start_named(self, factory: Callable[[], A], base: str) -> Ref[A]:
-        """Start an agent under the first free of the names `base`, `base-2`, `base-3`, …"""
-        return Ref(await self._add(ChildSpec(base, factory), numbered=True))
+    @enable_ki_protection
+    async def start_named(self, factory: Callable[..., A], made: Callable[[], A]) -> Ref[A]:
+        """Start an agent under the first free name that its class gives: `echo`, `echo-2`, `echo-3`, …
+
+        `made` is the factory, or a partial of it.
+        """
+        known = self._unnamed.get(factory) if isinstance(factory, type) else None
+        if known is None:
+            return Ref(await self._add(self._learn(factory, made), numbered=True))
+        # agents of a class may be started one by one by the thousand: this is `_add`, without what is known
+        base, mailbox = known
+        spec = base if made is factory else ChildSpec(base.name, made)
+        self._at_once = turn = (self._at_once + 1) % BUDGET
+        if turn:
+            await checkpoint_if_cancelled()
+        else:
+            await checkpoint()
+        number = self._names.next_number(spec.name) if self.idle else None
+        if number is None:
+            return Ref(await self._add(spec, numbered=True))
+        if spec.references:
+            self._check_references(spec)
+        child: LocalLink = self.rt.link(self.rt, self, spec, number, mailbox)
+        try:
+            self._begin(child)
+        except StartFailed:
+            await self._undo_start(child)
+            raise
+        return Ref(child)
+
+    def _learn(self, factory: Callable[..., A], made: Callable[[], A]) -> ChildSpec[A]:
+        """Make the spec of an agent that nobody named; those of a class that starts quickly may share one."""
+        spec = ChildSpec(name_of(factory), made)
+        if isinstance(factory, type) and not needs_waiting(spec):
+            shared = spec if made is factory else ChildSpec(spec.name, factory)
+            self._unnamed[factory] = shared, mailbox_of(spec)
+        return spec
 
     @awaited("supervisor.")
     async def start_many(self, spec: ChildSpec[A], count: int) -> list[Ref[A]]:
@@ -133,7 +167,6 @@ class Supervisor(Branch):
             raise ConfigError("is one agent's alone, and start_many() starts several", f"{spec.name}.id")
         self._check_references(spec)
         first = self._names.reserve(spec.name, count)
-        self._numbered = None
         if self.idle and not needs_waiting(spec):
             return await self._many_now(spec, first, count)
         refs: list[Ref[A]] = await self.request(partial(self._many, spec, first, count), undone=self.undoes)
@@ -165,6 +198,7 @@ class Supervisor(Branch):
             child.stop(SHUTDOWN, "brutal")
             self._plan.stopped(child)
             self._plan.remove(child)
+            self._names.forget(child.label, child)
             child.bury()
 
     async def _many(self, spec: ChildSpec[A], first: int, count: int) -> list[Ref[A]]:
@@ -192,18 +226,25 @@ class Supervisor(Branch):
         if self.idle and isinstance(spec, ChildSpec) and not needs_waiting(spec):
             child = self._claim(spec, numbered)
             try:
-                child.start_now()
+                self._begin(child)
             except StartFailed:
-                self._failed_starts += 1
-                with trio.CancelScope(shield=True):
-                    await child.wait_down()  # `started()` may have begun tasks
-                self._forget(child)
+                await self._undo_start(child)
                 raise
-            self._plan.add(child)
-            self._plan.started(child)
-            self._announce((child,))
             return child
         return await self.request(partial(self._add_waiting, spec, numbered), undone=self.undoes)
+
+    def _begin(self, child: LocalLink) -> None:
+        """Start a child whose start needs no waiting. Raises StartFailed: `_undo_start` is next."""
+        child.start_now()
+        self._plan.add(child)
+        self._plan.started(child)
+        self._announce((child,))
+
+    async def _undo_start(self, child: LocalLink) -> None:
+        self._failed_starts += 1
+        with trio.CancelScope(shield=True):
+            await child.wait_down()  # `started()` may have begun tasks
+        self._forget(child)
 
     async def _add_waiting(self, spec: Spec, numbered: bool) -> Child:
         child: Child = self._claim(spec, numbered)
@@ -222,10 +263,16 @@ class Supervisor(Branch):
 
     def _claim(self, spec: Spec, numbered: bool) -> Any:
         self.spec.check_child(spec)
+        if not isinstance(spec, ChildSpec) or spec.references:
+            self._check_references(spec)
         if numbered:  # not before it is its turn, as others in line take names too
-            spec = attrs.evolve(spec, name=self._names.first_free(spec.name))
+            if isinstance(spec, ChildSpec):
+                number = self._names.next_number(spec.name)
+                if number is not None:
+                    return self.rt.link(self.rt, self, spec, number, mailbox_of(spec))
+            else:
+                spec = attrs.evolve(spec, name=self._names.first_free(spec.name))
         name = spec.name
-        self._check_references(spec)
         self.ids.check((spec,), None)
         if self.above is None:
             check_top(spec)
@@ -324,13 +371,7 @@ class Supervisor(Branch):
 
     def named(self, name: str) -> Child | None:
         """Give the child of that name, None if there is none."""
-        child = self._names.get(name)
-        if child is not None or not self._names.is_counted(name):
-            return child
-        if self._numbered is None:
-            self._numbered = {child.label: child for child in self._plan.children}
-        child = self._numbered.get(name)
-        return child if child in self._plan.children else None
+        return self._names.find(name, self._plan.children)
 
     @property
     def ref(self) -> PoolRef[Any] | None:

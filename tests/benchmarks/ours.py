@@ -170,6 +170,14 @@ async def spawn(node: Node, n: int) -> float:
     return n / (clock() - began)
 
 
+async def start(node: Node, n: int) -> float:
+    began = clock()
+    for _ in range(n):
+        ref = await node.start(Echo)
+    await ref.invoke(Echo.same, 1)
+    return n / (clock() - began)
+
+
 async def stop(node: Node, n: int) -> float:
     supervisor = await node.start_supervisor(SupervisorSpec("group"))
     for i in range(n):
@@ -244,6 +252,16 @@ async def memory_specs(node: Node, n: int) -> float:
     gc.collect()
     before = resident()
     refs = [await node.root.start_child(ChildSpec(f"echo{i}", Echo)) for i in range(n)]
+    for ref in refs:
+        await ref.invoke(Echo.same, 1)
+    gc.collect()
+    return (resident() - before) / n
+
+
+async def memory_started(node: Node, n: int) -> float:
+    gc.collect()
+    before = resident()
+    refs = [await node.start(Echo) for _ in range(n)]
     for ref in refs:
         await ref.invoke(Echo.same, 1)
     gc.collect()
