@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -122,6 +123,100 @@ def test_an_unmarked_command_is_an_error() -> None:
 
 def test_scripts_can_be_run() -> None:
     assert os.access(ROOT / ".ci/run", os.X_OK)
+
+
+FAKE = """#!/bin/sh
+case "$1" in
+-c) echo {version} ;;
+-m)
+    mkdir -p "$3/bin"
+    for name in pip pytest; do
+        printf '#!/bin/sh\\necho "%s of {version}"\\n' "$name" >"$3/bin/$name"
+        chmod +x "$3/bin/$name"
+    done
+    echo 'exit {code}' >>"$3/bin/pytest"
+    ;;
+*) exec "{real}" "$@" ;;
+esac
+"""
+
+
+def fake(path: Path, version: str, code: int = 0) -> None:
+    """Put something where an interpreter may be: its environments only say what they were asked for."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(FAKE.format(version=version, code=code, real=sys.executable), encoding="utf-8")
+    path.chmod(0o755)
+
+
+TOOLS = (
+    "bash",
+    "cat",
+    "dirname",
+    "env",
+    "find",
+    "git",
+    "mkdir",
+    "mktemp",
+    "rm",
+    "sh",
+    "tar",
+    "timeout",
+    "chmod",
+)
+
+
+def matrix(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command where no interpreter is found but those that were put there."""
+    for name in TOOLS:
+        (folder / "shims" / name).symlink_to(shutil.which(name) or name)
+    env = {**os.environ, "PATH": str(folder / "shims")}
+    env |= {"HOME": str(folder), "PYENV_ROOT": str(folder / "pyenv"), "UV_PYTHON_INSTALL_DIR": str(folder)}
+    return subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+
+
+def test_the_matrix_finds_one_interpreter_of_each_version_that_starts(tmp_path: Path) -> None:
+    """What pyenv puts on PATH starts only for the version that is chosen: its folder is looked at too."""
+    shims, kept = tmp_path / "shims", tmp_path / "pyenv/versions"
+    fake(shims / "python3.17", "3.17")
+    fake(kept / "3.17.1/bin/python3.17", "3.17")
+    (shims / "python3.18").write_text(
+        "#!/bin/sh\necho no version is chosen >&2\nexit 127\n", encoding="utf-8"
+    )
+    (shims / "python3.18").chmod(0o755)
+    fake(kept / "3.18.0/bin/python3.18", "3.18")
+    fake(kept / "3.19.0/bin/python3.19", "3.18")  # another version than it is called
+    fake(shims / "python3.10", "3.10")
+    found = matrix(tmp_path, sys.executable, ".ci/interpreters.py").stdout.splitlines()
+    assert found == [
+        f"3.17 {shims / 'python3.17'}",
+        f"3.18 {kept / '3.18.0/bin/python3.18'}",
+    ]
+
+
+def test_the_matrix_runs_the_suite_on_each_and_says_where_it_failed(tmp_path: Path) -> None:
+    for minor, code in ((11, 0), (12, 1), (13, 0)):
+        fake(tmp_path / f"shims/python3.{minor}", f"3.{minor}", code)
+    ran = matrix(tmp_path, ".ci/run", "--matrix")
+    said = ran.stdout.splitlines()
+    assert "== suite on 3.12: FAILED with 1 after" in ran.stdout
+    assert [line for line in said if line.startswith("pytest of ")] == [
+        f"pytest of 3.{minor}" for minor in (11, 12, 13)
+    ]
+    assert (ran.returncode, "failed: [suite on 3.12]" in said[-1]) == (1, True)
+
+
+def test_no_other_word_is_taken_for_the_matrix() -> None:
+    ran = subprocess.run([".ci/run", "--matrx"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (2, "usage: .ci/run [--matrix]\n")
+
+
+def test_the_classifiers_name_the_versions_that_are_tested() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = [line.rpartition(" :: ")[2] for line in project["classifiers"] if ":: 3." in line]
+    assert named == ["3.11", "3.12", "3.13"]
+    assert project["requires-python"] == f">={named[0]}"
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"Python {', '.join(named[:-1])} or {named[-1]}" in readme
 
 
 def test_constraints_pin_all_that_is_asked_for_and_name_no_host() -> None:
