@@ -100,12 +100,16 @@ def _refuse_options(asked: Asked) -> None:
 
 def agent_class(target: str) -> type[Agent] | int:
     """Import an agent class; a path is meant from here. Gives the exit code where that fails."""
+    target, root = from_here(target)
+    return importing(target, partial(import_target, target, root, accepts))
+
+
+def from_here(target: str) -> tuple[str, Path]:
+    """Return a target, whose path is meant from here, as its project knows it, and that project's root."""
     place, _, name = target.rpartition(":")
     file = Path(place).resolve()
     root = project_root(file)
-    if place.endswith(".py"):
-        target = f"{file.relative_to(root).as_posix()}:{name}"
-    return importing(target, partial(import_target, target, root, accepts))
+    return (f"{file.relative_to(root).as_posix()}:{name}" if place.endswith(".py") else target), root
 
 
 def _served(cls: type[Agent], asked: Asked) -> Description:

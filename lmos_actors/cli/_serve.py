@@ -18,14 +18,14 @@ import trio
 from lmos_actors._errors import ConfigError, SupervisionError, TransportError, group_of
 from lmos_actors._node import Node, open_node
 from lmos_actors.bindings import public_name, url_of
-from lmos_actors.supervision import SupervisorSpec
+from lmos_actors.supervision import SupervisorSpec, Tree
 from lmos_actors.transport import DoorOptions, raise_descriptor_limit
 
 from ._answers import PRESENT, explained
 from ._guarding import misfits
 from ._load import complain
 from ._serve_said import Announcer, busy_in
-from ._serve_targets import planned_of
+from ._serve_targets import planned_of, tree_at
 from ._serve_tracing import spans_to
 
 if TYPE_CHECKING:
@@ -76,7 +76,8 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 class Order:
     """What `serve` was told."""
 
-    targets: Sequence[str]
+    targets: Sequence[str] = ()
+    tree: str | None = None
     listen: Sequence[str] = ()
     public_url: str | None = None
     arguments: Sequence[str] = ()
@@ -110,11 +111,20 @@ def serve_targets(order: Order) -> int:
     options = order.guarding.options(addresses)
     options |= order.presented()
     options |= order.introducing.options() if order.introducing is not None else {}
-    planned = planned_of(order.targets, order.arguments)
+    if order.tree is None and not order.targets:
+        raise ConfigError(
+            "nothing to serve: name an agent class, such as agents/weather.py:Weather, or a --tree"
+        )
+    used = None if order.tree is None else tree_at(order.tree)
+    if isinstance(used, int):
+        return used
+    planned = planned_of(order.targets, order.arguments, used)
     if isinstance(planned, int):
         return planned
     door = door_options(raise_descriptor_limit(DESCRIPTORS), len(addresses))
-    tree = SupervisorSpec("root", [each.spec({}) for each in planned if not each.refs])
+    root = SupervisorSpec("root") if used is None else used.spec
+    more = [each.spec({}) for each in planned if not each.refs]
+    tree = attrs.evolve(root, children=(*root.children, *more))
     opened = partial(
         open_node,
         tree,
@@ -223,7 +233,8 @@ class Serving:
 
     def _announce(self, node: Node) -> None:
         base = self._public_url or node.urls[0]
-        agents = {ref.path: url_of(base, public_name(ref.path)) for ref in node.agents()}
+        served = (link.path for link, _ in Tree(node.root).every(None, None))
+        agents = {path: url_of(base, public_name(path)) for path in served}
         self._announcer.serving(agents, node.urls, os.getpid())
         for text in misfits(self._access, [public_name(path) for path in agents]):
             print(f"lmos-actors: {text}", file=sys.stderr, flush=True)

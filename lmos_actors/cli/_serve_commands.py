@@ -21,9 +21,10 @@ _ALONE = Introducing()
 
 @app.command(sort_key=0, group=ELSEWHERE)
 def serve(
-    targets: Annotated[list[str], Parameter(name="TARGET", negative=())],
+    targets: Annotated[list[str] | None, Parameter(name="TARGET", negative=())] = None,
     /,
     *,
+    tree: Annotated[str | None, Parameter(metavar="TREE")] = None,
     listen: Annotated[list[str] | None, Parameter(negative=(), metavar="URL", group=WHERE)] = None,
     public_url: Annotated[str | None, Parameter(metavar="URL", group=WHERE)] = None,
     guarding: Guarding = _OPEN,
@@ -41,6 +42,8 @@ def serve(
     lmos-actors serve weather=agents/weather.py:WeatherAgent
 
     lmos-actors serve weather=agents/weather.py:WeatherAgent concierge=agents/weather.py:ConciergeAgent
+
+    lmos-actors serve --tree agents/travel.py:tree
 
     lmos-actors serve agents/weather.py:ConciergeAgent --arg weather=http://10.0.0.7:8080/agents/weather
 
@@ -64,6 +67,9 @@ or agents crashed too often; 130 ended at once.
     ----------
     targets
         Agent classes, as path/file.py:Class or package.module:Class. With NAME= before it, it is called so.
+    tree
+        A SupervisorSpec, as path/file.py:tree or package.module:tree: all its agents and pools are served. \
+Agent classes named beside it are further children of its root.
     listen
         Where to listen: ws, or wss with a certificate; ws://127.0.0.1:8080 unless given. \
 Port 0 finds a free one. May be given several times.
@@ -90,7 +96,7 @@ that comes in or goes out. Needs the extra otel.
 
     return serve_targets(
         Order(
-            targets=targets, listen=listen or (), public_url=public_url, arguments=arg or (),
+            targets=targets or (), tree=tree, listen=listen or (), public_url=public_url, arguments=arg or (),
             guarding=guarding, presenting=presenting, present_cert=present_cert, present_key=present_key,
             introducing=introducing,
             metrics=metrics, tracing=tracing, json=json,

@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from lmos_actors._errors import ConfigError, InvalidInput, nearest
-from lmos_actors.scenario import fields_of_agent
+from lmos_actors.scenario import fields_of_agent, use_tree
 from lmos_actors.supervision import ChildSpec, name_of
 
-from ._describe import agent_class
+from ._describe import agent_class, from_here
+from ._load import importing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lmos_actors.actors import Agent, Ref
+    from lmos_actors.scenario import UsedTree
 
 
 @attrs.frozen
@@ -44,10 +46,23 @@ class Planned:
         return ChildSpec(self.name, partial(self.cls, **given) if given else self.cls)
 
 
-def planned_of(words: Sequence[str], arguments: Sequence[str]) -> list[Planned] | int:
-    """Import what is named and say how it is made; where an import fails, that is told: the exit code.
+def tree_at(target: str) -> UsedTree | int:
+    """Import the tree that `--tree` names; a path is meant from here. Returns the exit code where that fails.
 
     Raises ConfigError.
+    """
+    if ":" not in target:
+        raise ConfigError(f'"{target}" is not path/file.py:tree, nor package.module:tree', "--tree")
+    target, root = from_here(target)
+    return importing(target, partial(use_tree, target, root))
+
+
+def planned_of(
+    words: Sequence[str], arguments: Sequence[str], tree: UsedTree | None = None
+) -> list[Planned] | int:
+    """Import what is named and say how it is made; where an import fails, that is told: the exit code.
+
+    The agents of `tree` are there too: refs may lead to them. Raises ConfigError.
     """
     targets: list[Target] = []
     for word in words:
@@ -55,9 +70,12 @@ def planned_of(words: Sequence[str], arguments: Sequence[str]) -> list[Planned] 
         if isinstance(target, int):
             return target
         targets.append(target)
-    _check_names(targets)
-    given = _given(targets, arguments)
-    return [_planned(target, given[target.name], targets) for target in targets]
+    _check_names(targets, tree)
+    given = _given(targets, arguments, tree)
+    known = {target.name: target.cls for target in targets}
+    if tree is not None:
+        known |= {path: cls for path in tree.agents if (cls := tree.class_of(path)) is not None}
+    return [_planned(target, given[target.name], known) for target in targets]
 
 
 def _target(word: str) -> Target | int:
@@ -75,8 +93,8 @@ def _target(word: str) -> Target | int:
     return found
 
 
-def _check_names(targets: Sequence[Target]) -> None:
-    seen: dict[str, str] = {}
+def _check_names(targets: Sequence[Target], tree: UsedTree | None) -> None:
+    seen = {} if tree is None else {child.name: f"--tree {tree.target}" for child in tree.spec.children}
     for target in targets:
         other = seen.setdefault(target.name, target.text)
         if other is not target.text:
@@ -86,7 +104,9 @@ def _check_names(targets: Sequence[Target]) -> None:
             )
 
 
-def _given(targets: Sequence[Target], arguments: Sequence[str]) -> dict[str, dict[str, Any]]:
+def _given(
+    targets: Sequence[Target], arguments: Sequence[str], tree: UsedTree | None
+) -> dict[str, dict[str, Any]]:
     """Give the arguments of each target by its name."""
     found: dict[str, dict[str, Any]] = {target.name: {} for target in targets}
     by_name = {target.name: target for target in targets}
@@ -95,6 +115,8 @@ def _given(targets: Sequence[Target], arguments: Sequence[str]) -> dict[str, dic
         if not equals or not key:
             raise ConfigError(f'"{argument}" is not NAME=VALUE', "--arg")
         agent, dot, field = key.rpartition(".")
+        if tree is not None and (agent in tree.agents or not targets):
+            raise ConfigError(f'"{key}": {tree.target} has the arguments of its agents itself', "--arg")
         if not dot and len(targets) > 1:
             raise ConfigError(
                 f'whose is "{key}"? With several targets it is said, as in {targets[0].name}.{key}', "--arg"
@@ -129,17 +151,20 @@ def _value(cls: type[Agent], name: str, text: str) -> Any:
             raise ConfigError(f'"{name}" of {cls.__name__}: {said}', "--arg") from None
 
 
-def _planned(target: Target, given: dict[str, Any], targets: Sequence[Target]) -> Planned:
-    """Check what is given. A ref that is needed, and not given, leads to the only target of its class."""
+def _planned(target: Target, given: dict[str, Any], known: Mapping[str, type[Agent]]) -> Planned:
+    """Check what is given. A ref that is needed, and not given, leads to the only agent of its class.
+
+    `known` are the classes of all that is served, by name or path.
+    """
     fields = fields_of_agent(target.cls)
     refs: dict[str, tuple[type[Agent], str]] = {}
     for name, field in fields.items():
         cls: type[Agent] | None = field.points_to
         where: str | None = given.get(name) if cls is not None else None
         if cls is not None and where is None and field.required:
-            where = _only(cls, target, targets)
+            where = _only(cls, target, known)
         if cls is not None and where is not None:
-            _check_ref(target, name, where, targets)
+            _check_ref(target, name, where, known)
             refs[name] = (cls, where)
         elif field.required and name not in given:
             value = "VALUE" if cls is None else "TARGET or =URL"
@@ -148,13 +173,12 @@ def _planned(target: Target, given: dict[str, Any], targets: Sequence[Target]) -
     return Planned(target.name, target.cls, plain, refs)
 
 
-def _only(cls: type[Agent], own: Target, targets: Sequence[Target]) -> str | None:
-    found = [target.name for target in targets if target is not own and issubclass(target.cls, cls)]
+def _only(cls: type[Agent], own: Target, known: Mapping[str, type[Agent]]) -> str | None:
+    found = [name for name, other in known.items() if name != own.name and issubclass(other, cls)]
     return found[0] if len(found) == 1 else None
 
 
-def _check_ref(target: Target, name: str, where: str, targets: Sequence[Target]) -> None:
-    known = [other.name for other in targets]
+def _check_ref(target: Target, name: str, where: str, known: Mapping[str, type[Agent]]) -> None:
     if "://" not in where and where not in known:
         near = nearest(where, known)
         hint = f', did you mean "{near}"?' if near else ""

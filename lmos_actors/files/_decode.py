@@ -274,7 +274,7 @@ class _Walk:
         before = len(self.mistakes)
         meant = {self._unknown_key(struct, key, known, data, path) for key in data if key not in known}
         found = {
-            field.name: self.value(field.type, data[key], (*path, key))
+            field.name: self._member(field, data[key], (*path, key))
             for key, field in fields.items()
             if key in data
         }
@@ -286,6 +286,11 @@ class _Walk:
             return self.made[path]
         except (ValueError, TypeError) as error:
             return self.wrong(path, str(error))
+
+    def _member(self, field: Field, data: Any, path: DataPath) -> Any:
+        if data is None and field.is_left_out:
+            return self.wrong(path, f'"{field.key}" is blank: give it a value, or leave it out', key=True)
+        return self.value(field.type, data, path)
 
     def _missing(
         self, fields: dict[str, Field], data: dict[str, Any], meant: set[str | None], path: DataPath

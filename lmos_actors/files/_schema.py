@@ -60,7 +60,7 @@ def _struct(struct: type[msgspec.Struct], parts: dict[str, Any]) -> dict[str, An
     fields = fields_of(struct)
     tag = tag_of(struct)
     members: dict[str, Any] = {tag.field: {"const": tag.value}} if tag else {}
-    members.update({field.key: _value(field.type, parts) for field in fields})
+    members.update({field.key: _value(field.type, parts, blank=not field.is_left_out) for field in fields})
     required = [*([tag.field] if tag else []), *(field.key for field in fields if field.required)]
     schema: dict[str, Any] = {"type": "object", "properties": members, "additionalProperties": False}
     if struct.__doc__:
@@ -68,10 +68,15 @@ def _struct(struct: type[msgspec.Struct], parts: dict[str, Any]) -> dict[str, An
     return {**schema, "required": required} if required else schema
 
 
-def _value(declared: Any, parts: dict[str, Any]) -> dict[str, Any]:
+def _value(declared: Any, parts: dict[str, Any], *, blank: bool = True) -> dict[str, Any]:
     if any(is_open(part) for part in branches(declared)):
         return {}
-    found = [_part(part, parts) for part in branches(declared)]
+    members = [part for part in branches(declared) if blank or split(part)[0] not in (None, type(None))]
+    structs = [split(part)[0] for part in members if is_struct(part) and tag_of(split(part)[0]) is not None]
+    if len(structs) > 1:  # as one, so that editors offer all words for the tag, and then the keys of that one
+        members = [part for part in members if split(part)[0] not in structs]
+    found = [_choice(structs, parts)] if len(structs) > 1 else []
+    found += [_part(part, parts) for part in members]
     if not any(schema.get("type") == "string" for schema in found):
         found.append(_REFERENCE)
     return found[0] if len(found) == 1 else {"anyOf": found}

@@ -49,6 +49,8 @@ class Field:
     key: str
     type: Any
     required: bool
+    is_left_out: bool
+    """Whether None stands for a key that is not given, and for nothing that a file could say."""
 
 
 @attrs.frozen
@@ -63,9 +65,13 @@ class Tag:
 def fields_of(struct: type[msgspec.Struct]) -> tuple[Field, ...]:
     """Give the keys of a struct, in order."""
     return tuple(
-        Field(field.name, field.encode_name, field.type, field.required)
+        Field(field.name, field.encode_name, field.type, field.required, _is_left_out(field))
         for field in msgspec.structs.fields(struct)
     )
+
+
+def _is_left_out(field: msgspec.structs.FieldInfo) -> bool:
+    return field.default is None and not any(is_open(part) for part in branches(field.type))
 
 
 @cache

@@ -43,6 +43,7 @@ from ._runner import REAL_LIMIT as REAL_LIMIT, run_cell as run_cell
 from ._snapshot import Snapshot as Snapshot, Standing as Standing
 from ._stopping import Stop as Stop, StopPoint as StopPoint, read_break as read_break
 from ._targets import import_target as import_target, project_root as project_root
+from ._trees import UsedTree as UsedTree, use_tree as use_tree
 from ._until import stopped_at as stopped_at
 from ._worker import (
     Going as Going,

@@ -46,7 +46,9 @@ def import_target(target: str, root: Path, accepts: Accepts | None = None) -> ty
     found: object = getattr(module, name, None)
     if not isinstance(found, type):
         if isinstance(found, SupervisorSpec):
-            raise ConfigError(f'"{name}" in {place} is a tree, not a class')
+            raise ConfigError(
+                f'"{name}" in {place} is a tree, not a class: "serve --tree" takes it, and "tree: {{use: …}}"'
+            )
         raise ConfigError(_not_found(module, place, name, "class", type))
     reason = accepts(found) if accepts else None
     if reason is not None:

@@ -21,7 +21,7 @@ from lmos_actors import Agent, AgentDied, ChildSpec, ConfigError, SupervisorSpec
 from lmos_actors.cli import main
 from lmos_actors.cli._serve import RESERVED, Serving, door_options
 from lmos_actors.cli._serve_said import Announcer
-from lmos_actors.cli._serve_targets import planned_of
+from lmos_actors.cli._serve_targets import planned_of, tree_at
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -71,6 +71,22 @@ class Broken(Agent):
         raise RuntimeError("no licence")
 '''
 
+TREES = """
+from functools import partial
+
+from lmos_actors import ChildSpec, Pool, SupervisorSpec, sibling
+from served import Guide, Slow
+
+tree = SupervisorSpec(
+    "office",
+    [
+        ChildSpec("guide", partial(Guide, slow=sibling("back/many"))),
+        SupervisorSpec("back", [Pool(partial(Slow, limit=5), 2, name="many")]),
+    ],
+)
+taken = SupervisorSpec("office", [ChildSpec("search", Slow)])
+"""
+
 
 class Slow(Agent):
     """The same, as it is known here."""
@@ -90,9 +106,11 @@ class Slow(Agent):
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "pyproject.toml").write_text("", encoding="utf-8")
     (tmp_path / "served.py").write_text(AGENTS, encoding="utf-8")
+    (tmp_path / "trees.py").write_text(TREES, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.delitem(sys.modules, "served", raising=False)
+    for name in ("served", "trees"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     return tmp_path
 
 
@@ -139,9 +157,47 @@ def test_what_is_wrong_is_said(project: Path, targets: list[str], arguments: lis
     assert words in str(caught.value)
 
 
+WRONG_BESIDE_A_TREE: list[tuple[list[str], list[str], str]] = [
+    (["guide=served:Slow"], [], '"--tree trees:tree" and "guide=served:Slow" are both called guide'),
+    (["back=served:Slow"], [], "are both called back"),
+    (["other=served:Guide"], ["slow=back/mny"], 'did you mean "back/many"?'),
+    (["served:Slow"], ["guide.slow=x"], '"guide.slow": trees:tree has the arguments of its agents itself'),
+    ([], ["limit=3"], '"limit": trees:tree has the arguments of its agents itself'),
+]
+
+
+@pytest.mark.parametrize(
+    ("targets", "arguments", "words"), WRONG_BESIDE_A_TREE, ids=[each[2] for each in WRONG_BESIDE_A_TREE]
+)
+def test_what_is_wrong_beside_a_tree_is_said(
+    project: Path, targets: list[str], arguments: list[str], words: str
+) -> None:
+    tree = tree_at("trees:tree")
+    assert not isinstance(tree, int)
+    with pytest.raises(ConfigError) as caught:
+        planned_of(targets, arguments, tree)
+    assert words in str(caught.value)
+
+
+def test_refs_of_targets_lead_to_agents_of_the_tree(project: Path) -> None:
+    tree = tree_at("trees.py:tree")
+    assert not isinstance(tree, int)
+    for arguments in ([], ["other.slow=back/many"]):
+        planned = planned_of(["other=served:Guide"], arguments, tree)
+        assert not isinstance(planned, int)
+        assert planned[0].refs["slow"][1] == "back/many"
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
+        ([], 2, "nothing to serve"),
+        (["trees.py:tree"], 2, '"tree" in trees.py is a tree, not a class: "serve --tree" takes it'),
+        (["--tree", "trees.py"], 2, '"trees.py" is not path/file.py:tree'),
+        (["--tree", "trees:tre"], 2, 'no SupervisorSpec "tre" in trees, did you mean "tree"?'),
+        (["--tree", "served:Slow"], 2, '"Slow" in served is not a SupervisorSpec'),
+        (["--tree", "tres:tree"], 2, 'no module "tres"'),
+        (["--tree", "trees:taken"], 2, "serves something else at /search"),
         (["served.py:Slwo"], 2, 'did you mean "Slow"'),
         (["nowhere.py:Slow"], 2, 'no file "nowhere.py"'),
         (["ws=served.py:Slow"], 2, "serves something else at /ws"),
@@ -278,6 +334,21 @@ def test_all_requests_are_answered_that_were_taken_before_it_was_told_to_stop(pr
         trio.run(client, served)
         assert served.end() == (0, ["draining", "stopped"]), served.errors
     assert answers == ["celsius 9"] * 50
+
+
+def test_a_tree_is_served_with_its_pools_and_with_targets_beside_it(project: Path) -> None:
+    async def client(served: Served) -> None:
+        urls = {each["name"]: each["url"] for each in served.said if each["event"] == "agent"}
+        assert list(urls) == ["guide", "back/many", "slow"]
+        async with open_node() as node:
+            guide = await node.consume_thing(urls["guide"])
+            assert await guide.invoke("work") == "guided: celsius 5"
+            for name, limit in (("back/many", 5), ("slow", 9)):
+                far = await node.consume(Slow, urls[name])
+                assert await far.invoke(Slow.work, 0.0) == f"celsius {limit}"
+
+    with serving("--tree", "trees.py:tree", "served.py:Slow", "--arg", "limit=9") as served:
+        trio.run(client, served)
 
 
 @pytest.mark.parametrize("way", ["work", "hang"])

@@ -53,6 +53,7 @@ class Clerk(Agent):
 class Boss(Agent):
     clerk: Ref[Clerk]
     clerks: tuple[Ref[Clerk], ...] = ()
+    spare: Ref[Clerk] | None = None
 
     @action
     def order(self, count: int) -> str:
@@ -447,6 +448,22 @@ def test_mistakes_of_all_sorts_are_told_at_once_in_the_order_of_the_text(project
     wanted = ("unit is missing", 'no action "odder"', "Expected `int`", "is not a duration", 'no agent "rot"')
     for part in wanted:
         assert any(part in message for message in said), said
+
+
+def test_nothing_is_no_ref_where_one_is_needed(project: Project) -> None:
+    given = "args: {clerk: $(agents.clerk), clerks: [$(agents.clerk), $(agents.double)]}"
+    for wrong in (
+        "args: {clerk: null, clerks: [$(agents.clerk), $(agents.double)]}",
+        "args: {clerk: $(agents.clerk), clerks: [null, $(agents.double)]}",
+        "args: {clerk: $(agents.clerk), clerks: null}",
+    ):
+        text = STORY.replace(given, wrong)
+        assert text != STORY
+        ((line, column, message),) = project.mistakes(text)
+        assert text.split("\n")[line - 1][column - 1 :].startswith("null")
+        assert message == "a ref to an agent is expected here: $(agents.NAME)"
+    fine = given.replace("]}", "], spare: null}")
+    assert project.mistakes(STORY.replace(given, fine)) == []
 
 
 def test_an_agent_that_nothing_names(project: Project) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import jsonschema_rs
 import pytest
 
 from lmos_actors._errors import ConfigError
@@ -13,6 +15,7 @@ from lmos_actors.files import Duration, FileError, parse
 from lmos_actors.scenario import Resolved, fill_late, resolve, scenario_schema
 from lmos_actors.scenario._model import Scenario
 from lmos_actors.scenario._model_agents import AgentEntry, Root, Supervisor
+from tests.source import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -629,10 +632,73 @@ def test_the_schema_names_every_key_of_the_good_files() -> None:
         assert part["additionalProperties"] is False, name
     assert set(parts["Scenario"]["properties"]) >= set(parse(GOOD, name="f").data)
     assert parts["Simulation"]["properties"]["lmos"] == {"const": "simulation/v1"}
-    options = parts["Scenario"]["properties"]["steps"]["anyOf"][0]["items"]["anyOf"]
-    steps = {ref["$ref"].rpartition("/")[2] for ref in options if "$ref" in ref}
-    assert steps >= {"Read", "Invoke", "Expect", "Repeat", "Parallel"}
     assert parts["Expect"]["properties"]["do"] == {"const": "expect"}
+
+
+def words_offered(schema: Any, key: str) -> list[list[str]]:
+    """The words that an editor offers for a key, once for each place where such an object may stand."""
+    if isinstance(schema, list):
+        return [words for inner in schema for words in words_offered(inner, key)]
+    if not isinstance(schema, dict):
+        return []
+    own = schema.get("properties", {}).get(key, {}).get("enum") if "allOf" in schema else None
+    return ([own] if own else []) + words_offered(list(schema.values()), key)
+
+
+def test_the_schema_tells_what_a_thing_is_by_one_key_so_that_editors_offer_all_words_for_it() -> None:
+    schema = scenario_schema()
+    verbs = "read write observe subscribe invoke stream tell query cancel stop start inject wait"
+    verbs += " repeat parallel expect"
+    scenario, simulation = (schema["$defs"][name]["properties"] for name in ("Scenario", "Simulation"))
+    assert [sorted(words) for words in words_offered(scenario["steps"], "do")] == [sorted(verbs.split())]
+    assert words_offered(simulation["timeline"], "do") == [["tell", "invoke", "write", "fault"]]
+    assert words_offered(scenario["agents"], "from") == [["agent", "pool", "mock", "replay", "remote"]]
+    assert len(words_offered(scenario["checks"], "check")[0]) == 10
+    assert words_offered(schema["$defs"]["Inject"], "kind") == [["crash", "slow", "pause"]]
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "scenarios").glob("*.yaml")), ids=lambda file: file.stem)
+def test_the_shipped_files_fit_the_schema_and_a_misspelt_verb_does_not(file: Path) -> None:
+    fits = jsonschema_rs.validator_for(scenario_schema()).is_valid
+    data: Any = parse(file.read_text(), name="f").data
+    assert fits(data)
+    first = (data.get("steps") or data.get("timeline") or data["checks"])[0]
+    tag = "do" if "do" in first else "check"
+    for key, wrong in ((tag, first[tag] + "x"), ("wrong", 1)):
+        before = dict(first)
+        first[key] = wrong
+        assert not fits(data)
+        first.clear()
+        first.update(before)
+
+
+# --- nothing
+
+
+def test_a_key_without_a_value_is_refused_and_not_taken_for_one_that_is_not_given(project: Project) -> None:
+    causal = "  - check: causal\n    before: {to: weather, action: }\n    after: {to: }\n"
+    agent = "    from: agent\n    use: people.weather"
+    blank = [
+        ("checks:\n", f"checks:\n{causal}", ["action", "to"]),
+        (agent, agent.replace("    use", "    description:\n    use"), ["description"]),
+        (agent, agent.replace("    use", "    id: null\n    use"), ["id"]),
+    ]
+    for old, new, keys in blank:
+        assert GOOD.count(old)
+        found = [message for _, message in project.mistakes(GOOD.replace(old, new, 1))]
+        wanted = [f'"{key}" is blank: give it a value, or leave it out' for key in keys]
+        assert [message for message in found if "is blank" in message] == wanted
+
+
+def test_the_schema_refuses_a_key_without_a_value_too() -> None:
+    message = scenario_schema()["$defs"]["Message"]["properties"]["to"]
+    assert {"type": "null"} not in message.get("anyOf", [message])
+
+
+def test_nothing_is_a_value_where_any_value_may_stand(project: Project) -> None:
+    text = SMALL + "  - {do: invoke, id: a, target: weather, action: say, input: {x: null}}\n"
+    text += "  - {do: expect, that: output, of: a, equals: null}\n"
+    assert "is blank" not in str(project.mistakes(text))
 
 
 def test_no_key_or_word_is_one_that_yaml_1_1_would_change() -> None:
