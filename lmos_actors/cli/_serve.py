@@ -111,20 +111,11 @@ def serve_targets(order: Order) -> int:
     options = order.guarding.options(addresses)
     options |= order.presented()
     options |= order.introducing.options() if order.introducing is not None else {}
-    if order.tree is None and not order.targets:
-        raise ConfigError(
-            "nothing to serve: name an agent class, such as agents/weather.py:Weather, or a --tree"
-        )
-    used = None if order.tree is None else tree_at(order.tree)
-    if isinstance(used, int):
-        return used
-    planned = planned_of(order.targets, order.arguments, used)
+    planned = _planned(order)
     if isinstance(planned, int):
         return planned
+    tree, later = planned
     door = door_options(raise_descriptor_limit(DESCRIPTORS), len(addresses))
-    root = SupervisorSpec("root") if used is None else used.spec
-    more = [each.spec({}) for each in planned if not each.refs]
-    tree = attrs.evolve(root, children=(*root.children, *more))
     opened = partial(
         open_node,
         tree,
@@ -135,7 +126,6 @@ def serve_targets(order: Order) -> int:
         directory=order.directory,
         **options,
     )
-    later = [each for each in planned if each.refs]
     serving = Serving(Announcer(json=order.json), order.public_url, later, tuple(options["security"].access))
     try:
         with spans_to(order.tracing) as provider:
@@ -151,6 +141,22 @@ def serve_targets(order: Order) -> int:
         traceback.print_exc()
         return COULD_NOT_RUN
     return INTERRUPTED if serving.signals > 1 else OK
+
+
+def _planned(order: Order) -> tuple[SupervisorSpec, list[Planned]] | int:
+    """Return the tree to open, and those that need refs and start after it; or the exit code of an import."""
+    if order.tree is None and not order.targets:
+        raise ConfigError("nothing to serve: name an agent class, as agents/weather.py:Weather, or a --tree")
+    used = None if order.tree is None else tree_at(order.tree)
+    if isinstance(used, int):
+        return used
+    planned = planned_of(order.targets, order.arguments, used)
+    if isinstance(planned, int):
+        return planned
+    root = SupervisorSpec("root") if used is None else used.spec
+    more = [each.spec({}) for each in planned if not each.refs]
+    tree = attrs.evolve(root, children=(*root.children, *more))
+    return tree, [each for each in planned if each.refs]
 
 
 def as_option(path: str) -> str:
@@ -236,7 +242,8 @@ class Serving:
         served = (link.path for link, _ in Tree(node.root).every(None, None))
         agents = {path: url_of(base, public_name(path)) for path in served}
         self._announcer.serving(agents, node.urls, os.getpid())
-        for text in misfits(self._access, [public_name(path) for path in agents]):
+        everything = [public_name(link.path) for link in Tree(node.root).links()]  # members of pools too
+        for text in misfits(self._access, everything):
             print(f"lmos-actors: {text}", file=sys.stderr, flush=True)
 
     async def _tell_of_waiting(self) -> None:

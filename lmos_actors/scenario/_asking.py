@@ -125,7 +125,8 @@ class Asker:
         if isinstance(call, LocalCall):
             return bool(call.op.result_secrecy)
         key = step.action if isinstance(step, (Invoke, InvokeAt, Stream)) else f"?{step.property}"
-        op: Any = self.run.cell.agent_class(step.target).__contract__.table.get(key)
+        contract = self.run.cell.contract(step.target)
+        op: Any = None if contract is None else contract.table.get(key)
         return bool(getattr(op, "result_secrecy", 0))
 
     def _opening(self, step: Any, path: DataPath) -> AbstractAsyncContextManager[Any]:

@@ -16,6 +16,7 @@ from lmos_actors.supervision import Backoff, ChildSpec, Pool, SupervisorSpec
 from ._cells import fill_late
 from ._fields import FieldOf, by_state_name, fields_of_agent
 from ._model_agents import AgentEntry, PoolEntry, Remote, Replay, Supervised, Supervisor
+from ._trees import absolute
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -125,9 +126,11 @@ class Planter:
         used = self._cell.used
         if used is None:
             return self._supervisor(self._cell.root)
+        made: dict[str, SupervisorSpec] = {}
+        for path, spec in reversed(used.supervisors.items()):  # from below: a tree may be of any depth
+            made[path] = attrs.evolve(spec, children=self._planted(spec, f"{path}/", made))
         more = tuple(map(self._child, self._cell.root.children))
-        spec = self._used(used.spec, "")
-        return attrs.evolve(spec, children=(*spec.children, *more))
+        return attrs.evolve(used.spec, children=(*self._planted(used.spec, "", made), *more))
 
     # ---- what the file says itself
 
@@ -160,16 +163,13 @@ class Planter:
 
     # ---- a tree of the project
 
-    def _used(self, above: SupervisorSpec, prefix: str) -> SupervisorSpec:
-        return attrs.evolve(above, children=tuple(self._planted(child, prefix) for child in above.children))
+    def _planted(self, above: SupervisorSpec, prefix: str, made: Mapping[str, SupervisorSpec]) -> list[Any]:
+        paths = [(prefix + child.name, child) for child in above.children]
+        return [made.get(path) or self._agent(path, child, prefix) for path, child in paths]
 
-    def _planted(self, child: Any, prefix: str) -> Any:
-        path = prefix + child.name
-        if isinstance(child, SupervisorSpec):
-            return self._used(child, f"{path}/")
-
+    def _agent(self, path: str, child: Any, prefix: str) -> Any:
         def ref_to(sibling: Any) -> Any:
-            return self._refs[_absolute(prefix, sibling)]
+            return self._refs[absolute(prefix, sibling)]
 
         factory = child.filled(ref_to)
         entry = self._cell.scenario.agents.get(path)
@@ -197,10 +197,3 @@ class Planter:
         made: Any = factory
         known = self._cell.used is not None and self._cell.used.class_of(path) is not None
         return partial(maker, **made.keywords) if known and isinstance(made, partial) else maker
-
-
-def _absolute(prefix: str, sibling: Any) -> str:
-    """Return the path from the root of what a child of the supervisor at a prefix refers to."""
-    above = prefix.split("/")[:-1]
-    kept = above[: len(above) - sibling.ups]
-    return "/".join([*kept, *sibling.names])

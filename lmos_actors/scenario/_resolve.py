@@ -9,6 +9,7 @@ import attrs
 from msgspec import UNSET
 
 from lmos_actors._errors import ConfigError
+from lmos_actors.actors import Agent
 from lmos_actors.files import Document, FileError, Kind, Mistake, Note, decode, listed, mapped, read
 
 from ._cells import LABEL, CellData, Cells
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from lmos_actors.actors import Contract
     from lmos_actors.files import DataPath
 
     from ._tapes import Recording
@@ -57,13 +59,22 @@ class Cell:
         return " ".join([*(f"{key}={value}" for key, value in shown.items()), f"seed={self.seed}"])
 
     def agent_class(self, name: str) -> Any:
-        """Give the class of an agent, or of `peer/3` of a population; checked by `accepts`.
+        """Return the class of an agent, or of `peer/3` of a population; checked by `accepts`.
+
+        Where a tree of the project has a function make an agent, it is the class that others take it for.
 
         That of a mock without `use` has what its rules name, that of a replay what its log names.
         """
-        while name not in self.classes:
+        used = {} if self.used is None else self.used.expected
+        while name and name not in self.classes:
+            if name in used:
+                return used[name]
             name = name.rpartition("/")[0]
-        return self.classes[name]
+        return self.classes.get(name, Agent)
+
+    def contract(self, name: str) -> Contract | None:
+        """Return what an agent offers, None where nobody knows its class before it is made."""
+        return getattr(self.agent_class(name), "__contract__", None)
 
     @property
     def root(self) -> Root:

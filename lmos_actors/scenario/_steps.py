@@ -205,14 +205,16 @@ class Story(Asker):
     # ---- listening
 
     async def _listen(self, step: Observe | Subscribe, path: DataPath) -> None:
-        contract: Any = self.run.cell.agent_class(step.target).__contract__
+        contract = self.run.cell.contract(step.target)
         key: object = (step.as_, step.event) if isinstance(step, Subscribe) else step.id or ""
         if isinstance(step, Observe):
             seen = self._readings.setdefault(step.id or "", [])
-            secrecy = getattr(contract.table.get(f"?{step.property}"), "result_secrecy", 0)
+            read = None if contract is None else contract.table.get(f"?{step.property}")
+            secrecy = getattr(read, "result_secrecy", 0)
         else:
             seen = self._events.setdefault((step.as_, step.event), [])
-            secrecy = getattr(contract.events.get(step.event), "secrecy", 0)
+            event = None if contract is None else contract.events.get(step.event)
+            secrecy = getattr(event, "secrecy", 0)
         if secrecy:
             self._secret[key] = None
         await self.ending(step, path, self._start_listening(step, seen))

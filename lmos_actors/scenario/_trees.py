@@ -14,7 +14,7 @@ from ._targets import import_tree
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lmos_actors.supervision import ChildSpec
+    from lmos_actors.supervision import ChildSpec, Sibling
 
     from ._model_agents import Root
 
@@ -30,6 +30,8 @@ class UsedTree:
     """Its agents and pools, by path, in start order."""
     supervisors: dict[str, SupervisorSpec]
     """The supervisors below its root, by path."""
+    expected: dict[str, type[Any]]
+    """Of which class agents are for those that refer to them, by path."""
 
     def class_of(self, path: str) -> type[Any] | None:
         """Return the class of the agents at a path, None where the factory does not tell."""
@@ -45,7 +47,7 @@ class UsedTree:
 def use_tree(target: str, root: Path) -> UsedTree:
     """Import a tree and look at what is in it. Raises ConfigError as `import_tree`."""
     spec, module = import_tree(target, root)
-    found = UsedTree(target, module, spec, {}, {})
+    found = UsedTree(target, module, spec, {}, {}, {})
     levels = [("", iter(spec.children))]
     while levels:
         prefix, children = levels[-1]
@@ -57,7 +59,16 @@ def use_tree(target: str, root: Path) -> UsedTree:
             levels.append((f"{prefix}{child.name}/", iter(child.children)))
         else:
             found.agents[prefix + child.name] = child
+            for each in child.references:
+                if each.expected is not None:
+                    found.expected[absolute(prefix, each.sibling)] = each.expected
     return found
+
+
+def absolute(prefix: str, sibling: Sibling) -> str:
+    """Return the path from the root of what a child of the supervisor at a prefix refers to."""
+    above = prefix.split("/")[:-1]
+    return "/".join([*above[: len(above) - sibling.ups], *sibling.names])
 
 
 def paths(above: Root, prefix: str = "") -> dict[str, str]:

@@ -8,7 +8,13 @@ from ._ids import RESERVED as RESERVED, check_top as check_top
 from ._plan import Counts as Counts
 from ._pool import PoolRef as PoolRef, PoolSupervisor as PoolSupervisor
 from ._portable import check_portable as check_portable
-from ._siblings import Pointer as Pointer, hint_of as hint_of, pointer_of as pointer_of, sibling as sibling
+from ._siblings import (
+    Pointer as Pointer,
+    Sibling as Sibling,
+    hint_of as hint_of,
+    pointer_of as pointer_of,
+    sibling as sibling,
+)
 from ._spec import (
     AutoShutdown as AutoShutdown,
     Backoff as Backoff,

@@ -109,6 +109,17 @@ tree = SupervisorSpec(
 
 api = SupervisorSpec("api", [ChildSpec("x", Weather)])
 taken = SupervisorSpec("office", [ChildSpec("search", Weather), api])
+made = SupervisorSpec(
+    "office",
+    [
+        ChildSpec("weather", lambda: Weather()),
+        ChildSpec("desk", partial(Desk, clerks=sibling("weather"), weather=sibling("weather"))),
+        ChildSpec("rude", partial(Rude, clerks=sibling("weather"), weather=sibling("weather"))),
+    ],
+)
+deep = SupervisorSpec("s", [ChildSpec("weather", Weather)])
+for _ in range(400):
+    deep = SupervisorSpec("s", [deep])
 number = 7
 '''
 
@@ -327,6 +338,26 @@ def test_further_children_stand_after_those_of_the_tree(project: Project) -> Non
         "extra",
         "more",
     ]
+
+
+def test_an_agent_that_a_function_makes_is_asked_though_nobody_knows_its_class(project: Project) -> None:
+    text = USING.replace("OFFICE:tree", "OFFICE:made").replace("target: desk", "target: weather")
+    text = text.replace("action: serve, input: {customer: Ada}", "action: forecast").replace(
+        "serves Ada: ", ""
+    )
+    text += "  - {do: invoke, target: rude, action: serve, input: {customer: Ada}}\n"
+    for world in ("memory", "wire"):
+        result = project.run(text, world)
+        assert result.ended == "passed", result.failures
+
+
+def test_a_tree_may_be_of_any_depth(project: Project) -> None:
+    text = USING.replace("OFFICE:tree", "OFFICE:deep").replace("target: desk", f"target: {'s/' * 400}weather")
+    text = text.replace("action: serve, input: {customer: Ada}", "action: forecast").replace(
+        "serves Ada: ", ""
+    )
+    result = project.run(text)
+    assert result.ended == "passed", result.failures
 
 
 def test_settings_of_a_matrix_choose_the_tree(project: Project) -> None:
