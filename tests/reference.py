@@ -54,7 +54,9 @@ def write_page() -> str:
 
 def names_of(face: ModuleType) -> list[str]:
     """Give the public names of a face, in alphabetical order without regard to case."""
-    found = [name for name, value in vars(face).items() if not name.startswith("_") and _is_ours(value, name)]
+    # not `vars`: a face may load its names when they are asked for
+    values = {name: getattr(face, name) for name in dir(face) if not name.startswith("_")}
+    found = [name for name, value in values.items() if _is_ours(value, name)]
     return sorted(found, key=lambda name: (name.lower(), name))
 
 

@@ -105,6 +105,15 @@ class Box(Paced):
         envelope.phase = QUEUED
         self.put(envelope)
 
+    def line_up(self, envelope: Envelope) -> None:
+        """Post an envelope, behind all that wait for a seat though one may be free. Raises as `post` does."""
+        more = self.more
+        if more is not None and more.parked:
+            envelope.phase = PARKED
+            more.parked.join(envelope)
+        else:
+            self.post(envelope)
+
     def post_or_block(self, op: Operation, args: tuple[Any, ...], sender: Any) -> None:
         """Post a one-way message, but raise `trio.WouldBlock` instead of parking it."""
         if self.mailbox.when_full == "wait" and self.full():

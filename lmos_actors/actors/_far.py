@@ -14,7 +14,7 @@ from trio.lowlevel import (
     wait_task_rescheduled,
 )
 
-from ._mailbox import DONE, NEW, Ask
+from ._mailbox import DONE, NEW, PARKED, RUNNING, Ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,6 +66,19 @@ class Asker(Protocol):
 
     def gave(self, far: Far, item: Any) -> bool:
         """Take an item of its run; say whether anybody wanted it."""
+        ...
+
+
+class Teller(Asker, Protocol):
+    """The connection over which a one-way message has come."""
+
+    @property
+    def stands(self) -> bool:
+        """Whether somebody would hear of it if the message did not begin."""
+        ...
+
+    def admitted(self, tell: Any) -> None:
+        """It has left the line of parked senders for a seat in the mailbox."""
         ...
 
 
@@ -165,3 +178,28 @@ class Far(Ask):
             self.giver = None
             self.slot.rt.timers.woke = True
             reschedule(task)
+
+
+class OneWay(Far):
+    """A one-way message from afar: it waits for a seat as that of a near sender does."""
+
+    __slots__ = ("teller",)
+
+    parks = True
+
+    def __init__(self, slot: Box, op: Operation, args: tuple[Any, ...], teller: Teller, asked: Any) -> None:
+        super().__init__(slot, op, args, teller, asked)
+        self.teller = teller
+
+    @property
+    def parked(self) -> bool:
+        """Whether it stands in its agent's line for a seat, not accepted yet."""
+        return self.phase == PARKED
+
+    def admitted(self) -> None:
+        self.teller.admitted(self)
+
+    @property
+    def waits_for_answer(self) -> bool:
+        """Whether its sender hears of its loss: not once its run has begun, nor after the connection."""
+        return self.phase != RUNNING and self.teller.stands

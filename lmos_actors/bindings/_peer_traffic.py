@@ -1,12 +1,13 @@
 """What goes to a peer and comes from it: requests, what is listened to, and what the session makes of frames.
 
 What the session holds no room for stands in line, first come, first served: its seats are the requests that
-may be open, and the outbox.
+may be open, and the outbox. One-way messages without credit, and what comes behind them, wait in a line of
+their thing, so that one slow agent holds up nobody who asks others.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -48,6 +49,8 @@ class Traffic:
         self._options = options
         self._offers: tuple[str, ...] = ()
         self._line: OrderedDict[Want, None] = OrderedDict()
+        self._held: dict[str, OrderedDict[Want, None]] = {}  # by thing: behind one that waits for credit
+        self._stalled = False  # there may be credit for those, and the outbox was full
         self._open: dict[lmos.Pending, Want] = {}
         self._feeds: dict[lmos.Feed, Listening] = {}
         self._unasked: dict[Listening, None] = {}
@@ -62,6 +65,7 @@ class Traffic:
             lmos.Occurred: self._occurred,
             lmos.Missed: self._missed,
             lmos.Ended: self._feed_ended,
+            lmos.TellRoom: self._tell_on,
             lmos.Close: self._close,
         }
 
@@ -82,15 +86,14 @@ class Traffic:
         """Whether the peer says that it has taken a subscription."""
         return self.session is not None and (self.session.habits == "kotlin-wot" or "acks" in self._offers)
 
-    @property
-    def has_line(self) -> bool:
-        """Whether somebody waits for room."""
-        return bool(self._line)
+    def holds_up(self, far: FarThing) -> bool:
+        """Whether somebody waits for room, or for credit, before one more message to a thing."""
+        return bool(self._line) or far.thing_id in self._held
 
     @property
     def open_requests(self) -> int:
         """How many requests wait for an answer, or stand in line."""
-        return len(self._open) + len(self._line)
+        return len(self._open) + len(self._line) + sum(map(len, self._held.values()))
 
     # ---- requests
 
@@ -107,6 +110,18 @@ class Traffic:
             self._line[want] = None
 
     def _sent(self, want: Want, session: lmos.ConsumerSession) -> bool:
+        """Send a request, or let it wait for credit; False if there is no room for it."""
+        thing = want.far.thing_id
+        held = self._held.get(thing) if self._held else None
+        if held is not None:
+            held[want] = None
+            return True
+        if isinstance(want, FarTell) and not session.may_tell(thing):
+            self._held[thing] = OrderedDict({want: None})
+            return True
+        return self._put(want, session)
+
+    def _put(self, want: Want, session: lmos.ConsumerSession) -> bool:
         said = want.said
         assert said is not None
         if isinstance(want, FarTell):
@@ -134,11 +149,13 @@ class Traffic:
         return 1 if want.said is None else want.said.count(session, is_ours=bool(self._offers))
 
     def tell(self, note: Note, name: str, payload: Any, trace: TraceMembers) -> bool:
-        """Send a one-way message; False where there is no room. Raises as `post` does."""
+        """Send a one-way message; False where there is no room, or no credit. Raises as `post` does."""
         session = self.session
         if session is None:
             raise self.unavailable(note.link.far)
-        return not self._line and self._told(session, note, name, payload, trace)
+        if self._line or (self._held and note.link.far.thing_id in self._held):
+            return False
+        return self._told(session, note, name, payload, trace)
 
     def _told(
         self, session: lmos.ConsumerSession, note: Note, name: str, payload: Any, trace: TraceMembers
@@ -166,6 +183,8 @@ class Traffic:
             if session is not None and self._messages(want, session) > 1:
                 self._go_on()  # there may be room for those behind it, which are fewer
             return
+        if self._held and self._leave_held(want):
+            return
         if pending is None or self._open.pop(pending, None) is None or session is None:
             return
         if isinstance(pending, lmos.Call):
@@ -173,6 +192,17 @@ class Traffic:
                 session.forget(session.cancel(pending))
         session.forget(pending)
         self._go_on()
+
+    def _leave_held(self, want: Want) -> bool:
+        """Take a request out of the line of its thing; whether it was there. Those behind it may go on."""
+        thing = want.far.thing_id
+        held = self._held.get(thing)
+        if held is None or held.pop(want, self) is not None:
+            return False
+        if not held:
+            del self._held[thing]
+        self._tell_on()
+        return True
 
     def forget(self, want: Want) -> None:
         """Nobody waits for the answer to this query or cancel."""
@@ -201,7 +231,7 @@ class Traffic:
 
     def is_waiting(self, want: Want) -> bool:
         """Whether a request stands in line."""
-        return want in self._line
+        return want in self._line or want in self._held.get(want.far.thing_id, ())
 
     def consumed(self, pending: lmos.Call) -> None:
         """An item of a run has been used up."""
@@ -221,8 +251,32 @@ class Traffic:
                 want.fail(error)
             else:
                 del self._line[want]
+        if self._stalled:
+            self._tell_on()
         if self._unasked:
             self._ask_listenings()
+
+    def _tell_on(self, _: object = None) -> None:
+        """There may be credit: each thing for which somebody waits has one message sent in turn."""
+        self._stalled = False
+        things = deque(self._held)
+        while things and (session := self.session) is not None:
+            thing = things.popleft()
+            held = self._held[thing]
+            want = next(iter(held))
+            if isinstance(want, FarTell) and not session.may_tell(thing):
+                continue
+            try:
+                if self._line or not self._put(want, session):
+                    self._stalled = True
+                    return
+            except (InvalidInput, MailboxFull) as error:
+                want.fail(error)
+            del held[want]
+            if held:
+                things.append(thing)
+            else:
+                del self._held[thing]
 
     # ---- listening
 
@@ -275,7 +329,7 @@ class Traffic:
         if session is None:
             return []
         found: list[bytes] = [*session.frames(room)]
-        if self._line or self._unasked:
+        if self._line or self._unasked or self._stalled:
             self._go_on()
             if not found:  # nobody asks again after being given nothing
                 found = [*session.frames(room)]
@@ -286,7 +340,7 @@ class Traffic:
             take = self._takes.get(type(each))
             if take is not None:
                 take(each)
-        if self._line or self._unasked:
+        if self._line or self._unasked or self._stalled:
             self._go_on()
 
     def _answered(self, each: lmos.Answered) -> None:
@@ -374,7 +428,8 @@ class Traffic:
     def empty_line(self) -> None:
         """Tell those who stand in line that there is no connection."""
         line, self._line = self._line, OrderedDict()
-        for want in line:
+        held, self._held = self._held, {}
+        for want in (*line, *(want for each in held.values() for want in each)):
             want.fail(self.unavailable(want.far))
 
 

@@ -259,7 +259,7 @@ class RemoteLink(RemoteListening):
         if said.going is not None:
             said.going.ended(None)  # from here on nobody waits for it
         peer = self.far.peer
-        if peer.session is not None and len(sender.furnish().out) >= OUT_SEATS and peer.has_line:
+        if peer.session is not None and len(sender.furnish().out) >= OUT_SEATS and peer.holds_up(self.far):
             raise MailboxFull(self.far.path, OUT_SEATS)
         try:
             peer.post(held)

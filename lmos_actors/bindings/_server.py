@@ -23,6 +23,7 @@ from ._secured import CRASHED, discreet, sees
 from ._server_connection import Served, lmos_offered
 from ._server_listening import exited
 from ._server_memories import Memories
+from ._server_tells import WaitingTells
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -104,6 +105,8 @@ class LmosServer:
         self.finishing = False
         self.open: dict[Asked, Far] = {}
         """What has been asked and not answered, over all connections; a run may outlive its connection."""
+        self.waiting_tells = WaitingTells()
+        """The one-way messages that wait, over all connections."""
         offers = ", ".join((*self.options.offers, EXITED_OFFER)).encode()
         self._headers = ((EXTENSIONS_HEADER, offers),)
         self._later: dict[Operation, bool] = {}
@@ -229,7 +232,8 @@ class LmosServer:
 
     def statistics(self) -> ServerStatistics:
         """Count what there is now."""
-        return ServerStatistics(len(self._served), len(self.open), self.draining)
+        unanswered = len(self.open) + self.waiting_tells.messages
+        return ServerStatistics(len(self._served), unanswered, self.draining)
 
     @property
     def not_let_in(self) -> Mapping[int, int]:

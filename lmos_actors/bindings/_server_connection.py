@@ -21,7 +21,7 @@ from lmos_actors._errors import (
     NotFound,
     Unauthorized,
 )
-from lmos_actors.actors import Far, LocalLink, PoolLink
+from lmos_actors.actors import Far, LocalLink, OneWay, PoolLink
 from lmos_actors.protocol import lmos
 
 from ._exposure import EXITED, name_meant, public_name
@@ -30,6 +30,7 @@ from ._meter import came, ended, refused
 from ._server_answering import Answering
 from ._server_listeners import Listeners
 from ._server_requests import PERMITS, wish_of
+from ._server_tells import Tells
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -94,6 +95,10 @@ class Served(Answering):
         )
         self._rt = server.rt
         self._listeners = Listeners(server.rt, self.session, self.look, server.failed)
+        who = self.label, self.principal
+        self._tells = Tells(
+            server.rt, self.session, server.waiting_tells, who, self._fail, self._tell_settled, self.look
+        )
         self._givers: dict[Far, None] = {}  # runs that wait for room, of the peer or of the connection
         self._over = False
         self._giving_up = False
@@ -236,6 +241,9 @@ class Served(Answering):
         args = op.taken(message.input)
         if args is None:
             return False
+        if asked.tell is not None:
+            self._post_tell(OneWay(link, op, args, self._tells, asked))
+            return True
         far = Far(link, op, args, self, asked)
         self._post(far)
         if self.server.answers_later(far) and asked.open:
@@ -247,7 +255,9 @@ class Served(Answering):
         if asked.listening is not None:
             self._listen(asked, link, wish[0])
             return
-        remaining: float | None = getattr(asked.message, "remaining", None)
+        remaining: float | None = (
+            None if asked.tell is not None else getattr(asked.message, "remaining", None)
+        )
         if remaining is not None and not remaining > 0:
             raise DeadlineExceeded(link.path, max(remaining, 0.0))
         self._send(asked, link, wish, remaining)
@@ -263,11 +273,15 @@ class Served(Answering):
         key, args, kwargs = wish
         slot = link if isinstance(link, LocalLink) else link.choose(key, args, kwargs)
         op = slot.operation(key)
-        far = Far(slot, op, slot.bound(op, args, kwargs), self, asked)
+        args, one_way = slot.bound(op, args, kwargs), asked.tell is not None
+        far = OneWay(slot, op, args, self._tells, asked) if one_way else Far(slot, op, args, self, asked)
         if before is not None:
             far.watch, far.trace = before.watch, before.trace
         if isinstance(link, PoolLink):
             far.again = partial(self._send_again, far, link, wish)
+        if isinstance(far, OneWay):
+            self._post_tell(far)
+            return
         self._post(far)
         if not asked.open:
             return
@@ -301,6 +315,22 @@ class Served(Answering):
             self._counted = error
             raise
 
+    def _post_tell(self, tell: OneWay) -> None:
+        """Put a one-way message into its agent's mailbox, or park it. Raises as `_post` does."""
+        message = tell.asked.message
+        came(tell, WAY, message.traceparent, message.tracestate)
+        try:
+            self._tells.post(tell)
+        except BaseException as error:
+            ended(tell, error)
+            self._counted = error
+            raise
+
+    def _tell_settled(self) -> None:
+        """A one-way message has begun: a connection that drains may end."""
+        if self.server.draining:
+            self.look()
+
     # ---- listening
 
     def _listen(self, asked: lmos.Asked, link: Anybody, key: str) -> None:
@@ -327,6 +357,7 @@ class Served(Answering):
         self._over = True
         if self._expiry is not None:
             self._expiry.cancel()
+        self._tells.close()
         left = self.session.closed(self.server.goes_on)
         for one in left:
             if isinstance(one, lmos.Asked):
@@ -348,6 +379,7 @@ class Served(Answering):
             self._giving_up = True
             self._rt.timers.call_at(trio.current_time(), self._give_up)
         elif self.server.draining and not self._is_needed():
+            self.session.give_credit()  # what comes back neither so nor by an error was not taken
             self.connection.close(RESTARTING, "the node is shutting down")
 
     def _charge(self, held: int) -> None:

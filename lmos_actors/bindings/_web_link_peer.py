@@ -203,9 +203,8 @@ class WebPeer(Peer):
         said = Said("invoke", name, payload, None, trace)
         return self._tells.put(note, Errand(self._server, far, said, one_way=True))
 
-    @property
-    def has_line(self) -> bool:
-        """Whether somebody waits for room."""
+    def holds_up(self, far: FarThing) -> bool:
+        """Whether somebody waits for room before one more one-way message to a thing."""
         return bool(self._tells.line)
 
     @enable_ki_protection

@@ -457,7 +457,7 @@ async def test_routes(path: str, offered: tuple[str, ...], expected: Any, virtua
                 assert isinstance(found, Accept)
                 assert found.subprotocol == expected
                 assert dict(found.headers) == {
-                    b"LMOS-Extensions": b"acks, gaps, streams, deadlines, retries, exited"
+                    b"LMOS-Extensions": b"acks, gaps, streams, deadlines, retries, tells, exited"
                 }
 
 

@@ -83,6 +83,7 @@ class Subject(Agent, behaviours=("closed", "open")):
     asked: Event[str] = event()
     measured: Event[Reading] = event()
     turns: int = 0
+    words: str = ""
 
     def started(self) -> None:
         self.stage.note(self.path, "started")
@@ -115,6 +116,16 @@ class Subject(Agent, behaviours=("closed", "open")):
         """End normally."""
         self.stop()
         return "left"
+
+    @action
+    def write_down(self, word: str) -> None:
+        """Add a word to those that came."""
+        self.words += word
+
+    @action(safe=True)
+    def written(self) -> str:
+        """Say what came."""
+        return self.words
 
     @action(safe=True)
     def counted(self) -> int:
@@ -233,6 +244,18 @@ class Slow(Subject):
 
 
 KINDS = {each.__name__: each for each in (Subject, Small, Waiting, Oldest, Serial, Slow)}
+
+
+class Sender(Agent):
+    """Sends one way, from its turns."""
+
+    to: Ref[Subject]
+
+    @action
+    def send_all(self, words: list[str]) -> None:
+        """Send words, one after the other."""
+        for word in words:
+            self.send(self.to, Subject.write_down, word)
 
 
 class Helper(Agent):

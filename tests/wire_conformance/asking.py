@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.wire_conformance.agents import Newer, Oldest, Reading, Serial, Slow, Small, Subject, Waiting
+from tests.wire_conformance.agents import (
+    Newer,
+    Oldest,
+    Reading,
+    Sender,
+    Serial,
+    Slow,
+    Small,
+    Subject,
+    Waiting,
+)
 from tests.wire_conformance.bench import Bench, behaviour
 
 # ---- read
@@ -391,10 +401,41 @@ async def _(b: Bench) -> Any:
 
     async with b.asking(it.invoke(Subject.line, "a"), it.invoke(Subject.line, "a")) as asked:
         await b.standing(waiting=1, running=1)
-        told = [await b.said(tell()), await b.lost()]
+        told = await b.said(tell())
         await b.until("begun line")
         await b.open("a")
-    return [*asked.answers, *told, await b.accounts()]
+    return [*asked.answers, told, await b.accounts()]
+
+
+@behaviour("tell", "full, held back, in order", kind=Waiting)
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    words = [it.tell(Subject.write_down, each) for each in "bcdef"]
+    async with b.asking(it.invoke(Subject.line, "a"), *words) as asked:
+        await b.standing(waiting=1, running=1)
+        await b.open("a")
+    return [*asked.answers, await b.accounts(), await b.said(it.invoke(Subject.written))]
+
+
+@behaviour("send", "full, the sender held back, in order", kind=Waiting)
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    sender = await b.world.node.start(Sender, to=it)
+    async with b.asking(it.invoke(Subject.line, "a"), sender.invoke(Sender.send_all, list("bcdef"))) as asked:
+        await b.standing(waiting=1, running=1)
+        await b.open("a")
+    await b.standing(waiting=0, running=0)
+    return [*asked.answers, await b.accounts(), await b.said(it.invoke(Subject.written))]
+
+
+@behaviour("invoke a turn", "behind one-way messages that wait for seats", kind=Waiting)
+async def _(b: Bench) -> Any:
+    it = await b.subject()
+    words = [it.tell(Subject.write_down, each) for each in "bc"]
+    async with b.asking(it.invoke(Subject.line, "a"), *words, it.invoke(Subject.echo, "d")) as asked:
+        await b.standing(waiting=1, running=1)
+        await b.open("a")
+    return [*asked.answers, await b.accounts(), await b.said(it.invoke(Subject.written))]
 
 
 @behaviour("retrying", "between two lives", kind=Slow)

@@ -37,6 +37,7 @@ from ._consumer_said import (
     Occurred as Occurred,
     Read as Read,
     Stray as Stray,
+    TellRoom as TellRoom,
 )
 from ._dialects import (
     Dialect as Dialect,
@@ -82,6 +83,7 @@ from ._messages import (
     StreamOpen as StreamOpen,
     SubscribeAllEvents as SubscribeAllEvents,
     SubscribeEvent as SubscribeEvent,
+    TellCredit as TellCredit,
     UnobserveProperty as UnobserveProperty,
     UnsubscribeAllEvents as UnsubscribeAllEvents,
     UnsubscribeEvent as UnsubscribeEvent,

@@ -96,7 +96,8 @@ class Asked(Struct, eq=False):  # made for every request: attrs would take five 
 
     It is the key of everything about the request; equal only to itself. `message` is as it was read,
     `correlation` what its answers carry, `listening` what an observe or subscribe will make, `streams` the
-    input streams of an invocation, by parameter.
+    input streams of an invocation, by parameter. One with a number as `tell` is a one-way message: it is
+    answered by `told` when it begins, or by `fail` if it does not.
     """
 
     message: Any
@@ -114,6 +115,7 @@ class Asked(Struct, eq=False):  # made for every request: attrs would take five 
     slot: object = None  # the key of the progress that waits to be sent
     also: tuple[Any, ...] = ()  # other connections of the peer that asked for the same
     remembered: bool = False
+    tell: int | None = None  # the number of a one-way message
 
     def __repr__(self) -> str:
         return f"<{self.verb.word} {self.name!r} of {self.thing_id} {self.state.value}>"

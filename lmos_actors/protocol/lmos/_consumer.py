@@ -8,7 +8,7 @@ import attrs
 from msgspec import UNSET
 
 from ._codec import Codec
-from ._consumer_asked import Aside, Call, Feed, Pending, Several, Trace
+from ._consumer_asked import Aside, Call, Feed, Pending, Several, Told, Trace
 from ._consumer_feeds import Feeds
 from ._consumer_receiver import Receiver
 from ._consumer_requests import Requests
@@ -205,21 +205,33 @@ class ConsumerSession:
     def tell(
         self, thing: str, action: str, input: Any = UNSET, *, host: Any = None, **trace: Unpack[Trace]
     ) -> Pending:
-        """Ask for a run that nobody waits for: `invoke` and `forget` in one; its `host` is set."""
+        """Send a one-way message; its `host` is set. If it does not begin, that is told by `Lost`.
+
+        Raises MailboxFull where there is no credit, see `may_tell`; `TellRoom` comes when there may be some.
+        """
         new_id = self._wire.new_id()
-        pending = Pending(
+        told = Told(
             InvokeAction(
                 thing_id=thing,
                 message_id=new_id,
                 correlation_id=new_id,
                 action=action,
                 input=input,
+                tell=self._requests.tells.next_number,
                 **trace,
             )
         )
-        pending.host = host
-        self._requests.tell(pending)
-        return pending
+        told.host = host
+        self._requests.tell(told)
+        return told
+
+    def may_tell(self, thing: str) -> bool:
+        """Whether there is credit for a one-way message to a thing now; if not, `TellRoom` comes later.
+
+        Messages that have not begun are at most 256 of 256 KiB for each thing, and 4,096 of 4 MiB for the
+        connection. Peers that do not offer `tells` give credit back by their final answers.
+        """
+        return self._requests.tells.room(thing)
 
     def query(self, pending: Call) -> Pending:
         """Ask where a run stands; the answer is a `Standing`.
@@ -344,7 +356,8 @@ class ConsumerSession:
 
         A request that was sent may have run, one that was not has not. `drained` says that the close code
         was 1012: by then the peer had answered all it had begun, so that nothing counts as sent (C2).
-        Forgotten requests are there only if they were not sent, feeds that were being stopped are not.
+        Forgotten requests are there only if they were not sent, and one-way messages if they are not known to
+        have begun; feeds that were being stopped are not.
         """
         self._wire.closed = True
         pendings = tuple((pending, pending.sent and not drained) for pending in self._requests.close())

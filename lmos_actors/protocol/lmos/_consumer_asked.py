@@ -136,6 +136,19 @@ class Call(Pending):
         return Standing(self.status, self.progress, self.output, self.cancelled, self.reason)
 
 
+class Told(Pending):
+    """A one-way message: its `number` on the connection, 0 where the peer knows none, and `size` in bytes."""
+
+    __slots__ = ("number", "size")
+    request: InvokeAction
+
+    def __init__(self, request: InvokeAction) -> None:
+        super().__init__(request)
+        self.number = request.tell or 0
+        self.size = 0
+        self.forgotten = True
+
+
 class Aside(Pending):
     """A query or a cancel of a run."""
 

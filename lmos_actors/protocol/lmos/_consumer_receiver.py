@@ -21,6 +21,7 @@ from ._messages import (
     StreamEnd,
     StreamItem,
     StreamOpen,
+    TellCredit,
 )
 from ._peer import TOO_BIG, UNREADABLE_DATA, Close
 from ._windows import wire_size
@@ -61,8 +62,6 @@ class Receiver:
             return ()
         message = self._wire.codec.decode(text)
         if isinstance(message, ActionStatus):
-            if message.in_reply_to is None and self._requests.take_as_late(message):
-                return ()
             return self._runs.take_status(message, wire_size(text))
         if isinstance(message, PropertyReading):
             found = self._feeds.take_reading(message)
@@ -83,6 +82,8 @@ class Receiver:
                 return self._feeds.take_acknowledgement(message)
             case Gap():
                 return self._feeds.take_gap(message)
+            case TellCredit():
+                return self._requests.take_credit(message)
             case StreamOpen():
                 return self._runs.said(self._streams.take_open(message))
             case StreamEnd():
@@ -111,6 +112,8 @@ class Receiver:
         if pending is not None:
             return requests.take_error(pending, message)
         forgotten = requests.find_forgotten(correlation)
+        if correlation is None and not self._feeds.awaits(message.thing_id):
+            forgotten = requests.take_unnamed(message.thing_id, None)
         if forgotten is not None:
             return requests.take_late_error(forgotten, message)
         return self._feeds.take_error(message)
@@ -128,6 +131,9 @@ class Receiver:
             return self._runs.fail_aside(pending, error)
         if pending is not None:
             return self._requests.fail(pending, error)
+        forgotten = self._requests.find_forgotten(unreadable.correlation_id)
+        if forgotten is not None and unreadable.type in ("error", "actionStatus"):
+            return self._requests.come_for_forgotten(forgotten, error)
         refused = self._feeds.refuse(unreadable.correlation_id, error) if unreadable.type == "error" else None
         return self._wire.stray(unreadable, unreadable.problem.detail) if refused is None else refused
 

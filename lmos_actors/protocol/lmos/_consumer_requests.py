@@ -9,8 +9,8 @@ from msgspec import UNSET
 
 from lmos_actors._errors import LocalProtocolError, MailboxFull
 
-from ._consumer_asked import Aside, Pending, Several
-from ._consumer_said import Answered, Failed, Lost
+from ._consumer_asked import Aside, Pending, Several, Told
+from ._consumer_said import Answered, Failed, Lost, TellRoom
 from ._messages import (
     PropertyReading,
     PropertyReadings,
@@ -22,6 +22,7 @@ from ._messages import (
     name_in,
 )
 from ._problems import error_of
+from ._tells import TELLS, SentTells
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from ._consumer_said import Happenings
     from ._consumer_wire import Wire
-    from ._messages import ActionStatus, Error, Request
+    from ._messages import Error, Request, TellCredit
 
 P = TypeVar("P", bound=Pending)
 
@@ -55,6 +56,7 @@ class Requests:
         "asked",
         "failed",
         "forgotten",
+        "tells",
         "unanswered",
     )
 
@@ -63,6 +65,7 @@ class Requests:
         self._open: dict[str, Pending] = {}
         self._asides: dict[str, Aside] = {}
         self._forgotten: OrderedDict[str, Pending] = OrderedDict()
+        self.tells = SentTells(numbered="tells" in wire.known)
         self.asked = self.answered = self.failed = self.forgotten = self.unanswered = 0
 
     def __len__(self) -> int:
@@ -70,8 +73,8 @@ class Requests:
 
     @property
     def remembered(self) -> int:
-        """How many forgotten ones are known."""
-        return len(self._forgotten)
+        """How many forgotten ones are known, and one-way messages not known to have begun."""
+        return len(self._forgotten) + len(self.tells)
 
     # -- asking
 
@@ -87,13 +90,15 @@ class Requests:
         self._open[pending.message_id] = pending
         return pending
 
-    def tell(self, pending: Pending) -> None:
-        """Send a request that nobody waits for. Raises as `ask` does."""
-        self.check_room(pending)
-        self._send(pending)
-        pending.forgotten = True
+    def tell(self, told: Told) -> None:
+        """Send a one-way message. Raises as `ask` does; MailboxFull also where there is no credit."""
+        thing, wire = told.request.thing_id, self._wire
+        wire.admit(thing, 0, 1)
+        if not self.tells.room(thing):
+            raise MailboxFull(thing, TELLS.items)
+        self.tells.add(told, wire.outbox.put(told.request, told))
+        self.asked += 1
         self.forgotten += 1
-        self.expect_late(pending)
 
     def check_room(self, pending: Pending, more: int = 1) -> None:
         """Raise what `ask` would raise for want of room, or for an id that is taken."""
@@ -145,8 +150,10 @@ class Requests:
         return None if message_id is None else self._asides.get(message_id)
 
     def find_forgotten(self, correlation: str | None) -> Pending | None:
-        """Give the forgotten request of this id, if it is among the last ones."""
-        return None if correlation is None else self._forgotten.get(correlation)
+        """Give the one-way message of this id, or the forgotten request, if it is among the last ones."""
+        if correlation is None:
+            return None
+        return self.tells.get(correlation) or self._forgotten.get(correlation)
 
     def guess(self, fits: Callable[[Pending], bool]) -> Pending | None:
         """Give the only open request that fits an answer that does not say what it answers.
@@ -223,22 +230,31 @@ class Requests:
 
     def come_for_forgotten(self, pending: Pending, error: LmosActorsError | None) -> Happenings:
         """Take the answer to a request that had ended here: an error is told if the host forgot it."""
-        del self._forgotten[pending.message_id]
+        room = self._taken_back(pending)
         if error is None or pending.done or pending.whole is not None:
-            return self._wire.come_late()
+            return (*self._wire.come_late(), *room)
         pending.done, pending.error = True, error
-        return (Lost(pending, error),)
+        return (Lost(pending, error), *room)
 
-    def take_as_late(self, message: ActionStatus) -> bool:
-        """Take the final status of a run that nobody waits for, if it is one: so most tells are answered."""
-        correlation = message.correlation_id
-        if correlation is None or correlation not in self._forgotten or correlation in self._open:
-            return False
-        if message.status != "completed":
-            return False
-        del self._forgotten[correlation]
-        self._wire.late += 1
-        return True
+    def _taken_back(self, pending: Pending) -> Happenings:
+        """Know a request no longer; of a one-way message there is its credit."""
+        if not isinstance(pending, Told):
+            del self._forgotten[pending.message_id]
+            return ()
+        self.tells.end(pending)
+        return self._room()
+
+    def _room(self) -> Happenings:
+        return (TellRoom(),) if self.tells.has_come() else ()
+
+    def take_credit(self, message: TellCredit) -> Happenings:
+        """Take back the credit of one-way messages that have begun."""
+        self.tells.begun(message.begun)
+        return self._room()
+
+    def take_unnamed(self, thing: str, action: str | None) -> Pending | None:
+        """Return the one-way message that an answer is for which names no request; None of our own peers."""
+        return None if self._wire.ours else self.tells.oldest(thing, action)
 
     def take_late_error(self, pending: Pending, message: Error) -> Happenings:
         """Take an error as the answer to a forgotten request."""
@@ -247,12 +263,13 @@ class Requests:
     def close(self) -> list[Pending]:
         """End everything, as the connection is gone; what was open, as the host knows it, oldest first.
 
-        Forgotten ones are among it if they were never sent.
+        Forgotten ones are among it if they were never sent, one-way messages if they are not known to have
+        begun.
         """
         unsent = [p for p in self._forgotten.values() if not p.sent and not p.done and p.whole is None]
         self.unanswered += len(self)
         opened = (pending.whole or pending for pending in (*self._open.values(), *self._asides.values()))
-        found = list(dict.fromkeys([*opened, *unsent]))
+        found = list(dict.fromkeys([*opened, *unsent, *self.tells.close()]))
         for pending in found:
             if isinstance(pending, Several):
                 pending.parts.clear()

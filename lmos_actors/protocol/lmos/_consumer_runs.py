@@ -184,6 +184,8 @@ class Runs:
 
     def _of_forgotten(self, correlation: str | None, message: ActionStatus) -> Happenings:
         forgotten = self._requests.find_forgotten(correlation)
+        if correlation is None:
+            forgotten = self._requests.take_unnamed(message.thing_id, message.action)
         if forgotten is None:
             return self._wire.stray(message, "no run of this correlation is open")
         if not is_final(message):

@@ -102,6 +102,10 @@ class Ended(Struct, frozen=True):
     error: LmosActorsError | None = None
 
 
+class TellRoom(Struct, frozen=True):
+    """One-way messages that found no credit may find some now; see `ConsumerSession.may_tell`."""
+
+
 class Stray(Struct, frozen=True):
     """A frame that answers nothing: it is counted, and changes nothing. `why` is for a log."""
 
@@ -122,6 +126,7 @@ Happening: TypeAlias = (
     | Ended
     | Credited
     | Stopped
+    | TellRoom
     | Stray
     | Close
 )

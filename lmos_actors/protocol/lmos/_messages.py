@@ -139,7 +139,8 @@ class InvokeAction(Base, tag="invokeAction", frozen=True):
 
     Extension: `remaining` seconds until the caller gives up; `attempt` counts from 1 the attempts made under
     one `messageID`; `credit` is the room for items of the answer; `streams` are the input streams by
-    parameter; `binary` says that items of bytes may come in binary frames.
+    parameter; `binary` says that items of bytes may come in binary frames; `tell` is the number of a one-way
+    message, which has no answer but an error.
     """
 
     action: str
@@ -149,6 +150,7 @@ class InvokeAction(Base, tag="invokeAction", frozen=True):
     credit: Credit | None = None
     streams: dict[str, StreamOffer] | None = None
     binary: bool = False
+    tell: Count | None = None
 
 
 class QueryAction(Base, tag="queryAction", frozen=True):
@@ -288,6 +290,12 @@ class StreamCredit(Base, tag="streamCredit", frozen=True):
     stream: Count | None = None
 
 
+class TellCredit(Base, tag="tellCredit", frozen=True):
+    """Credit of one-way messages: `begun` are their numbers, as pairs of first and last. Extension."""
+
+    begun: list[tuple[Count, Count]]
+
+
 Request: TypeAlias = (
     ReadProperty
     | ReadAllProperties
@@ -308,7 +316,15 @@ Request: TypeAlias = (
 """What a consumer sends to a thing and wants answered."""
 
 Answer: TypeAlias = (
-    PropertyReading | PropertyReadings | ActionStatus | Event | Error | Acknowledgement | Gap | StreamOpen
+    PropertyReading
+    | PropertyReadings
+    | ActionStatus
+    | Event
+    | Error
+    | Acknowledgement
+    | Gap
+    | StreamOpen
+    | TellCredit
 )
 """What a thing sends to a consumer."""
 

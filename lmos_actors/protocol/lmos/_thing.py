@@ -159,6 +159,10 @@ class ThingSession:
 
     def fail(self, asked: Asked, error: LmosActorsError) -> None:
         """Answer any request with an error: ActionFailed and ActionCancelled end a run (D15)."""
+        if asked.tell is not None:
+            self._check_ours(asked)
+            self._desk.tell_refused(asked, error)
+            return
         if not self._expect(asked, "fail"):
             return
         if asked.listening is not None:
@@ -170,13 +174,32 @@ class ThingSession:
 
     def _expect(self, asked: Asked, answer: str) -> bool:
         """Whether an answer is still wanted; LocalProtocolError if there must be none."""
-        if asked.desk is not self._desk:
-            raise LocalProtocolError("this was asked on another connection")
+        self._check_ours(asked)
         if answer not in asked.verb.answers:
             raise LocalProtocolError(f"{answer!r} does not answer {asked.verb.word!r}")
         if asked.state is State.ANSWERED:
             raise LocalProtocolError(f"this {asked.verb.word!r} has its final answer")
         return asked.open
+
+    # ---- one-way messages
+
+    def told(self, asked: Asked) -> None:
+        """Note that a one-way message has begun, so that its credit goes back. It has no other answer."""
+        self._check_ours(asked)
+        self._desk.tell_begun(asked)
+
+    @property
+    def owes_credit(self) -> bool:
+        """Whether there is credit of one-way messages that has not gone back yet."""
+        return self._desk.tells.owes
+
+    def give_credit(self) -> None:
+        """Give back all credit of one-way messages that have begun; by itself it goes by halves."""
+        self._desk.give_credit()
+
+    def _check_ours(self, asked: Asked) -> None:
+        if asked.desk is not self._desk:
+            raise LocalProtocolError("this was asked on another connection")
 
     # ---- what is listened to
 

@@ -26,10 +26,12 @@ from ._messages import (
     Error,
     InvokeAction,
     QueryAction,
+    TellCredit,
 )
 from ._outbox import Outbox
 from ._peer import correlation_of
 from ._problems import INTERNAL, Problem, error_message, kotlin_problem_of, problem_of
+from ._tells import ReceivedTells
 from ._thing_streams import ThingStreams
 from ._thing_tables import Counts, Listenings, Runs, ThingStatistics
 
@@ -80,6 +82,8 @@ class Desk:
         )
         self.open: dict[Asked, str] = {}  # with the correlation of the answer on this connection
         self.open_bytes = self.open_weight = 0
+        self.tells = ReceivedTells()
+        self.tells_weight = 0
         self.listenings = Listenings()
         bound = None if memory is None else memory.bound
         self.runs = Runs(options.remembered_runs, options.max_bytes, bound)
@@ -132,7 +136,8 @@ class Desk:
     def held(self) -> int:
         """About how many bytes of memory the peer's requests, listenings and answers take now."""
         listenings = self.listenings
-        return self.open_weight + self.outbox.bytes + listenings.bytes + len(listenings) * REQUEST
+        asked = self.open_weight + self.tells_weight + listenings.bytes + len(listenings) * REQUEST
+        return asked + self.outbox.bytes
 
     def admit(self, asked: Asked) -> None:
         """Open a request."""
@@ -144,6 +149,34 @@ class Desk:
         self.open_weight += asked.weight
         if isinstance(asked.message, InvokeAction):
             self.runs.begin(asked)
+
+    # ---- one-way messages
+
+    def tell_begun(self, asked: Asked) -> None:
+        """Note that a one-way message has begun, or ended without an error: its credit goes back."""
+        if asked.open and not self.over:
+            self.counts.answered += 1
+            self.tells_weight -= asked.weight
+            if self.tells.begin(asked.message.thing_id, asked.message.tell, asked.size):
+                self.give_credit()
+        asked.state = State.ANSWERED
+
+    def tell_refused(self, asked: Asked, error: LmosActorsError) -> None:
+        """Answer a one-way message that does not begin, which gives its credit back."""
+        if asked.open and not self.over:
+            self.counts.answered += 1
+            self.tells_weight -= asked.weight
+            self.tells.refused(asked.message.thing_id, asked.size)
+            self.outbox.put(self.error(asked.thing_id, error, asked.correlation))
+        asked.state = State.ANSWERED
+
+    def give_credit(self) -> None:
+        """Give back all credit of one-way messages that have begun."""
+        if self.over or not self.tells.owes:
+            return
+        begun = self.tells.due()
+        message = TellCredit(thing_id=self.tells.thing, message_id=self.new_id(), begun=begun)
+        self.outbox.put(message)
 
     # ---- answers
 
@@ -307,7 +340,9 @@ class Desk:
         listenings = self.listenings.all()
         for one in listenings:
             self.listenings.remove(one)
-        self.counts.abandoned += len(self.open)
+        self.counts.abandoned += len(self.open) + self.tells.waiting
+        self.tells = ReceivedTells()
+        self.tells_weight = 0
         self.open.clear()
         self.open_bytes = self.open_weight = 0
         self.streams.close()
@@ -334,7 +369,7 @@ class Desk:
             streamed=counts.streamed,
             strays=counts.strays,
             unreadable=counts.unreadable,
-            open=len(self.open),
+            open=len(self.open) + self.tells.waiting,
             listening=len(self.listenings),
             remembered=len(self.runs),
             streams=len(self.streams),

@@ -81,6 +81,21 @@ class Intake:
         self.closing = True
         return (Close(code, reason),)
 
+    def take_invoke(self, message: InvokeAction, text: str | bytes, now: float) -> Demands:
+        """Open an invocation, or take a one-way message."""
+        desk = self._desk
+        if message.tell is None or desk.kotlin or "tells" not in desk.options.offers:
+            return self.take_ask(message, text, now)
+        size = wire_size(text)
+        wrong = desk.tells.arrive(message.thing_id, message.tell, size)
+        if wrong is not None:
+            desk.refuse(message, wrong)
+            return ()
+        asked = desk.draft(message, text)
+        asked.size, asked.tell = size, message.tell
+        desk.tells_weight += asked.weight
+        return (asked,)
+
     def take_ask(self, message: Any, text: str | bytes, now: float) -> Demands:
         """Open a request for the host, unless it is a repeat or one too many."""
         desk = self._desk
@@ -214,6 +229,7 @@ _HANDLERS: Final[dict[type[Any], _Handler]] = {
     **dict.fromkeys(MESSAGES.values(), Intake.take_foreign),
     **dict.fromkeys(VERBS, Intake.take_ask),
     **{kind: Intake.take_listen for kind in VERBS if kind in LISTENED},
+    InvokeAction: Intake.take_invoke,
     **dict.fromkeys((UnobserveProperty, UnsubscribeEvent, UnsubscribeAllEvents), Intake.take_leave),
     **dict.fromkeys((StreamItem, StreamEnd, StreamCredit), Intake.take_stream),
     QueryAction: Intake.take_query,

@@ -48,6 +48,7 @@ MESSAGES: dict[str, dict[str, Any]] = {
     "streamItem": {"stream": 1, "sequence": 0, "data": 1},
     "streamEnd": {"stream": 1, "sequence": 0},
     "streamCredit": {"items": 1, "bytes": 1},
+    "tellCredit": {"begun": [[1, 2]]},
     "nonsense": {},
 }
 

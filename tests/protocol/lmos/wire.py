@@ -45,6 +45,7 @@ BY_NAME = {
     "remaining": st.floats(0, 1e9),
     "retry_in": st.floats(0, 1e9),
     "timestamp": times,
+    "begun": st.lists(st.tuples(counts, counts), max_size=3),
 }
 
 

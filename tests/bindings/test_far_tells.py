@@ -1,0 +1,566 @@
+"""One-way messages to far agents: they wait where those to near agents wait, and none is lost unseen."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import pytest
+import trio
+
+from lmos_actors import (
+    ActionCancelled,
+    Agent,
+    AgentDied,
+    AgentUnavailable,
+    ChildSpec,
+    DeadlineExceeded,
+    MailboxFull,
+    MailboxOptions,
+    Node,
+    Pool,
+    Ref,
+    SupervisorSpec,
+    action,
+    open_node,
+    simulate,
+)
+from lmos_actors.transport import ConnectionOptions, MemoryNetwork
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable
+
+BROKEN: Final = "the connection ended while it waited for a seat"
+
+
+class Counter(Agent, serial=True):
+    """Counts what it is told, in order; while it is held it takes nothing."""
+
+    gate: trio.Event = attrs.field(factory=trio.Event)
+    came: list[Any] = attrs.field(factory=list)
+
+    @action
+    def take(self, word: int | str) -> None:
+        self.came.append(word)
+
+    @action
+    def burn(self) -> None:
+        raise KeyError("fire")
+
+    @action
+    async def hold(self) -> None:
+        await self.gate.wait()
+
+
+class Small(Counter, serial=True, mailbox=MailboxOptions(size=2)):
+    """Has two seats."""
+
+
+class Sender(Agent):
+    """Sends from its turns."""
+
+    to: Ref[Counter]
+    turns: int = 0
+
+    @action
+    def send_some(self, number: int) -> None:
+        for n in range(number):
+            self.send(self.to, Counter.take, n)
+        self.turns += 1
+
+
+@attrs.frozen
+class There:
+    """A server with agents of which a test holds the lists and gates, and its clients."""
+
+    network: MemoryNetwork
+    server: Node
+    clients: list[Node]
+    came: dict[str, list[Any]]
+    gates: dict[str, trio.Event]
+
+    async def far(self, name: str = "counter", client: int = 0, cls: type[Counter] = Counter) -> Ref[Counter]:
+        return await self.clients[client].consume(cls, f"ws://server/agents/{name}")
+
+    def near(self, name: str = "counter") -> Ref[Any]:
+        return next(ref for ref in self.server.agents() if ref.path == name)
+
+    async def held(self, name: str = "counter") -> None:
+        """Have an agent take nothing until its gate is opened."""
+        await self.near(name).tell(Counter.hold)
+        await trio.sleep(0.1)
+
+    def letters(self, client: int = 0) -> list[str]:
+        return [letter.reason for letter in self.clients[client].dead_letters]
+
+    async def quiet(self) -> None:
+        """Wait until everything has arrived, begun, and has its credit back."""
+        await trio.sleep(5)
+
+
+@asynccontextmanager
+async def there(
+    *names: str, cls: type[Counter] = Counter, clients: int = 1, **spec: Any
+) -> AsyncGenerator[There]:
+    came: dict[str, list[Any]] = {}
+    gates: dict[str, trio.Event] = {}
+    network = MemoryNetwork()
+    root = SupervisorSpec("root", [], max_restarts=1000)
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(open_node(root, listen="ws://server", network=network))
+        for name in names or ("counter",):
+            came[name], gates[name] = [], trio.Event()
+            await server.start_child(ChildSpec(name, partial(cls, gate=gates[name], came=came[name]), **spec))
+        nodes = [await stack.enter_async_context(open_node(network=network)) for _ in range(clients)]
+        yield There(network, server, nodes, came, gates)
+        for node in (server, *nodes):
+            assert node.connection_failures == ()
+
+
+def simulated(main: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+    def run() -> None:
+        simulate(main)
+
+    run.__name__ = main.__name__
+    return run
+
+
+# ---- nothing is lost
+
+
+@simulated
+async def test_a_loop_of_tells_to_an_agent_with_the_default_mailbox() -> None:
+    async with there() as it:
+        far = await it.far()
+        for n in range(2_000):
+            await far.tell(Counter.take, n)
+        await it.quiet()
+        assert it.came["counter"] == list(range(2_000))
+        assert not it.letters()
+        counts = it.near().statistics()
+        assert (counts.accepted, counts.handled, counts.refused) == (2_000, 2_000, 0)
+
+
+@simulated
+async def test_a_turn_that_sends_more_than_fits_holds_its_agent_back() -> None:
+    async with there() as it:
+        sender = await it.clients[0].start(Sender, to=await it.far())
+        await it.held()
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(sender.tell, Sender.send_some, 400)
+        await trio.sleep(1)
+        assert sender.statistics().handled == 1  # what is left of its messages waits, and so do its turns
+        it.gates["counter"].set()
+        await it.quiet()
+        assert it.came["counter"] == [*range(400)] * 3
+        assert not it.letters()
+
+
+@simulated
+async def test_more_than_an_agent_may_keep_is_refused_in_its_turn() -> None:
+    async with there() as it:
+        sender = await it.clients[0].start(Sender, to=await it.far())
+        await it.held()
+        with pytest.raises(AgentDied, match="mailbox of 'counter' is full"):
+            await sender.invoke(Sender.send_some, 1 + 256 + 1024)
+
+
+@simulated
+async def test_many_connections_to_many_agents_one_stopped_one_broken() -> None:
+    names = [f"counter-{n}" for n in range(10)]
+    async with there(*names, clients=6) as it:
+        await it.held("counter-3")
+        told = [0] * 6
+
+        async def tell(client: int) -> None:
+            refs = [await it.far(name, client) for name in names]
+            for n in range(300):
+                for ref in refs:
+                    try:
+                        with trio.move_on_after(1) as scope:
+                            await ref.tell(Counter.take, f"{client} {n}")
+                        told[client] += not scope.cancelled_caught
+                    except AgentUnavailable:
+                        await ref.ready()
+
+        async with trio.open_nursery() as nursery:
+            for client in range(6):
+                nursery.start_soon(tell, client)
+            await trio.sleep(20)
+            assert it.network.sever("server", 80) > 0
+            await trio.sleep(300)
+            it.gates["counter-3"].set()
+        await it.quiet()
+        letters = [letter for node in (it.server, *it.clients) for letter in node.dead_letters]
+        handled = sum(map(len, it.came.values()))
+        assert handled + len(it.server.dead_letters) <= sum(told)
+        assert sum(told) <= handled + len(letters)
+        assert len(letters) < 6 * 4096
+        for name in names:
+            for client in range(6):
+                mine = [int(word.split()[1]) for word in it.came[name] if word.startswith(f"{client} ")]
+                assert mine == sorted(set(mine))
+        server = it.server._connections._server
+        assert server is not None
+        assert server.statistics().open == 0
+
+
+# ---- credit
+
+
+@simulated
+async def test_a_sender_without_credit_waits_and_the_agent_takes_all_in_order() -> None:
+    async with there() as it:
+        far = await it.far()
+        await it.held()
+        told: list[int] = []
+
+        async def tell() -> None:
+            for n in range(400):
+                await far.tell(Counter.take, n)
+                told.append(n)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(tell)
+            await trio.sleep(10)
+            assert len(told) == 256
+            with pytest.raises(trio.WouldBlock):
+                far.tell_nowait(Counter.take, -1)
+            assert it.near().mailbox_statistics().parked == 1
+            assert it.near().statistics().waiting == 64
+            it.gates["counter"].set()
+        await it.quiet()
+        assert it.came["counter"] == list(range(400))
+
+
+@simulated
+async def test_an_agent_that_takes_nothing_holds_up_nobody_who_tells_or_asks_others() -> None:
+    async with there("slow", "quick") as it:
+        slow, quick = await it.far("slow"), await it.far("quick")
+        await it.held("slow")
+        async with trio.open_nursery() as nursery:
+            for n in range(300):
+                nursery.start_soon(slow.tell, Counter.take, n)
+            await trio.sleep(1)
+            for n in range(1_000):
+                await quick.tell(Counter.take, n)
+            await quick.read_all()
+            assert len(it.came["quick"]) == 1_000
+            it.gates["slow"].set()
+
+
+@simulated
+async def test_seats_go_round_by_connection() -> None:
+    async with there(cls=Small, clients=3) as it:
+        await it.held()
+        fars = [await it.far(client=n) for n in range(3)]
+        for client, far in enumerate(fars):
+            for _ in range(20 if client else 200):
+                await far.tell(Counter.take, client)
+        async with trio.open_nursery() as nursery:
+            for n in range(3):
+                nursery.start_soon(it.near().tell, Counter.take, f"near {n}")
+            await trio.sleep(1)
+            it.gates["counter"].set()
+        await it.quiet()
+        first = it.came["counter"][2:65]  # two were seated before the others came
+        assert [first.count(client) for client in range(3)] == [20, 20, 20]
+        assert sorted(word for word in first[:8] if isinstance(word, str)) == ["near 0", "near 1", "near 2"]
+        assert len(it.came["counter"]) == 243
+
+
+@simulated
+async def test_a_request_behind_parked_messages_is_refused_and_a_cancel_overtakes_them() -> None:
+    async with there() as it:
+        far = await it.far()
+        async with far.begin(Counter.hold) as call:
+            await trio.sleep(1)
+            for n in range(100):
+                await far.tell(Counter.take, n)
+            with pytest.raises(MailboxFull):
+                await far.read_all()
+            assert (await call.cancel()).cancelled
+            with pytest.raises(ActionCancelled):
+                await call.result()
+        await it.quiet()
+        assert it.came["counter"] == list(range(100))
+
+
+@simulated
+async def test_a_request_behind_messages_without_credit_keeps_its_place() -> None:
+    async with there() as it:
+        far = await it.far()
+        await it.held()
+        async with trio.open_nursery() as nursery:
+            for n in range(300):
+                nursery.start_soon(far.tell, Counter.take, n)
+            await trio.sleep(1)
+            refused: list[Exception] = []
+
+            async def ask() -> None:
+                try:
+                    await far.read_all()
+                except MailboxFull as error:
+                    refused.append(error)
+
+            nursery.start_soon(ask)
+            await trio.sleep(1)
+            assert not refused  # it has not been sent
+            it.gates["counter"].set()
+        assert len(it.came["counter"]) + it.near().mailbox_statistics().depth >= 64
+
+
+@simulated
+async def test_a_policy_other_than_wait_parks_nothing() -> None:
+    class Strict(Counter, serial=True, mailbox=MailboxOptions(size=2, when_full="reject")):
+        """Refuses."""
+
+    async with there(cls=Strict) as it:
+        far = await it.far()
+        await it.held()
+        for n in range(5):
+            await far.tell(Counter.take, n)
+        await trio.sleep(1)
+        assert it.letters() == ["mailbox of 'counter' is full (2)"] * 3
+        it.gates["counter"].set()
+        await it.quiet()
+        assert it.came["counter"] == [0, 1]
+
+
+@simulated
+async def test_credit_comes_back_in_bytes_too() -> None:
+    async with there() as it:
+        far = await it.far()
+        await it.held()
+        async with trio.open_nursery() as nursery:
+            for _ in range(20):
+                nursery.start_soon(far.tell, Counter.take, "x" * 100_000)
+            await trio.sleep(1)
+            assert it.near().statistics().waiting == 3
+            it.gates["counter"].set()
+        await it.quiet()
+        assert len(it.came["counter"]) == 20
+
+
+@simulated
+async def test_what_waits_counts_against_the_memory_of_all_peers() -> None:
+    network = MemoryNetwork()
+    gate = trio.Event()
+    narrow = ConnectionOptions(total_bytes=1 << 20)
+    async with (
+        open_node(listen="ws://server", network=network, connection=narrow) as server,
+        open_node(network=network) as client,
+    ):
+        names = [f"counter-{n}" for n in range(12)]
+        for name in names:
+            await server.start_child(ChildSpec(name, partial(Counter, came=[], gate=gate)))
+        fars = [await client.consume(Counter, f"ws://server/agents/{name}") for name in names]
+        for far in fars:
+            await far.tell(Counter.hold)
+        for far in fars[:2]:
+            await far.tell(Counter.take, "x" * 200_000)
+        await trio.sleep(1)
+        assert not client.dead_letters
+        for far in fars[2:]:
+            with suppress(AgentUnavailable):
+                await far.tell(Counter.take, "x" * 200_000)
+            await trio.sleep(1)
+        assert client.dead_letters  # what it had sent is unknown: it was closed, as the greediest of all
+        gate.set()
+        await trio.sleep(60)
+        await fars[0].tell(Counter.take, "y")
+        await trio.sleep(1)
+        assert not server.dead_letters  # what had seats was carried out
+
+
+# ---- deadlines and cancellation
+
+
+@simulated
+async def test_a_deadline_holds_for_a_message_that_waits_for_credit() -> None:
+    async with there() as it:
+        far = await it.far()
+        await it.held()
+        for n in range(256):
+            await far.tell(Counter.take, n)
+        began = trio.current_time()
+        with pytest.raises(DeadlineExceeded):
+            await far.within(2.0).tell(Counter.take, "late")
+        assert trio.current_time() - began == 2.0
+        it.gates["counter"].set()
+        await it.quiet()
+        assert it.came["counter"] == list(range(256))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("steps", [0, 1, 2, 5, 11, 24])
+def test_a_waiting_message_that_is_cancelled_is_sent_whole_or_not_at_all(seed: int, steps: int) -> None:
+    async def main() -> None:
+        async with there(cls=Small) as it:
+            far = await it.far()
+            await it.held()
+            sent: list[int] = []
+
+            async def tell(n: int, scope: trio.CancelScope) -> None:
+                with scope:
+                    await far.tell(Counter.take, n)
+                    sent.append(n)
+
+            scopes = [trio.CancelScope() for _ in range(300)]
+            async with trio.open_nursery() as nursery:
+                for n, scope in enumerate(scopes):
+                    nursery.start_soon(tell, n, scope)
+                await trio.sleep(1)
+                it.gates["counter"].set()
+                for _ in range(steps):
+                    await trio.lowlevel.checkpoint()
+                for scope in scopes[::2]:
+                    scope.cancel()
+            await it.quiet()
+            assert sorted(it.came["counter"]) == sorted(sent)
+            assert it.clients[0]._connections.peers.statistics()["open"] == 0
+            assert not it.letters()
+
+    simulate(main, seed=seed)
+
+
+# ---- ends
+
+
+@simulated
+async def test_what_waits_for_an_agent_that_crashes_comes_back() -> None:
+    async with there(cls=Small) as it:
+        far = await it.far()
+        await it.held()
+        await far.tell(Counter.burn)
+        for n in range(50):
+            await far.tell(Counter.take, n)
+        it.gates["counter"].set()
+        await it.quiet()
+        reasons = it.letters()
+        assert len(reasons) == 51
+        assert reasons[0] == "agent counter died (KeyError: 'fire'), request had begun"
+        assert reasons.count("agent 'counter' is unavailable: KeyError: 'fire'") == 49
+        assert not it.came["counter"]
+        await far.tell(Counter.take, "again")
+        await it.quiet()
+        assert it.came["counter"] == ["again"]
+
+
+@simulated
+async def test_what_waits_for_an_agent_that_is_removed_comes_back() -> None:
+    async with there(cls=Small, shutdown=1.0) as it:
+        far = await it.far()
+        await it.held()
+        for n in range(256):
+            await far.tell(Counter.take, n)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(far.tell, Counter.take, "waits for credit")
+            await trio.sleep(1)
+            await it.server.root.terminate_child("counter")
+            await it.server.root.delete_child("counter")
+        await it.quiet()
+        assert len(it.letters()) == 257
+        assert not it.came["counter"]
+
+
+@simulated
+async def test_a_node_that_drains_handles_what_waits_or_refuses_it_by_name() -> None:
+    network = MemoryNetwork()
+    came: list[Any] = []
+    gate = trio.Event()
+    async with open_node(network=network) as client:
+        async with open_node(listen="ws://server", network=network) as server:
+            await server.start_child(ChildSpec("counter", partial(Small, came=came, gate=gate)))
+            far = await client.consume(Counter, "ws://server/agents/counter")
+            await far.tell(Counter.hold)
+            for n in range(100):
+                await far.tell(Counter.take, n)
+            await trio.sleep(1)
+            gate.set()
+        assert came + [letter.message for letter in client.dead_letters] == [
+            *range(len(came)),
+            *(f"({n},)" for n in range(len(came), 100)),
+        ]
+        assert not server.dead_letters
+        with pytest.raises(AgentUnavailable):
+            await far.tell(Counter.take, "too late")
+
+
+@simulated
+async def test_a_connection_that_breaks_in_mid_credit_loses_nothing_unseen() -> None:
+    async with there(cls=Small) as it:
+        far = await it.far()
+        await it.held()
+        for n in range(256):
+            await far.tell(Counter.take, n)
+        await trio.sleep(1)
+        waiting: list[str] = []
+
+        async def tell(n: int) -> None:
+            try:
+                await far.tell(Counter.take, n)
+            except AgentUnavailable as error:
+                waiting.append(str(error))
+
+        async with trio.open_nursery() as nursery:
+            for n in range(5):
+                nursery.start_soon(tell, n)
+            await trio.sleep(1)
+            it.network.sever("server", 80)
+        assert len(waiting) == 5
+        it.gates["counter"].set()
+        await it.quiet()
+        assert it.came["counter"] == [0, 1]  # they had seats
+        parked = it.server.dead_letters
+        assert [letter.reason for letter in parked] == [BROKEN] * 254
+        assert all("unknown" in reason for reason in it.letters())
+        assert len(it.letters()) == 256
+        for n in range(300):  # a new connection has new credit
+            await far.tell(Counter.take, n)
+        await it.quiet()
+        assert len(it.came["counter"]) == 302
+
+
+@simulated
+async def test_what_was_carried_out_is_not_unknown_after_a_break() -> None:
+    async with there() as it:
+        far = await it.far()
+        for n in range(100):
+            await far.tell(Counter.take, n)
+        await trio.sleep(1.1)
+        it.network.sever("server", 80)
+        await it.quiet()
+        assert len(it.came["counter"]) == 100
+        assert not it.letters()
+
+
+@simulated
+async def test_a_member_of_a_pool_that_goes_leaves_its_messages_to_the_others() -> None:
+    network = MemoryNetwork()
+    came: list[Any] = []
+    gates: list[trio.Event] = []
+
+    def make() -> Counter:
+        gates.append(trio.Event())
+        return Small(came=came, gate=gates[-1])
+
+    async with (
+        open_node(listen="ws://server", network=network) as server,
+        open_node(network=network) as client,
+    ):
+        pool = await server.start_pool(Pool(make, 2, name="counter", shutdown=1.0))
+        for _ in range(2):
+            await pool.tell(Counter.hold)
+        far = await client.consume(Counter, "ws://server/agents/counter")
+        for n in range(200):
+            await far.tell(Counter.take, n)
+        await trio.sleep(1)
+        await pool.resize(1)
+        gates[0].set()
+        await trio.sleep(5)
+        assert len(came) + len(client.dead_letters) == 200
+        assert len(came) >= 198

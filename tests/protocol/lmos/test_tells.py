@@ -1,0 +1,393 @@
+"""One-way messages under credit: both ends of a connection keep the same books, and nobody waits for ever."""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import count
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import settings, strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from lmos_actors import ActionFailed, AgentUnavailable, InvalidInput, MailboxFull
+from lmos_actors.protocol import lmos
+from lmos_actors.protocol.lmos import SessionOptions
+
+THING = "http://here/agents/counter"
+OTHER = "http://here/agents/other"
+KIB = 1024
+
+
+class Line:
+    """A consumer and a thing on one connection; frames go when a test says so."""
+
+    def __init__(self, **options: Any) -> None:
+        ours, theirs = count(1), count(1)
+        self.consumer = lmos.ConsumerSession(
+            selected=True, new_id=lambda: f"c{next(ours)}", offers=options.pop("offers", lmos.OFFERS)
+        )
+        self.thing = lmos.ThingSession(
+            offered=True, new_id=lambda: f"t{next(theirs)}", options=SessionOptions(**options)
+        )
+        self.waiting: deque[lmos.Asked] = deque()
+        self.happened: list[Any] = []
+
+    def tell(self, thing: str = THING, size: int = 0) -> lmos.Pending:
+        return self.consumer.tell(thing, "go", "x" * size)
+
+    def tell_all(self, thing: str = THING, size: int = 0) -> int:
+        told = 0
+        while self.consumer.may_tell(thing):
+            self.tell(thing, size)
+            told += 1
+        return told
+
+    def there(self) -> None:
+        """Let the thing take what the consumer has sent."""
+        for frame in self.consumer.frames(1 << 30):
+            self.take(frame)
+
+    def take(self, frame: bytes) -> None:
+        for demand in self.thing.receive(frame.decode(), 0.0):
+            assert isinstance(demand, lmos.Asked)
+            self.waiting.append(demand)
+
+    def back(self) -> list[str]:
+        """Let the consumer take what the thing has sent; what happened."""
+        said: list[Any] = []
+        for frame in self.thing.frames(1 << 30):
+            said += self.consumer.receive(frame.decode())
+        self.happened += said
+        return [type(each).__name__ for each in said]
+
+    def begin(self, messages: int) -> None:
+        for _ in range(messages):
+            self.thing.told(self.waiting.popleft())
+
+
+def frames_of(session: lmos.ThingSession) -> list[dict[str, Any]]:
+    return [msgspec.json.decode(frame) for frame in session.frames(1 << 30)]
+
+
+# ---- credit
+
+
+def test_the_first_messages_need_no_round_trip_and_the_257th_waits() -> None:
+    line = Line()
+    assert line.tell_all() == 256
+    with pytest.raises(MailboxFull):
+        line.tell()
+    assert line.consumer.may_tell(OTHER)
+
+
+def test_credit_is_counted_in_bytes_too_and_no_message_is_too_large() -> None:
+    line = Line()
+    assert line.tell_all(size=100 * KIB) == 3
+    assert line.tell_all(OTHER, size=1 << 20) == 1
+
+
+def test_the_connection_has_a_window_of_its_own() -> None:
+    line = Line()
+    assert sum(line.tell_all(f"{THING}-{n}") for n in range(20)) == 4096
+    line = Line()
+    told = sum(line.tell_all(f"{THING}-{n}", size=200 * KIB) for n in range(40))
+    assert told == 21
+
+
+def test_a_message_that_has_begun_is_not_answered_and_credit_comes_by_halves() -> None:
+    line = Line()
+    line.tell_all()
+    line.there()
+    line.begin(127)
+    assert line.thing.frames() == []
+    line.begin(1)
+    assert line.back() == ["TellRoom"]
+    assert line.tell_all() == 128
+
+
+def test_room_is_told_only_where_somebody_found_none() -> None:
+    line = Line()
+    for _ in range(200):
+        line.tell()
+    line.there()
+    line.begin(200)
+    assert line.back() == []
+
+
+def test_credit_that_is_owed_can_be_given_at_any_time() -> None:
+    line = Line()
+    line.tell()
+    line.there()
+    line.begin(1)
+    assert line.thing.owes_credit
+    line.thing.give_credit()
+    assert not line.thing.owes_credit
+    line.thing.give_credit()
+    line.back()
+    assert line.consumer.statistics().remembered == 0
+    assert line.thing.statistics().answered == 1
+
+
+def test_slow_agents_do_not_use_up_the_credit_of_those_that_are_not() -> None:
+    line = Line()
+    for n in range(15):
+        line.tell_all(f"{THING}-{n}")
+    line.there()
+    line.waiting.clear()  # none of them ever begins
+    for _ in range(100):
+        assert line.tell_all(OTHER) > 0
+        line.there()
+        line.begin(len(line.waiting))
+        line.back()
+
+
+def test_messages_that_begin_out_of_order_are_told_by_number() -> None:
+    line = Line()
+    told = [line.tell() for _ in range(6)]
+    line.there()
+    for place in (5, 0, 1, 3):
+        line.thing.told(line.waiting[place])
+    line.thing.give_credit()
+    (frame,) = frames_of(line.thing)
+    assert frame["begun"] == [[1, 2], [4, 4], [6, 6]]
+    line.consumer.receive(msgspec.json.encode(frame).decode())
+    assert [pending for pending, _ in line.consumer.closed().pendings] == [told[2], told[4]]
+
+
+# ---- refusals
+
+
+def test_a_message_that_is_refused_is_lost_and_has_its_credit_back() -> None:
+    line = Line()
+    pending = line.tell()
+    line.tell_all()
+    line.there()
+    line.thing.fail(line.waiting.popleft(), AgentUnavailable("counter", "stopping"))
+    assert line.back() == ["Lost", "TellRoom"]
+    assert pending.done
+    assert isinstance(pending.error, AgentUnavailable)
+    assert line.tell_all() == 1
+
+
+def test_a_refusal_is_told_once() -> None:
+    line = Line()
+    line.tell()
+    line.there()
+    asked = line.waiting.popleft()
+    line.thing.fail(asked, ActionFailed("no"))
+    line.thing.fail(asked, ActionFailed("no"))
+    line.thing.told(asked)
+    assert line.back() == ["Lost"]
+    assert line.thing.statistics().open == 0
+
+
+def test_a_consumer_that_ignores_its_credit_is_refused_and_bounded() -> None:
+    line = Line()
+    line.tell_all()
+    line.there()
+    frame = {"messageType": "invokeAction", "thingID": THING, "action": "go"}
+    for number in range(257, 300):
+        line.take(msgspec.json.encode({**frame, "messageID": f"x{number}", "tell": number}))
+    errors = frames_of(line.thing)
+    assert [(e["type"], e["status"], e["path"]) for e in errors] == [
+        ("urn:lmos-actors:errors#invalid-input", "400", "$.tell")
+    ] * 43
+    assert errors[0]["detail"] == "a one-way message came without credit"
+    assert (len(line.waiting), line.thing.statistics().open) == (256, 256)
+
+
+@pytest.mark.parametrize("number", [0, 1, 3])
+def test_a_number_that_was_used_is_refused(number: int) -> None:
+    line = Line()
+    for _ in range(3):
+        line.tell()
+    line.there()
+    frame = {"messageType": "invokeAction", "thingID": THING, "action": "go", "messageID": "x"}
+    line.take(msgspec.json.encode({**frame, "tell": number}))
+    (error,) = frames_of(line.thing)
+    assert error["detail"] == "the number of a one-way message is higher than all before"
+    assert len(line.waiting) == 3
+
+
+@pytest.mark.parametrize("begun", [[(0, 1 << 60)], [(5, 1)], [(2, 2)] * 3, [(1 << 62, 1 << 62)], []])
+def test_credit_for_what_was_never_sent_takes_no_time(begun: list[tuple[int, int]]) -> None:
+    line = Line()
+    line.tell_all()
+    message = lmos.TellCredit(thing_id=THING, message_id="t", begun=begun)
+    line.consumer.receive(msgspec.json.encode(message).decode())
+    gone = {(0, 1 << 60): 256, (2, 2): 1}.get(begun[0] if begun else (0, 0), 0)
+    assert line.tell_all() == gone
+
+
+# ---- peers that know no credit
+
+
+@pytest.mark.parametrize("offers", [(), ("acks",)])
+def test_the_answers_of_other_peers_bound_what_is_open(offers: tuple[str, ...]) -> None:
+    line = Line(offers=offers)
+    assert line.tell_all() == 256
+    line.there()
+    first, second = line.waiting.popleft(), line.waiting.popleft()
+    assert first.tell is None
+    line.thing.pending(first)
+    assert line.back() == []
+    line.thing.complete(first, 1)
+    line.thing.fail(second, InvalidInput("no"))
+    assert line.back() == ["TellRoom", "Lost"]
+    assert line.tell_all() == 2
+
+
+def test_answers_that_name_no_request_are_those_of_the_oldest() -> None:
+    line = Line(offers=())
+    line.tell_all()
+    status = {"messageType": "actionStatus", "thingID": THING, "messageID": "t", "action": "go"}
+    error = {"type": "t", "title": "t", "status": "503", "detail": "d", "instance": "i"}
+    wrong = {"messageType": "error", "thingID": THING, "messageID": "t", **error}
+    for frame in ({**status, "status": "completed"}, {**status, "status": "in progress"}, wrong):
+        line.consumer.receive(msgspec.json.encode(frame).decode())
+    assert line.tell_all() == 2
+
+
+def test_a_thing_that_offers_no_tells_answers() -> None:
+    line = Line(offers=())
+    line.tell()
+    line.there()
+    assert line.waiting[0].tell is None
+    (frame,) = [msgspec.json.decode(f) for f in [msgspec.json.encode(line.waiting[0].message)]]
+    assert "tell" not in frame
+    silent = Line(offers=("acks", "gaps"))
+    plain = lmos.ThingSession(offered=True, new_id=lambda: "t", options=SessionOptions(offers=()))
+    silent.tell()
+    (asked,) = plain.receive(silent.consumer.frames()[0].decode(), 0.0)
+    assert isinstance(asked, lmos.Asked)
+    plain.complete(asked)
+    assert frames_of(plain)[0]["status"] == "completed"
+
+
+# ---- the end
+
+
+def test_what_is_left_is_what_is_not_known_to_have_begun() -> None:
+    line = Line()
+    told = [line.tell() for _ in range(4)]
+    line.there()
+    line.begin(1)
+    line.thing.give_credit()
+    line.back()
+    told.append(line.tell())
+    left = line.consumer.closed().pendings
+    assert left == ((told[1], True), (told[2], True), (told[3], True), (told[4], False))
+
+
+def test_what_a_drained_thing_leaves_was_not_begun() -> None:
+    line = Line()
+    told = line.tell()
+    line.there()
+    assert line.consumer.closed(drained=True).pendings == ((told, False),)
+
+
+def test_after_the_end_nothing_is_said() -> None:
+    line = Line()
+    for _ in range(3):
+        line.tell()
+    line.there()
+    line.begin(1)
+    assert line.thing.closed() == ()
+    line.begin(1)
+    line.thing.fail(line.waiting.popleft(), AgentUnavailable("counter", "stopped"))
+    line.thing.give_credit()
+    assert line.thing.frames() == []
+    counts = line.thing.statistics()
+    assert (counts.received, counts.answered, counts.abandoned, counts.open) == (3, 1, 2, 0)
+
+
+# ---- anything, in any order
+
+
+class Books(RuleBasedStateMachine):
+    """Messages go, begin in any order, are refused, and credit comes back whenever it likes."""
+
+    @initialize(offers=st.sampled_from([lmos.OFFERS, ()]))
+    def begin(self, offers: tuple[str, ...]) -> None:
+        self.line = Line(offers=offers)
+        self.numbered = bool(offers)
+        self.under_way: deque[bytes] = deque()
+        self.coming: deque[bytes] = deque()
+        self.told = self.begun = self.lost = 0
+        self.stuck = False
+
+    @rule(
+        things=st.integers(1, 4), messages=st.integers(1, 300), size=st.sampled_from([0, 10, 5000, 400_000])
+    )
+    def tell(self, things: int, messages: int, size: int) -> None:
+        for n in range(messages):
+            thing = f"{THING}-{n % things}"
+            if self.line.consumer.may_tell(thing):
+                self.line.tell(thing, size)
+                self.told += 1
+        self.under_way += self.line.consumer.frames(1 << 30)
+
+    @rule(frames=st.integers(1, 500))
+    def arrive(self, frames: int) -> None:
+        for _ in range(min(frames, len(self.under_way))):
+            self.line.take(self.under_way.popleft())
+
+    @rule(messages=st.integers(1, 300), data=st.randoms(use_true_random=False), refuse=st.booleans())
+    def go_on(self, messages: int, data: Any, refuse: bool) -> None:
+        for _ in range(min(messages, len(self.line.waiting))):
+            place = data.randrange(min(len(self.line.waiting), 40))
+            asked = self.line.waiting[place]
+            del self.line.waiting[place]
+            if refuse and data.random() < 0.2:
+                self.line.thing.fail(asked, AgentUnavailable("x", "stopping"))
+                self.lost += 1
+            elif self.numbered:
+                self.line.thing.told(asked)
+                self.begun += 1
+            else:
+                self.line.thing.complete(asked)
+                self.begun += 1
+        self.coming += self.line.thing.frames(1 << 30)
+
+    @rule()
+    def give_credit(self) -> None:
+        self.line.thing.give_credit()
+        self.coming += self.line.thing.frames(1 << 30)
+
+    @rule(frames=st.integers(1, 500))
+    def come_back(self, frames: int) -> None:
+        for _ in range(min(frames, len(self.coming))):
+            for each in self.line.consumer.receive(self.coming.popleft().decode()):
+                assert type(each) in (lmos.Lost, lmos.TellRoom)
+
+    @rule()
+    def settle(self) -> None:
+        """Let everything arrive, begin and come back: then there is room for everybody, without a timer."""
+        while self.under_way or self.line.waiting or self.coming:
+            self.arrive(10_000)
+            while self.line.waiting:
+                asked = self.line.waiting.popleft()
+                self.begun += 1
+                (self.line.thing.told if self.numbered else self.line.thing.complete)(asked)
+            self.coming += self.line.thing.frames(1 << 30)
+            self.come_back(10_000)
+        for n in range(5):
+            assert self.line.consumer.may_tell(f"{THING}-{n}")
+        assert self.told == self.begun + self.lost
+
+    @invariant()
+    def adds_up(self) -> None:
+        thing = self.line.thing.statistics()
+        assert thing.refused == thing.unreadable == thing.strays == 0, "credit was broken"
+        assert thing.open == len(self.line.waiting) <= 4096
+        assert thing.received == thing.answered + thing.open
+        consumer = self.line.consumer.statistics()
+        assert consumer.asked == consumer.forgotten == self.told
+        assert consumer.strays == 0
+        assert consumer.remembered >= thing.open
+
+
+TestBooks = Books.TestCase
+TestBooks.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
