@@ -272,3 +272,37 @@ def test_what_is_left_with_one_value_is_not_compared(
     assert len(file["compared"]) == judged
     assert ran.code == judged  # all notes take the same time: compared, they do not increase
     assert ("not compared" in ran.err) != judged
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (["run", "nowhere.yaml"], "run"),
+        (["sim", "nowhere.yaml"], "sim"),
+        (["validate", "nowhere.yaml"], "validate"),
+        (["fmt", "nowhere.yaml"], "fmt"),
+        (["replay", "nowhere.jsonl"], "replay"),
+        (["diff", "one.jsonl", "other.jsonl"], "diff"),
+        (["describe", "nowhere.json"], "describe"),
+        (["serve", "nowhere.py:Agent"], "serve"),
+        (["directory", "serve", "--max-ttl", "long"], "directory serve"),
+        (["call", "nowhere.json", "ask"], "call"),
+        (["read", "nowhere.json"], "read"),
+        (["conform", "nowhere.json"], "conform"),
+        (["discover", "nowhere://"], "discover"),
+        (["run", "--no-such-option"], "run"),
+        (["init", "--template", "nowhere"], "init"),
+        (["rum"], ""),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_mistake_ends_with_the_help_of_its_command(
+    words: list[str], command: str, capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    *_, last = capfd.readouterr().err.splitlines()
+    assert ended.value.code in (2, 3)
+    wanted = f"lmos-actors {command} --help explains the command"
+    assert last == (wanted if command else "lmos-actors --help lists the commands")

@@ -111,10 +111,10 @@ def _command(words: list[str]) -> int:
         return 0
     verb = words[0] if words else ""
     if verb in LATER:
-        return _wrong(f'"{verb}" is not available yet')
+        return _wrong(f'"{verb}" is not available yet', [])
     if verb and not verb.startswith("-") and verb not in VERBS:
         near = nearest(verb, (*VERBS, *LATER))
-        return _wrong(f'no command "{verb}"' + (f', did you mean "{near}"?' if near else ""))
+        return _wrong(f'no command "{verb}"' + (f', did you mean "{near}"?' if near else ""), [])
     return _run(words)
 
 
@@ -131,6 +131,8 @@ def _run(words: list[str]) -> int:
         return _wrong_usage(words, ConfigError(" ".join(str(error).split())))
     except ConfigError as error:
         return _wrong_usage(words, error)
+    if code == USAGE:  # a file is wrong, and that has been said
+        print(_help_of(words), file=sys.stderr)
     return int(code or 0)
 
 
@@ -141,7 +143,7 @@ def _wrong_usage(words: list[str], error: ConfigError) -> int:
 
         of_option = error.path.startswith("-")
         print_wrong(mistakes_of(ConfigError(str(error)) if of_option else error), USAGE)
-    return _wrong(str(error))
+    return _wrong(str(error), words)
 
 
 def _plain(app: App) -> None:
@@ -152,7 +154,15 @@ def _plain(app: App) -> None:
     app.console = Console(width=PLAIN_WIDTH, highlight=False, no_color=True)
 
 
-def _wrong(message: str) -> int:
+def _wrong(message: str, words: Sequence[str]) -> int:
     print(f"lmos-actors: {message}", file=sys.stderr)
-    print("lmos-actors --help lists the commands", file=sys.stderr)
+    print(_help_of(words), file=sys.stderr)
     return USAGE
+
+
+def _help_of(words: Sequence[str]) -> str:
+    """Return the line that says where help is: that of the command, or of all of them."""
+    if not words or words[0] not in VERBS:
+        return "lmos-actors --help lists the commands"
+    command = " ".join(words[:2] if words[:2] == ["directory", "serve"] else words[:1])
+    return f"lmos-actors {command} --help explains the command"

@@ -14,7 +14,7 @@ import attrs
 
 from lmos_actors._errors import nearest
 
-from ._document import MAX_BYTES, Document, read
+from ._document import Document, read
 from ._source import FileError, in_order
 from ._tree import inside, is_list, is_mapping
 from ._types import (
@@ -81,7 +81,7 @@ class Loaded(Generic[T]):
     notes: tuple[Note, ...]
 
 
-def load(path: str | os.PathLike[str], declared: type[T], *, limit: int = MAX_BYTES) -> Loaded[T]:
+def load(path: str | os.PathLike[str], declared: type[T], *, limit: int | None = None) -> Loaded[T]:
     """Read a file and decode it. Blocks on the disk. Raises FileError with every mistake found."""
     document = read(path, limit=limit)
     value, mistakes = decode(document, declared)

@@ -8,12 +8,13 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from lmos_actors._errors import nearest
+from lmos_actors._errors import ConfigError, nearest
 
 from ._json import read_json
 from ._source import FileError, Mistake, Source
 from ._toml import read_toml
 from ._tree import Note, Tree, Unreadable
+from ._units import Size
 from ._yaml import read_yaml
 
 if TYPE_CHECKING:
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 Format: TypeAlias = Literal["yaml", "json", "toml"]
 
 MAX_BYTES: Final = 1 << 20
+"""How many bytes a file may have, unless `LIMIT_VARIABLE` says otherwise."""
+
+LIMIT_VARIABLE: Final = "LMOS_ACTORS_MAX_FILE"
+"""The environment variable with another limit, such as 16MiB."""
+
 _READERS: Final = {"yaml": read_yaml, "json": read_json, "toml": read_toml}
 _SUFFIXES: Final[dict[str, Format]] = {
     ".yaml": "yaml",
@@ -103,11 +109,12 @@ class Document:
         return f"{self.name}:{line}:{column}"
 
 
-def read(path: str | os.PathLike[str], *, limit: int = MAX_BYTES) -> Document:
+def read(path: str | os.PathLike[str], *, limit: int | None = None) -> Document:
     """Read a YAML, JSON or TOML file of at most `limit` bytes; the suffix says which. Blocks on the disk.
 
-    Raises FileError when there is no such file, it cannot be read, is no regular file, is too large, is
-    not UTF-8 (a byte order mark at its start is passed over), or is not in its format.
+    Without `limit` it is that of the environment variable LMOS_ACTORS_MAX_FILE, else 1 MiB. Raises
+    ConfigError when that is no size; FileError when there is no such file, it cannot be read, is no regular
+    file, is too large, is not UTF-8 (a byte order mark at its start is passed over), or is not in its format.
     """
     file = Path(path)
     name = os.fspath(path)
@@ -137,7 +144,8 @@ def _failed(name: str, message: str) -> FileError:
     return FileError([Mistake(name, 0, 0, message, "unreadable")])
 
 
-def _bytes(file: Path, name: str, limit: int) -> bytes:
+def _bytes(file: Path, name: str, own: int | None) -> bytes:
+    limit = _limit() if own is None else own
     try:
         # A pipe or a device could block for ever or never end: looked at before it is opened.
         if not stat.S_ISREG(file.stat().st_mode):
@@ -150,8 +158,18 @@ def _bytes(file: Path, name: str, limit: int) -> bytes:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise _failed(name, f"cannot be read: {reason or type(error).__name__}") from None
     if len(raw) > limit:
-        raise _failed(name, f"is larger than {limit} bytes")
+        enough = Size(((file.stat().st_size >> 20) + 1) << 20)
+        way = f"; {LIMIT_VARIABLE}={enough} in the environment allows it" if own is None else ""
+        raise _failed(name, f"is larger than {Size(limit)}{way}")
     return raw
+
+
+def _limit() -> int:
+    text = os.environ.get(LIMIT_VARIABLE)
+    try:
+        return MAX_BYTES if text is None else Size.parse(text)
+    except ValueError as error:
+        raise ConfigError(str(error), LIMIT_VARIABLE) from None
 
 
 def _sibling(file: Path) -> str:

@@ -244,7 +244,7 @@ def test_writing(call: Call) -> None:
 def test_mistakes(call: Call, words: list[str], said: str) -> None:
     ran = call(*words)
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == f"lmos-actors: {said}\nlmos-actors --help lists the commands\n"
+    assert ran.err == f"lmos-actors: {said}\nlmos-actors {words[0]} --help explains the command\n"
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from hypothesis import given, strategies as st
 
+from lmos_actors._errors import ConfigError
 from lmos_actors.files import FileError, parse, read
 from lmos_actors.files._source import Source
 from lmos_actors.files._yaml import read_yaml
@@ -312,7 +313,19 @@ def test_a_large_file_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     file.write_text("a: 1234")
     assert read(file, limit=7).data == {"a": 1234}
-    assert refusal(file, limit=6) == "/x.yaml: is larger than 6 bytes"
+    assert refusal(file, limit=6) == "/x.yaml: is larger than 6B"
+
+
+def test_the_limit_of_a_file_can_be_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text("a: 1234\n" + "# a comment line\n" * 62_000)
+    way = "LMOS_ACTORS_MAX_FILE=2MiB in the environment allows it"
+    assert refusal(file) == f"/x.yaml: is larger than 1MiB; {way}"
+    monkeypatch.setenv("LMOS_ACTORS_MAX_FILE", "2MiB")
+    assert read(file).data == {"a": 1234}
+    monkeypatch.setenv("LMOS_ACTORS_MAX_FILE", "2")
+    with pytest.raises(ConfigError, match=r"LMOS_ACTORS_MAX_FILE: '2' has no unit, did you mean '2B'\?"):
+        read(file)
 
 
 def test_an_unknown_suffix(tmp_path: Path) -> None:
