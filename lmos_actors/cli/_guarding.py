@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import Parameter
 
@@ -17,6 +17,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from lmos_actors.security import Credentials, Security
+
+
+_IN_SHELL: Final = (
+    ("by thing=", "by --thing"),
+    (" (local=True allows it)", ""),  # in a shell the address itself can be given
+    ("allow_insecure=True", "--insecure"),
+)
+
+
+def in_shell(text: str) -> str:
+    """Return a message in which arguments of Python are called as they are in a shell."""
+    for argument, option in _IN_SHELL:
+        text = text.replace(argument, option)
+    return text
 
 
 @Parameter(name="*")
@@ -161,5 +175,4 @@ def credentials_at(known: dict[str, Any], *, insecure: bool, option: str) -> Cre
     try:
         return Credentials(known, allow_insecure=insecure)
     except ConfigError as error:
-        said = error.message.replace("allow_insecure=True", "--insecure")
-        raise ConfigError(said, error.path or option) from None
+        raise ConfigError(in_shell(error.message), error.path or option) from None

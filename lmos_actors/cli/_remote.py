@@ -27,6 +27,7 @@ from lmos_actors._node import open_node
 from lmos_actors.transport import ConnectionOptions, endpoint_of
 
 from ._answers import Said, error_members, explained
+from ._guarding import in_shell
 from ._signals import signals
 from ._start_up import code_of as code_of_signal
 
@@ -99,7 +100,7 @@ class Talk:
         Raises ConfigError for what was wrong here.
         """
         if isinstance(error, ConfigError):
-            raise ConfigError(str(error).replace("by thing=", "by --thing"))
+            raise ConfigError(in_shell(str(error)))
         if isinstance(error, LocalProtocolError):
             raise ConfigError(str(error)) from None
         await self.answers.say(Said({**members, "error": error_members(error)}, None, aside=True))

@@ -22,7 +22,7 @@ from lmos_actors.supervision import SupervisorSpec, Tree
 from lmos_actors.transport import DoorOptions, raise_descriptor_limit
 
 from ._answers import PRESENT, explained
-from ._guarding import misfits
+from ._guarding import in_shell, misfits
 from ._load import complain
 from ._serve_said import Announcer, busy_in
 from ._serve_targets import planned_of, tree_at
@@ -132,7 +132,7 @@ def serve_targets(order: Order) -> int:
             trio.run(serving.run, partial(opened, tracing=provider))
     except ConfigError as error:
         if error.__cause__ is None:
-            raise ConfigError(error.message, as_option(error.path)) from None
+            raise ConfigError(in_shell(error.message), as_option(error.path)) from None
         return complain(error)
     except (SupervisionError, TransportError) as error:
         print(f"lmos-actors: {_why(error)}", file=sys.stderr)

@@ -1,0 +1,96 @@
+"""Options that are named somewhere exist: in messages, in docstrings and in the documentation."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+from functools import cache
+from typing import TYPE_CHECKING
+
+from lmos_actors import open_node
+from lmos_actors.cli._app import app
+from lmos_actors.cli._guarding import in_shell
+from lmos_actors.cli._serve import OPTIONS, as_option
+from tests.source import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from cyclopts import App
+
+PACKAGE = ROOT / "lmos_actors"
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
+PAGES = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", *PACKAGE.rglob("*.txt")])
+MODULES = sorted(PACKAGE.rglob("*.py"))
+OF_OTHERS = {
+    "curl": {"--data"},
+    "pip": {"--upgrade"},
+    "our suite, benchmarks and long runs": {"--long", "--matrix", "--resume", "--rounds", "--scale"},
+    "arrows of Mermaid": {"--x"},
+}
+
+
+def commands(root: App) -> Iterator[App]:
+    yield root
+    for name in root:
+        if not name.startswith("-"):
+            yield from commands(root[name])
+
+
+def options_of(command: App) -> set[str]:
+    if command.default_command is None:
+        return set()
+    return {name for each in command.assemble_argument_collection() for name in each.names}
+
+
+@cache
+def known() -> frozenset[str]:
+    """Every option of the command and of the plugins for pytest, and those of others that are named."""
+    for path in (PACKAGE / "cli").glob("_*commands.py"):
+        importlib.import_module(f"lmos_actors.cli.{path.stem}")
+    found = {name for command in commands(app) for name in options_of(command)}
+    for path in MODULES:
+        found |= set(
+            re.findall(r'(?:addoption\(|_OPTION: Final = )"(--[a-z-]+)"', path.read_text(encoding="utf-8"))
+        )
+    return frozenset(found.union({"--help", "--version", "--lmos"}, *OF_OTHERS.values()))
+
+
+def texts(source: str) -> Iterator[str]:
+    """The texts of a module, those between the fields of f-strings too."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def unknown(texts: Iterable[str]) -> set[str]:
+    return {option for text in texts for option in OPTION.findall(text)} - known()
+
+
+def test_every_option_that_is_named_is_one() -> None:
+    named: dict[Path, list[str]] = {path: [path.read_text(encoding="utf-8")] for path in PAGES}
+    named |= {path: list(texts(path.read_text(encoding="utf-8"))) for path in MODULES}
+    wrong = {str(path.relative_to(ROOT)): unknown(each) for path, each in named.items() if unknown(each)}
+    assert wrong == {}
+
+
+def test_one_that_is_none_is_seen() -> None:
+    assert unknown(texts('raise ConfigError(f"{url} goes with --tls", "--cert")')) == {"--tls"}
+
+
+def test_no_message_of_a_command_names_an_argument_of_python() -> None:
+    said = "say which one by thing=; a form leads to 'x' (local=True allows it), or say allow_insecure=True"
+    assert in_shell(said) == "say which one by --thing; a form leads to 'x', or say --insecure"
+
+
+def test_arguments_of_a_node_are_told_by_the_options_of_serve() -> None:
+    assert known()
+    there = options_of(app["serve"]) | options_of(app["directory"]["serve"])
+    assert {option for option in OPTIONS.values() if option not in there} == set()
+    assert set(OPTIONS) <= set(inspect.signature(open_node).parameters)
+    assert as_option("open_node(tls=...)") == "--cert"
+    assert as_option("open_node(threads=...)") == "open_node(threads=...)"
+    assert as_option("rules.yaml:3:5") == "rules.yaml:3:5"
