@@ -36,6 +36,7 @@ from lmos_actors._connections import GOODBYE
 from lmos_actors._wanted import default_network
 from lmos_actors.bindings import LmosServer
 from lmos_actors.supervision import RESERVED
+from lmos_actors.testing import run_test
 from lmos_actors.transport import ConnectFailed, MemoryNetwork, endpoint_of
 
 if TYPE_CHECKING:
@@ -245,23 +246,46 @@ def test_it_listens_over_tls() -> None:
 # ---- names and ids
 
 
+@pytest.mark.parametrize("listen", [None, "ws://here:80"])
 @pytest.mark.parametrize("name", RESERVED)
-def test_names_that_mean_something_else_are_refused_where_a_node_listens(name: str) -> None:
-    tree = SupervisorSpec("root", [ChildSpec(name, Slow)])
-
+def test_names_that_mean_something_else_are_refused_listening_or_not(name: str, listen: str | None) -> None:
     async def main() -> None:
-        with pytest.raises(ConfigError, match="serves something else"):
-            async with open_node(tree, listen="ws://here:80"):
-                raise AssertionError("it has opened")
-        async with open_node(listen="ws://here:80") as node:
+        for child in (ChildSpec(name, Slow), Pool(Slow, 2, name=name)):
+            with pytest.raises(ConfigError, match="serves something else"):
+                async with open_node(SupervisorSpec("root", [child]), listen=listen):
+                    raise AssertionError("it has opened")
+        async with open_node(listen=listen) as node:
             with pytest.raises(ConfigError, match="serves something else"):
                 await node.start_child(ChildSpec(name, Slow))
+            with pytest.raises(ConfigError, match="serves something else"):
+                await node.start_pool(Pool(Slow, 2, name=name))
             below = await node.start_supervisor(SupervisorSpec("below"))
             await below.start_child(ChildSpec(name, Slow))
-        async with open_node(tree) as node:
-            assert await node.find(Slow, name).read(Slow.units) == "celsius"
 
     run(main)
+
+
+@pytest.mark.parametrize("name", [name for name in RESERVED if "." not in name])
+def test_supervisors_may_have_names_that_agents_may_not(name: str) -> None:
+    tree = SupervisorSpec("root", [SupervisorSpec(name, [ChildSpec("slow", Slow)])])
+
+    async def main() -> None:
+        async with open_node(tree, listen="ws://here:80") as node, open_node() as client:
+            far = await client.consume(Slow, f"http://here:80/agents/{name}.slow")
+            assert await far.read(Slow.units) == "celsius"
+            await node.root.terminate_child(name)
+            await node.root.delete_child(name)
+            await node.start_supervisor(SupervisorSpec(name, [ChildSpec("slow", Slow)]))
+
+    run(main)
+
+
+def test_a_test_refuses_such_names_too() -> None:
+    async def main(node: Node) -> None:
+        raise AssertionError("it has opened")
+
+    with pytest.raises(ConfigError, match="an agent cannot be called 'search'"):
+        run_test(main, tree=SupervisorSpec("root", [ChildSpec("search", Slow)]))
 
 
 def test_an_id_is_one_agents_alone() -> None:

@@ -79,7 +79,7 @@ class Faulty:
         comeback: Any = fault.restart
         if comeback is UNSET or comeback is None:
             return
-        base = fault.target or (fault.pick.of if fault.pick is not None else "")
+        base = self.names.base_of(fault.target or (fault.pick.of if fault.pick is not None else ""))
         entry = self.names.entry(base)
         if entry is not None and entry.restart == "temporary":
             message = f'"{base}" is temporary: once it has crashed, it does not come back'
@@ -95,6 +95,7 @@ class Faulty:
     def _slowed(self, fault: Slow | FaultAt, path: DataPath) -> None:
         """Refuse to slow what takes no time (X5)."""
         name = fault.target if fault.target is not None else fault.pick.of if fault.pick is not None else ""
+        name = self.names.base_of(name)
         entry = self.names.entry(name)
         if entry is not None and not getattr(entry, "service_time", 0.0):
             where = "target" if fault.target is not None else "pick"

@@ -340,7 +340,7 @@ class Names:
 
         With `pool` it is one that is turned to: a pool as a whole, no member of it.
         """
-        base = self._base(name)
+        base = self.base_of(name)
         if base in self.places:
             self.used[base] = None
         if name == USER and user:
@@ -354,7 +354,7 @@ class Names:
             return False
         return not message
 
-    def _base(self, name: str) -> str:
+    def base_of(self, name: str) -> str:
         """Return the agent, population or pool that a name is, or is one of."""
         while name not in self.places and "/" in name:
             name = name.rpartition("/")[0]
@@ -408,7 +408,7 @@ class Names:
         if name in self.places:
             self.used[name] = None
             return True
-        if self._base(name) in self.places:
+        if self.base_of(name) in self.places:
             return self.agent(name, path)
         known = [*self.names, *(self.supervisors if supervisors else []), *([EVERYBODY] if everybody else [])]
         self.wrong(path, f'no agent "{name}"{near_path(name, known)}')
