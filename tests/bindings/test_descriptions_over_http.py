@@ -12,6 +12,7 @@ import pytest
 import trio
 
 from lmos_actors import Agent, Event, Progress, Property, action, event, prop
+from lmos_actors._budget import Budget
 from lmos_actors._entropy import Entropy
 from lmos_actors.bindings import Descriptions, http_app
 from lmos_actors.protocol.td import OFFERS, check, effective_forms, load
@@ -65,6 +66,7 @@ class NoAgents:
     """A server of a node that is not there: only descriptions are asked for here."""
 
     rt = SimpleNamespace(entropy=Entropy(), edge=None)
+    budget = Budget(2**20)
 
     def join(self, fellow: object) -> None:
         pass
