@@ -218,6 +218,8 @@ class _Compiler:
         self.contract.table[property_key(wire)].result_secrecy = shape.secrecy
         value = Parameter("value", "value", shape, MISSING, keyword_only=False)
         self._add(f"={wire}", "write", wire, refuse_write if made.read_only else write, (value,), whole=True)
+        if made.read_only:
+            self.contract.table[f"={wire}"].take_anything()
         self._add(f"+{property_key(wire)}", "observe", wire, observe, (ANYTHING,))
         self.contract.table[f"+{property_key(wire)}"].result_secrecy = shape.secrecy
 

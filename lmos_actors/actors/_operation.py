@@ -154,6 +154,11 @@ class Operation:
                 return tuple([take(value, path) for (take, path), value in checked])
         return self._bind_slowly(args, dict(kwargs))
 
+    def take_anything(self) -> None:
+        """Check the lone argument no more: whatever it is, it is refused for a reason that comes first."""
+        self.take = _pass
+        self.checks = None
+
     def _bind_slowly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         positional = sum(not p.keyword_only for p in self.params)
         if len(args) > positional:

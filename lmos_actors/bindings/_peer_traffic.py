@@ -25,7 +25,7 @@ from lmos_actors._errors import (
 from lmos_actors.actors import Carried
 from lmos_actors.protocol import lmos
 
-from ._peer_wants import FarTell, Note, at_home
+from ._peer_wants import FarTell, Note, at_home, refuses_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +54,8 @@ class Traffic:
         self._open: dict[lmos.Pending, Want] = {}
         self._feeds: dict[lmos.Feed, Listening] = {}
         self._unasked: dict[Listening, None] = {}
+        self._singly: set[str] = set()
+        """Ids of things that refuse to be read as a whole; forgotten with the connection."""
         self._takes: dict[type, Callable[[Any], None]] = {
             lmos.Answered: self._answered,
             lmos.Failed: self._failed,
@@ -129,6 +131,7 @@ class Traffic:
                 return False
             want.posted()
             return True
+        said.singly = said.verb == "read all" and want.far.thing_id in self._singly
         try:
             pending = said.put(session, want.far.thing_id, is_ours=bool(self._offers))
         except MailboxFull:
@@ -351,9 +354,23 @@ class Traffic:
 
     def _failed(self, each: lmos.Failed) -> None:
         want = self._open.pop(each.pending, None)
-        if want is not None:
+        if want is not None and self._reads_singly(want, each.error):
+            self._singly.add(want.far.thing_id)
+            self._line[want] = None
+            self._go_on()
+        elif want is not None:
             want.far.unwell = _unwell(each.error)
             want.fail(at_home(each.error, want.far.thing_id, want.far.path, want.said))
+
+    def _reads_singly(self, want: Want, error: Exception) -> bool:
+        """Whether a read of all properties that has failed is to be made anew as a read of each.
+
+        Servers of kotlin-wot answer it by 404 or by 500, which says nothing of the properties.
+        """
+        said = want.said
+        if said is None or said.verb != "read all" or not said.names or said.singly or self._offers:
+            return False
+        return refuses_whole(error)
 
     def _lost(self, each: lmos.Lost) -> None:
         note: Note | None = each.pending.host
@@ -412,7 +429,7 @@ class Traffic:
         left = session.closed(drained=drained)
         for pending, sent in left.pendings:
             self._leave(pending, sent=sent)
-        for table in (self._open, self._feeds, self._unasked):
+        for table in (self._open, self._feeds, self._unasked, self._singly):
             table.clear()
         self.empty_line()
 

@@ -21,6 +21,7 @@ from lmos_actors._errors import (
     MailboxFull,
     NotFound,
     OutcomeUnknown,
+    RemoteProtocolError,
 )
 from lmos_actors.protocol import lmos
 
@@ -52,13 +53,16 @@ class Said:
     attempt: Attempt | None = None
     going: Going | None = None
     """Who measures or traces it, if somebody does."""
+    singly: bool = False
+    """Whether the peer has shown that it does not know how to read everything."""
 
     def count(self, session: ConsumerSession, *, is_ours: bool) -> int:
         """Say in how many messages it goes out, by the habits of the peer."""
         kotlin = session.habits == "kotlin-wot"
         if self.verb == "write many" and kotlin:
             return len(self.payload)
-        return 1 if self.names is None or is_ours or kotlin else len(self.names)
+        at_once = is_ours or (kotlin and not self.singly)
+        return 1 if self.names is None or at_once else len(self.names)
 
     def put(self, session: ConsumerSession, thing: str, *, is_ours: bool) -> Pending:
         """Put the message into the outbox. Raises MailboxFull, LocalProtocolError."""
@@ -70,7 +74,7 @@ class Said:
             return session.write(thing, self.name, self.payload, **self.trace)
         if self.verb == "write many":
             return session.write_many(thing, self.payload, **self.trace)
-        if self.names is None or is_ours or session.habits == "kotlin-wot":
+        if self.names is None or is_ours or (session.habits == "kotlin-wot" and not self.singly):
             return session.read_all(thing, **self.trace)
         return session.read_many(thing, self.names, **self.trace)
 
@@ -87,6 +91,13 @@ class Said:
             binary=self.binary,
             **self.trace,
         )
+
+
+def refuses_whole(error: Exception) -> bool:
+    """Whether an answer may mean that a thing, which is there, cannot be read as a whole: 404, or 500."""
+    if isinstance(error, NotFound):
+        return error.kind != "agent"
+    return isinstance(error, RemoteProtocolError) and getattr(error.problem, "status", None) == 500
 
 
 class Want:

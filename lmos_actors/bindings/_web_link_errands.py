@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
@@ -11,6 +12,7 @@ from msgspec import UNSET
 
 from lmos_actors._errors import (
     ActionFailed,
+    AgentError,
     AgentUnavailable,
     ConfigError,
     ConnectFailed,
@@ -22,6 +24,7 @@ from lmos_actors._errors import (
     RateLimited,
 )
 
+from ._peer_wants import refuses_whole
 from ._web_link_answers import (
     ended_as,
     error_from,
@@ -59,6 +62,9 @@ LONGEST_POLL: Final = 2.0
 """Seconds between two questions how a run stands, growing from the first to this."""
 
 LONGEST_RETRY_AFTER: Final = 60.0
+READ_SINGLY: Final = 60.0
+"""Seconds for which a server that does not give all properties at once is asked for each."""
+
 SILENCE: Final = 60.0
 """Seconds without a byte that end a stream of events whose server has shown before that it is there."""
 
@@ -69,6 +75,21 @@ GOODBYE: Final = 5.0
 """Seconds for the request that ends a run which nobody waits for any more."""
 
 _PLAIN: Final[Headers] = ((b"Accept-Encoding", b"identity"),)
+
+
+@attrs.define
+class Singly:
+    """Until when properties are read one by one: the server has refused to give all of them at once."""
+
+    until: float = -math.inf
+
+    def holds(self) -> bool:
+        """Whether it is to be so for now."""
+        return trio.current_time() < self.until
+
+    def begin(self) -> None:
+        """Remember it for a while."""
+        self.until = trio.current_time() + READ_SINGLY
 
 
 @attrs.frozen
@@ -82,6 +103,7 @@ class Server:
     """Have a run ended that nobody waits for any more; never waits."""
     is_ending: Callable[[], bool]
     """Whether nothing can be ended there any more."""
+    singly: Singly = attrs.Factory(Singly)
 
 
 class Whose(Protocol):
@@ -251,11 +273,27 @@ class Errand:
 
     async def _all(self, whose: Whose | None) -> Any:
         if self._way is None:
-            return {name: await self._asked(way, None, {}, None) for name, way in self._singly.items()}
-        found = await self._asked(self._way, None, {}, None)
+            return await self._each()
+        if self.server.singly.holds():
+            return await self._each_after_all()
+        try:
+            found = await self._asked(self._way, None, {}, None)
+        except AgentError as error:
+            if not refuses_whole(error) or self.server.ways.description.offers or not self._names():
+                raise
+            self.server.singly.begin()
+            return await self._each_after_all()
         if not isinstance(found, dict):
             raise BadAnswer("the values of all properties are no object")
         return cast("dict[str, Any]", found)
+
+    async def _each(self) -> dict[str, Any]:
+        return {name: await self._asked(way, None, {}, None) for name, way in self._singly.items()}
+
+    async def _each_after_all(self) -> dict[str, Any]:
+        ways, path = self.server.ways, self.far.path
+        self._singly = {each: ways.needed("read", each, path) for each in self._names()}
+        return await self._each()
 
     async def _many(self, whose: Whose | None) -> Any:
         if self._way is not None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import trio
 
-from lmos_actors._errors import LmosActorsError
+from lmos_actors._errors import LmosActorsError, NotAllowed
 from lmos_actors.actors import Down, Gap, Occurrence
 from lmos_actors.bindings import FarCrash
 
@@ -17,6 +17,10 @@ from ._answers import Said, now
 from ._remote import ANSWERED_WITH_ERROR, OK
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterable
+
+    from lmos_actors.bindings import ConsumedThing
+
     from ._remote import Talk
 
 TOGETHER: Final = 100
@@ -30,18 +34,28 @@ class _Listening:
     count: int | None = None
 
     async def __call__(self, talk: Talk) -> int:
-        """Listen. Gives the exit code."""
+        """Listen. Return the exit code."""
         try:
-            async with self.feed(talk) as feed:
-                left = self.count
-                while batch := await _batch(feed):
-                    left = await self._tell(talk, batch, left)
-                    if left == 0:
-                        return OK
+            if await self.hear(talk):
+                return OK
         except LmosActorsError as error:
             return await talk.fail(self.members(), error)
         talk.answers.wrong(f"{talk.thing.id} is gone for good: there is nothing more to come")
         return ANSWERED_WITH_ERROR
+
+    async def hear(self, talk: Talk) -> bool:
+        """Print what comes. Return whether that was enough; if not, there is nothing more to come."""
+        async with self.feed(talk) as feed:
+            return await self.tell_all(talk, feed)
+
+    async def tell_all(self, talk: Talk, feed: Any) -> bool:
+        """Print what a feed brings; return as `hear` does."""
+        left = self.count
+        while batch := await _batch(feed):
+            left = await self._tell(talk, batch, left)
+            if left == 0:
+                return True
+        return False
 
     async def _tell(self, talk: Talk, batch: list[Any], left: int | None) -> int | None:
         lines: list[Said] = []
@@ -94,9 +108,21 @@ class Observing(_Listening):
 
 @attrs.frozen(kw_only=True)
 class Hearing(_Listening):
-    """`listen`: one event of an agent, or all."""
+    """`listen`: one event of an agent, or all; each of them where the agent knows no subscription to all."""
 
     event: str | None = None
+
+    async def hear(self, talk: Talk) -> bool:
+        """See `_Listening`."""
+        try:
+            return await super().hear(talk)
+        except NotAllowed:
+            described = talk.thing.description
+            events = tuple((described and described.events) or ())
+            if self.event is not None or not events:
+                raise
+        async with _each_event(talk.thing, events) as feed:
+            return await self.tell_all(talk, feed)
 
     def feed(self, talk: Talk) -> Any:
         if self.event is None:
@@ -129,6 +155,49 @@ class Monitoring(_Listening):
         members = {"agent": each.agent, "incarnation": each.incarnation, "reason": reason, "at": now()}
         which = f"incarnation {each.incarnation} has ended: " if each.incarnation else ""
         return Said(members, f"{which}{text}", (_clock(), each.agent))
+
+
+class _Merged:
+    """What several subscriptions bring, as one feed; an error of one of them is raised."""
+
+    def __init__(self, channel: trio.MemoryReceiveChannel[Any]) -> None:
+        self._channel = channel
+
+    async def receive(self) -> Any:
+        """Wait for the next."""
+        return self._passed(await self._channel.receive())
+
+    def receive_nowait(self) -> Any:
+        """Return what has come already."""
+        return self._passed(self._channel.receive_nowait())
+
+    @staticmethod
+    def _passed(each: Any) -> Any:
+        if isinstance(each, LmosActorsError):
+            raise each
+        return each
+
+
+@asynccontextmanager
+async def _each_event(thing: ConsumedThing, events: Iterable[str]) -> AsyncGenerator[_Merged]:
+    """Subscribe to several events, one by one."""
+    send, receive = trio.open_memory_channel[Any](TOGETHER)
+
+    async def forward(event: str, channel: trio.MemorySendChannel[Any]) -> None:
+        async with channel:
+            try:
+                async with thing.subscribe(event, gaps=True) as feed:
+                    async for each in feed:
+                        await channel.send(each if isinstance(each, Gap) else Occurrence(event, each))
+            except LmosActorsError as error:
+                await channel.send(error)
+
+    async with trio.open_nursery() as nursery, receive:
+        async with send:
+            for event in events:
+                nursery.start_soon(forward, event, send.clone())
+        yield _Merged(receive)
+        nursery.cancel_scope.cancel()
 
 
 async def _batch(feed: Any) -> list[Any]:

@@ -166,6 +166,8 @@ class Talk:
             data[f"correlation{ids}"] = correlation
         if name is not None and named is not None:
             data[named] = name
+        if kind == "invokeAction" and self.speech.is_kotlin:
+            data["input"] = None  # always written by its clients, where there is none too
         return json.dumps(data | members, ensure_ascii=False)
 
     # --- in

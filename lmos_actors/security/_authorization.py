@@ -41,9 +41,12 @@ class Given:
 
 
 def given_in(presented: Presented) -> Given | Wrong | None:
-    """Give the credentials of a request, None where there are none."""
+    """Give the credentials of a request, None where there are none.
+
+    `Authorization: null` is none: kotlin-wot's HTTP client sends it when it has no credentials.
+    """
     headers = presented.values(b"authorization")
-    if not headers:
+    if not headers or [each.strip(b" \t") for each in headers] == [b"null"]:
         return None
     return MALFORMED if len(headers) > 1 else given_of(headers[0])
 

@@ -96,6 +96,31 @@ async def test_several_properties_go_by_the_form_for_all(
         assert site.asked[-1].data in (values, 2)
 
 
+@pytest.mark.parametrize("refusal", ["404 Not Found", "500 Internal Server Error"])
+async def test_who_does_not_give_all_properties_is_asked_for_each(
+    autojump_clock: object, refusal: str
+) -> None:
+    described = {**LAMP, "forms": [form("all", "readallproperties")]}
+    each = ["GET /on", "GET /level"]
+    async with lamp(described) as (site, _, thing):
+        site.on("GET /on", say(True))
+        site.on("GET /level", say(1))
+        site.on("GET /all", say(None, refusal))
+        assert await thing.read_all() == {"on": True, "level": 1}
+        assert site.lines() == ["GET /all", *each]
+        await trio.sleep(50)
+        assert await thing.read_all() == {"on": True, "level": 1}
+        assert site.lines() == ["GET /all", *each, *each]
+        await trio.sleep(20)
+        site.on("GET /all", say({"on": False, "level": 2}))
+        assert await thing.read_all() == {"on": False, "level": 2}
+    async with lamp({**described, "lmosx:offers": ["acks"]}) as (site, _, thing):
+        site.on("GET /all", say(None, refusal))
+        with pytest.raises((NotFound, RemoteProtocolError)):
+            await thing.read_all()
+        assert site.lines() == ["GET /all"]
+
+
 async def test_actions_give_their_output_or_none(autojump_clock: object) -> None:
     async with lamp() as (site, _, thing):
         site.on("POST /fade", say({"took": 1.5}))

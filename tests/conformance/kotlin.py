@@ -1,4 +1,4 @@
-"""A kotlin-wot server with several connections, as its source of May 2025 has it, and its report card.
+"""A kotlin-wot server with several connections, as that of May 2025 behaves, and its report card.
 
 Every connection is a `KotlinServer` of its own; the values are one, and what changes or happens is told to
 all connections that listen, as the servient does.
@@ -26,6 +26,8 @@ HINTS = Hints(triggers={"rain": Call(action="shower")}, fails=Call(action="fail"
 class Session(KotlinServer):
     """One connection of the servient."""
 
+    actions = ("echo", "fail", "shower")
+
     def __init__(self, servient: Servient, socket: Socket) -> None:
         super().__init__(THING)
         self.servient = servient
@@ -46,7 +48,7 @@ class Session(KotlinServer):
         return json.dumps(said)
 
     def _invoke(self, message: dict[str, Any]) -> list[str]:
-        if message["action"] != "shower":
+        if message["action"] != "shower" or "input" not in message:
             return super()._invoke(message)
         for session in self.servient.sessions:
             self.servient.later += [(session, frame) for frame in session.happen("rain", {"mm": 1})]

@@ -71,7 +71,6 @@ PREDICTED: tuple[tuple[str, str, str], ...] = (
     ("frames.empty", BREAKS, "closed with 1003, no error"),
     ("frames.no-type", BREAKS, "closed with 1003, no error"),
     ("frames.no-thing", BREAKS, "closed with 1003, no error"),
-    ("frames.no-id", BREAKS, "closed with 1003, no error"),
     ("frames.no-name", BREAKS, "closed with 1003, no error"),
     ("frames.member-types", BREAKS, "closed with 1003, no error"),
     ("frames.unknown-type", BREAKS, "closed with 1003, no error"),

@@ -77,6 +77,17 @@ def test_what_is_none(raw: bytes) -> None:
     assert given_of(raw) is MALFORMED
 
 
+@pytest.mark.parametrize(
+    ("value", "is_none"), [(b"null", True), (b" null ", True), (b"Null", False), (b"null x", False)]
+)
+def test_null_is_no_credentials(value: bytes, is_none: bool) -> None:
+    """kotlin-wot's HTTP client sends it when it has none."""
+    found = given_in(Presented.of(((b"authorization", value),), "p", secure=True))
+    assert (found is None) is is_none
+    twice = given_in(Presented.of(((b"authorization", value),) * 2, "p", secure=True))
+    assert twice is MALFORMED
+
+
 def test_none_one_two() -> None:
     headers = [(b"authorization", b"Bearer x")]
     found = [given_in(Presented.of(tuple(headers * n), "p", secure=True)) for n in range(3)]

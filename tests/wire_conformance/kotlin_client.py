@@ -1,7 +1,8 @@
-"""A kotlin-wot client, to the letter of PROTOCOLS 1.5: own JSON, strict where it is strict.
+"""A kotlin-wot client as the real one of May 2025 behaves: own JSON, strict where it is strict.
 
-It sends one request, waits for the one answer that its reader accepts, and drops everything else. Where the
-real one would wait out its 100 seconds, this one says "would hang".
+It reads a description as a whole or not at all. It sends one request, waits for the one answer its reader
+accepts, and drops everything else. Where the real one would wait out its 100 seconds, this one says "would
+hang".
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from tests.protocol.td.kotlin_reader import read
 from tests.wire_conformance.sockets import Closed
 
 if TYPE_CHECKING:
@@ -99,6 +101,12 @@ class KotlinClient:
             self.dropped.append(text)
 
     # ---- what its user calls
+
+    def consume(self, description: dict[str, Any]) -> dict[str, Any]:
+        """Read a description, and speak to its thing from now on. Raises Unreadable."""
+        read(description)
+        self.thing = description["id"]
+        return description
 
     async def ask(self, kind: str, **members: Any) -> dict[str, Any] | str:
         """Send a request; give the message that answers it, or that none does."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 
-from lmos_actors import open_node, simulate
+from lmos_actors import Agent, Event, Progress, Property, action, event, open_node, prop, simulate
+from lmos_actors.bindings import fetch
 from lmos_actors.transport import MemoryNetwork
+from tests.protocol.td.kotlin_reader import Unreadable
 from tests.wire_conformance.agents import Helper, Small, Subject, start_helper, tree
 from tests.wire_conformance.bench import Bench
 from tests.wire_conformance.kotlin_client import HANGS, KotlinClient
@@ -259,6 +262,53 @@ def test_it_understands_us(title: str) -> None:
                 got = await run(client, Bench(Near(node), helper, name))
                 assert (got, client.dropped, client.closed) == (expected, [], None)
             assert node.connection_failures == ()
+
+    simulate(main)
+
+
+class Everything(Agent):
+    """One of each sort of affordance, with what only this package says of them."""
+
+    units: Property[str] = prop(default="celsius")
+    note: Property[str | None] = prop(default=None)
+    asked: Event[str] = event()
+
+    @action
+    async def wait(self, progress: Progress[float]) -> float:
+        """Wait a little."""
+        progress.report(0.5)
+        return 1.0
+
+    @action
+    async def count(self, to: int) -> AsyncIterator[int]:
+        """Count."""
+        for number in range(to):
+            yield number
+
+
+class Readable(Everything):
+    """The same without what it cannot read."""
+
+    note: Property[str] = prop(default="")
+
+
+def test_it_reads_our_descriptions_and_uses_what_they_describe() -> None:
+    async def main() -> None:
+        network = MemoryNetwork()
+        async with open_node(listen="ws://here:80", network=network) as node:
+            await node.start(Everything)
+            await node.start(Readable)
+            async with talking(node, network, "nobody") as client:
+                text, _ = await fetch(network, "http://here:80/agents/everything", None)
+                with pytest.raises(Unreadable, match="/properties/note"):
+                    client.consume(json.loads(text))
+                text, _ = await fetch(network, "http://here:80/agents/readable", None)
+                described = client.consume(json.loads(text))
+                assert {"lmosx:progress", "lmosx:streams"} <= set(described)
+                assert await client.read("units") == "celsius"
+                assert await client.invoke("wait") == 1.0
+                assert await client.invoke("count", {"to": 3}) == [0, 1, 2]
+                assert (client.dropped, client.closed) == ([], None)
 
     simulate(main)
 

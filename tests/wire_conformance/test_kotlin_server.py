@@ -9,7 +9,22 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from lmos_actors import Agent, Event, Property, Ref, action, event, open_node, prop, simulate
+from lmos_actors import (
+    Agent,
+    Event,
+    NotAllowed,
+    NotFound,
+    Property,
+    Ref,
+    action,
+    event,
+    open_node,
+    prop,
+    simulate,
+)
+from lmos_actors.cli._answers import Answers
+from lmos_actors.cli._listening import Hearing
+from lmos_actors.cli._remote import Talk
 from lmos_actors.transport import MemoryNetwork
 from tests.protocol.lmos.kotlin_server import Closed as Unreadable, KotlinServer
 from tests.wire_conformance.bench import Bench, World
@@ -51,6 +66,7 @@ class Kotlin:
     def __init__(self) -> None:
         self.machine = KotlinServer(THING)
         self.said: list[str] = []
+        self.texts: list[dict[str, Any]] = []
         self.unreadable: list[str] = []
         self.mute = False
         self.server = Server(self.talk, self.document)
@@ -63,7 +79,8 @@ class Kotlin:
             text = await socket.receive()
             if isinstance(text, bytes) or self.mute:
                 continue
-            self.said.append(json.loads(text)["messageType"])
+            self.texts.append(json.loads(text))
+            self.said.append(self.texts[-1]["messageType"])
             try:
                 for answer in self.machine.take(text.encode()):
                     await socket.send(answer)
@@ -332,6 +349,98 @@ async def told(title: str, source: str, thing: str | None) -> Any:
         assert kotlin.unreadable == []
         assert node.connection_failures == ()
         return got
+
+
+class Plain(Agent):
+    """What of the thing can be read."""
+
+    unit: Property[str] = prop(default="")
+    limit: Property[int] = prop(default=0, read_only=True)
+
+
+async def read_all(status: str) -> None:
+    network = MemoryNetwork()
+    async with served(network) as kotlin, open_node(network=network) as node:
+        it = await node.consume(Plain, f"ws://{kotlin.server.address}/ws", thing=THING)
+        kotlin.machine.read_all_fails = status
+        all_of_them, each = ["readAllProperties"], ["readProperty", "readProperty"]
+        assert await it.read_all() == {"unit": "K", "limit": 3}
+        assert kotlin.said == all_of_them + each
+        assert await it.read_all() == {"unit": "K", "limit": 3}
+        assert kotlin.said == all_of_them + each * 2  # it has shown that it cannot
+        await kotlin.cut()
+        await trio.sleep(60)
+        await it.ready()
+        kotlin.said.clear()
+        assert await it.read_all() == {"unit": "K", "limit": 3}
+        assert kotlin.said == all_of_them + each  # which is forgotten with the connection
+        async with trio.open_nursery() as nursery:  # those that ask together have an answer each
+            for _ in range(3):
+                nursery.start_soon(it.read_all)
+        kotlin.machine.read_all_fails = "405"
+        await kotlin.cut()
+        await trio.sleep(60)
+        await it.ready()
+        with pytest.raises(NotAllowed):
+            await it.read_all()
+
+
+@pytest.mark.parametrize("status", ["500", "404"])
+def test_what_cannot_be_read_as_a_whole_is_read_one_by_one(status: str) -> None:
+    simulate(read_all, status)
+
+
+async def without_a_thing() -> None:
+    network = MemoryNetwork()
+    async with served(network) as kotlin, open_node(network=network) as node:
+        it = await node.consume(Plain, f"ws://{kotlin.server.address}/ws", thing="nobody")
+        with pytest.raises(NotFound):
+            await it.read_all()
+        assert kotlin.said == ["readAllProperties"]
+
+
+def test_a_thing_that_is_not_there_is_not_asked_again() -> None:
+    simulate(without_a_thing)
+
+
+async def without_input() -> None:
+    network = MemoryNetwork()
+    async with served(network) as kotlin, open_node(network=network) as node:
+        it = await node.consume_thing(f"http://{kotlin.server.address}/{THING}")
+        assert await it.invoke("echo") is None
+        await it.tell("echo")
+        assert await it.invoke("echo", {"text": "a"}) == {"text": "a"}
+        assert await it.within(5).invoke("echo") is None
+        assert kotlin.texts[0]["input"] is None
+        assert kotlin.texts[1]["input"] is None
+
+
+def test_an_action_without_input_is_sent_null() -> None:
+    simulate(without_input)
+
+
+async def listen_to_all(capsys: Any) -> None:
+    network = MemoryNetwork()
+    async with served(network) as kotlin, open_node(network=network) as node:
+        talk = Talk(Answers(json=True))
+        talk.thing = await node.consume_thing(f"http://{kotlin.server.address}/{THING}")
+        codes: list[int] = []
+        async with trio.open_nursery() as nursery:
+
+            async def listen() -> None:
+                codes.append(await Hearing(count=2)(talk))
+
+            nursery.start_soon(listen)
+            await trio.sleep(1)
+            for mm in (1, 2):
+                await kotlin.tell(kotlin.machine.happen("rain", {"mm": mm}))
+        assert codes == [0]
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(line["event"], line["data"]) for line in lines] == [("rain", {"mm": 1}), ("rain", {"mm": 2})]
+
+
+def test_listen_without_a_name_hears_each_event_where_there_is_no_all(capsys: Any) -> None:
+    simulate(listen_to_all, capsys)
 
 
 @pytest.mark.parametrize("title", ROWS)

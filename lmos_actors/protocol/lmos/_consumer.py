@@ -178,6 +178,8 @@ class ConsumerSession:
     ) -> Call:
         """Ask for a run of an action; `input` is absent by default, which is not null.
 
+        By kotlin-wot's habits it is null then: its server refuses a request without the member.
+
         `remaining` seconds until the caller gives up, and `attempt` from 1, are sent to peers that offer
         `deadlines` and `retries`; a retry repeats the `message_id`. `credit` is given for a stream of items
         as the answer, of bytes in binary frames if `binary`, to peers that offer `streams`; others send what
@@ -192,7 +194,7 @@ class ConsumerSession:
             message_id=new_id,
             correlation_id=new_id,
             action=action,
-            input=input,
+            input=self._given(input),
             remaining=remaining if "deadlines" in known else None,
             attempt=attempt if "retries" in known else None,
             **trace,
@@ -201,6 +203,9 @@ class ConsumerSession:
         if credit is None and not streams and not binary:
             return self._requests.ask(run)
         return self._runs.ask_streaming(run, credit, streams or {}, binary=binary)
+
+    def _given(self, input: Any) -> Any:
+        return None if input is UNSET and self._wire.kotlin else input
 
     def tell(
         self, thing: str, action: str, input: Any = UNSET, *, host: Any = None, **trace: Unpack[Trace]
@@ -216,7 +221,7 @@ class ConsumerSession:
                 message_id=new_id,
                 correlation_id=new_id,
                 action=action,
-                input=input,
+                input=self._given(input),
                 tell=self._requests.tells.next_number,
                 **trace,
             )

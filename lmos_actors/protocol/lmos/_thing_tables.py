@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from ._asked import ALL_EVENTS, EVENT, LISTENED, PROPERTY, Asked, Listening
 from ._memory import ANSWERS, OVERHEAD, compacted
 from ._messages import ActionStatus, Error, InvokeAction, name_in
+from ._problems import FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -109,6 +110,7 @@ class Runs:
     def find(self, message: QueryAction | CancelAction, going: Iterable[Asked]) -> Asked | EndedRun | None:
         """Give the run that is meant: by the correlation, else the newest unfinished, else the newest.
 
+        A request that was refused has been no run: it is meant only where its correlation is said.
         `going` are the open requests of the connection, newest first.
         """
         wanted = message.correlation_id
@@ -124,9 +126,18 @@ class Runs:
     ) -> EndedRun | None:
         about = message.thing_id, message.action
         for key, ended in reversed(self._ended.items()):
-            if key[1:] == about and correlation in (None, ended.correlation):
+            if key[1:] == about and (
+                not _was_refused(ended.final) if correlation is None else correlation == ended.correlation
+            ):
                 return ended
         return None
+
+
+def _was_refused(final: Base) -> bool:
+    """Whether an answer says that nothing has run: what was asked for is not there or not allowed."""
+    if not isinstance(final, Error) or final.type == FAILED:
+        return False
+    return final.started is False or final.status.startswith("4")
 
 
 def _key(run: InvokeAction) -> Key:

@@ -1,8 +1,10 @@
-"""A kotlin-wot server, one connection, to the letter of PROTOCOLS 1.2 and 1.4: frames in, frames out.
+"""A kotlin-wot server, one connection, as the real one of May 2025 behaves: frames in, frames out.
 
 One thing with the properties `unit` (writable, observable) and `limit` (read-only), the actions `echo`, which
 gives its input back, and `fail`, which raises, and the event `rain`. It raises `Closed` at a frame that its
-mapper cannot read, as it answers nothing then.
+mapper cannot read, as it answers nothing then. A request needs no `messageId`, and an invocation without the
+member `input` is a 500 before its handler is asked. It fails to read all properties where one is write-only,
+or where another binding serves them: with `read_all_fails`.
 """
 
 from __future__ import annotations
@@ -31,6 +33,13 @@ KINDS: dict[str, tuple[str, ...]] = {
 """The types that it can read, and the members without which it cannot."""
 
 
+FAILURES = {
+    "404": ("not-found", "Property Not Found"),
+    "405": ("operation-not-allowed", "Property is write-only"),
+    "500": ("internal-server-error", "Internal Server Error"),
+}
+
+
 class Closed(Exception):
     """It has closed the connection with 1003, "Failed to read message"."""
 
@@ -38,8 +47,11 @@ class Closed(Exception):
 class KotlinServer:
     """What one connection and its thing remember."""
 
+    actions: tuple[str, ...] = ("echo", "fail")
+
     def __init__(self, thing: str) -> None:
         self.thing = thing
+        self.read_all_fails = ""
         self.values: dict[str, Any] = {"unit": "K", "limit": 3}
         self.observed: list[str] = []
         self.subscribed: dict[str, str] = {}
@@ -52,9 +64,7 @@ class KotlinServer:
             return [self._error(message, "404", "not-found", "Thing Not Found")]
         handlers: dict[str, Callable[[dict[str, Any]], list[str]]] = {
             "readProperty": self._read,
-            "readAllProperties": lambda m: [
-                self._say("propertyReadings", m, data=self.values, timestamp=NUMBER)
-            ],
+            "readAllProperties": self._read_all,
             "writeProperty": self._write,
             "observeProperty": self._observe,
             "unobserveProperty": self._unobserve,
@@ -81,9 +91,9 @@ class KotlinServer:
 
     def _readable(self, message: dict[str, Any]) -> dict[str, Any]:
         needed = KINDS.get(message.get("messageType", ""))
-        if needed is None or any(member not in message for member in ("thingId", "messageId", *needed)):
+        if needed is None or any(member not in message for member in ("thingId", *needed)):
             raise Closed(json.dumps(message))
-        return message
+        return {"messageId": f"r{next(self._ids)}", **message}
 
     def _say(self, kind: str, request: dict[str, Any] | None, **members: Any) -> str:
         head = {"messageType": kind, "thingId": self.thing, "messageId": f"k{next(self._ids)}"}
@@ -97,6 +107,12 @@ class KotlinServer:
     def _reading(self, name: str, request: dict[str, Any] | None) -> str:
         value = self.values[name]
         return self._say("propertyReading", request, property=name, data=value, timestamp=NUMBER)
+
+    def _read_all(self, message: dict[str, Any]) -> list[str]:
+        if self.read_all_fails:
+            kind, title = FAILURES[self.read_all_fails]
+            return [self._error(message, self.read_all_fails, kind, title)]
+        return [self._say("propertyReadings", message, data=self.values, timestamp=NUMBER)]
 
     def _read(self, message: dict[str, Any]) -> list[str]:
         name = message["property"]
@@ -127,10 +143,10 @@ class KotlinServer:
 
     def _invoke(self, message: dict[str, Any]) -> list[str]:
         action = message["action"]
-        if action == "fail":
-            return [self._error(message, "500", "internal-server-error", "Internal Server Error")]
-        if action != "echo":
+        if action not in self.actions:
             return [self._error(message, "404", "not-found", "Action Not Found")]
+        if "input" not in message or action == "fail":
+            return [self._error(message, "500", "internal-server-error", "Internal Server Error")]
         output = message.get("input")
         return [self._say("actionStatus", message, action=action, status="completed", output=output)]
 

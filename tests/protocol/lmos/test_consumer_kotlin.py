@@ -79,7 +79,7 @@ def test_nothing_of_ours_is_sent(offers: tuple[str, ...]) -> None:
     pair.session.subscribe(THING, "rain")
     sent = [json.loads(frame) for frame in pair.session.frames()]
     common = {"messageType", "thingId", "messageId", "correlationId"}
-    assert [message.keys() - common for message in sent] == [{"action"}, {"property"}, {"event"}]
+    assert [message.keys() - common for message in sent] == [{"action", "input"}, {"property"}, {"event"}]
     assert sent[2]["messageType"] == "subscribeevent"
     with pytest.raises(NotAllowed):
         pair.session.invoke(THING, "echo", streams={"voice": "audio/pcm"})

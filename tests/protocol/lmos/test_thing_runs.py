@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lmos_actors._errors import ActionFailed, AgentDied, LocalProtocolError
+from lmos_actors._errors import (
+    ActionFailed,
+    AgentDied,
+    AgentUnavailable,
+    InvalidInput,
+    LocalProtocolError,
+    NotAllowed,
+    NotFound,
+)
 from lmos_actors.protocol.lmos import Asked, SessionOptions, Withdrawn
 from lmos_actors.protocol.lmos._frames import Binary, Frame, pack_frame
 from lmos_actors.protocol.lmos._streams import Arrived, Credited, Finished, Stopped
@@ -100,6 +108,33 @@ def test_a_run_that_ended_with_an_error_is_told_so() -> None:
     talk.say("cancelAction", 9, action="go", correlation="m1")
     died = 'error m1 type="agent-died" status="500"'
     assert talk.short() == [died, f'{died} inReplyTo="m8"', f'{died} inReplyTo="m9"']
+
+
+@pytest.mark.parametrize(
+    "refusal", [InvalidInput("no"), NotAllowed("no"), AgentUnavailable("t"), NotFound("action", "go")]
+)
+@pytest.mark.parametrize("kind", ["queryAction", "cancelAction"])
+def test_a_request_that_was_refused_is_no_run_to_ask_about(refusal: Any, kind: str) -> None:
+    talk = Talk()
+    refused = invoke(talk)
+    talk.session.fail(refused, refusal)
+    talk.heard()
+    talk.say(kind, 8, action="go")
+    (found,) = talk.heard()
+    assert (found["messageType"], found["status"], found["correlationID"]) == ("error", "404", "m8")
+    completes(talk, invoke(talk, 2))
+    talk.session.fail(invoke(talk, 3), refusal)
+    talk.heard()
+    talk.say(kind, 9, action="go")
+    (found,) = talk.heard()
+    assert (found["messageType"], found["status"], found["correlationID"]) == (
+        "actionStatus",
+        "completed",
+        "m2",
+    )
+    talk.say(kind, 10, action="go", correlation="m3")
+    (found,) = talk.heard()
+    assert (found["messageType"], found["correlationID"]) == ("error", "m3")
 
 
 def test_in_kotlin_wot_habits_a_query_is_correlated_with_itself() -> None:
