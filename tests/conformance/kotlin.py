@@ -16,8 +16,8 @@ import trio
 from lmos_actors.conformance import Call, Card, ConformOptions, Hints, Level, conform
 from lmos_actors.transport import MemoryNetwork
 from tests.conformance.breaking import on_virtual_time
+from tests.conformance.ktor import KtorServer, KtorSocket
 from tests.protocol.lmos.kotlin_server import Closed, KotlinServer
-from tests.wire_conformance.sockets import Server, Socket
 
 THING = "kettle"
 HINTS = Hints(triggers={"rain": Call(action="shower")}, fails=Call(action="fail"))
@@ -28,7 +28,7 @@ class Session(KotlinServer):
 
     actions = ("echo", "fail", "shower")
 
-    def __init__(self, servient: Servient, socket: Socket) -> None:
+    def __init__(self, servient: Servient, socket: KtorSocket) -> None:
         super().__init__(THING)
         self.servient = servient
         self.socket = socket
@@ -63,9 +63,9 @@ class Servient:
         self.sessions: list[Session] = []
         self.random = Random(3)
         self.later: list[tuple[Session, str]] = []
-        self.server = Server(self.talk, self.document)
+        self.server = KtorServer(self.talk, self.document)
 
-    async def talk(self, socket: Socket) -> None:
+    async def talk(self, socket: KtorSocket) -> None:
         """Serve one connection: one message after the other; what is no text is passed over."""
         session = Session(self, socket)
         self.sessions.append(session)

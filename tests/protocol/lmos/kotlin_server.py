@@ -93,6 +93,10 @@ class KotlinServer:
         needed = KINDS.get(message.get("messageType", ""))
         if needed is None or any(member not in message for member in ("thingId", *needed)):
             raise Closed(json.dumps(message))
+        try:
+            json.dumps(message, ensure_ascii=False).encode()
+        except UnicodeError:  # half of a surrogate pair
+            raise Closed(json.dumps(message)) from None
         return {"messageId": f"r{next(self._ids)}", **message}
 
     def _say(self, kind: str, request: dict[str, Any] | None, **members: Any) -> str:
