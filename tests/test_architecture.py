@@ -68,7 +68,7 @@ SHARED: dict[str, frozenset[str] | None] = {
     "lmos_actors.files": None,
     "lmos_actors.protocol.td": None,
     "lmos_actors.transport": frozenset(
-        {"Endpoint", "Listener", "Network", "TcpNetwork", "endpoint_of", "why_cut"}
+        {"Endpoint", "Listener", "Network", "TcpNetwork", "endpoint_of", "leads_astray", "why_cut"}
     ),
 }
 WEBSOCKETS = frozenset({"wsproto", "trio_websocket", "websockets"})

@@ -11,7 +11,7 @@ import trio
 
 from lmos_actors._errors import ConfigError, ConnectFailed
 from lmos_actors.protocol.td import resolve
-from lmos_actors.transport import endpoint_of
+from lmos_actors.transport import endpoint_of, leads_astray
 
 from ._http import HttpAnswer, Unreachable, exchange
 
@@ -162,7 +162,7 @@ def _authority(url: str) -> tuple[bool, str]:
 
 
 def next_of(url: str, here: str, location: str) -> str:
-    """Say where a redirect leads; it is never followed out of TLS."""
+    """Return where a redirect leads; none is followed out of TLS, nor from another host to this one."""
     try:
         there = urlsplit(resolve(here, location))._replace(fragment="").geturl()
         after = endpoint_of(there)
@@ -170,6 +170,8 @@ def next_of(url: str, here: str, location: str) -> str:
         raise Unreachable(url, f"it redirects to what is no address: {error}") from None
     if endpoint_of(here).secure and not after.secure:
         raise Unreachable(url, f"it redirects to {there}, which is not secure")
+    if leads_astray(here, there):
+        raise Unreachable(url, f"it redirects to {there}, which is another host there than here")
     return there
 
 

@@ -176,6 +176,11 @@ async def test_an_accept_header_of_ones_own_stands(autojump_clock) -> None:
     [
         ("https://a/", "http://a/b", "it redirects to http://a/b, which is not secure"),
         ("http://a/", "gopher://a/b", "it redirects to what is no address"),
+        (
+            "http://a/",
+            "http://[::1]/b",
+            "it redirects to http://[::1]/b, which is another host there than here",
+        ),
     ],
 )
 def test_where_no_redirect_is_followed_to(here, location, told) -> None:
