@@ -67,8 +67,9 @@ class Slot(Mortal):
         """Make the agent object. Raises StartFailed."""
         self.state = STARTING
         try:
-            staging = self.rt.staging
-            agent = interruptible(self.factory if staging is None else partial(staging.make, self))
+            staging, spec = self.rt.staging, self.spec
+            factory = self.factory if spec.references else spec.factory  # without a call: agents are many
+            agent = interruptible(factory if staging is None else partial(staging.make, self))
             contract = getattr(type(cast("object", agent)), "__contract__", None)
             if contract is None:
                 raise TypeError(f"the factory made {agent!r}, which is no agent")
