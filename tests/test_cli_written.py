@@ -61,7 +61,7 @@ def call(
 def test_every_report_is_written_into_folders_that_are_made(
     project: Project, call: Callable[..., Ran]
 ) -> None:
-    file = project.write("story.yaml", story(NOTE, seeds=[1, 2], measure=None))
+    file = project.write("story.yaml", story(NOTE, seeds=[1, 2]))
     paths = {
         "log": "a/log.jsonl",
         "junit": "a/b/j.xml",

@@ -218,7 +218,7 @@ class Names:
         elif "tree" not in self.cell.data:
             for name in self.agents:
                 self._heeded(self.agents[name], ("agents", name), Root(children=()))
-            if not self.agents and not self.remotes and "population" not in self.cell.data:
+            if not self.places and "population" not in self.cell.data:
                 self.wrong((), 'no agents: the file has "agents", or a "tree" that it uses', "shape")
 
     def _placed(self, tree: Tree) -> None:
