@@ -426,7 +426,17 @@ class Deadlocked(LmosActorsError):
 
 
 class ForbiddenCall(LmosActorsError):
-    """In a simulated world something was called that reaches out of it; the text names the caller."""
+    """In a simulated world something was called that reaches out of it.
+
+    The text names the line of the user's code, not that of a library it calls, and the way out.
+    """
+
+
+class WrongEventLoop(LmosActorsError):
+    """Code of an agent needed the event loop of asyncio, and agents run on trio.
+
+    The text names the line of the user's code, and the ways out; what was raised there is the `__cause__`.
+    """
 
 
 class WorkerDied(LmosActorsError):

@@ -33,6 +33,7 @@ from ._errors import (
     TransportError as TransportError,
     Unauthorized as Unauthorized,
     WorkerDied as WorkerDied,
+    WrongEventLoop as WrongEventLoop,
     WrongState as WrongState,
 )
 from ._instrument import LogInstrument as LogInstrument

@@ -85,6 +85,7 @@ FILES: dict[str, tuple[str, ...]] = {
         "_ambient",
         "_services",
         "_collector",
+        "_places",
         "_budget",
         "_wanted",
         "_figures",

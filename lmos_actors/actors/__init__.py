@@ -10,7 +10,7 @@ from ._affordances import (
     StreamAction as StreamAction,
     Turn as Turn,
 )
-from ._agent import Agent as Agent, current_request as current_request
+from ._agent import Agent as Agent, current_request as current_request, is_agents_code as is_agents_code
 from ._calls import LocalCall as LocalCall, LocalLink as LocalLink, LocalStream as LocalStream
 from ._cell import RUNNING as RUNNING, OutputGate as OutputGate, StateStore as StateStore, Status as Status
 from ._contract import Contract as Contract

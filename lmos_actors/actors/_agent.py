@@ -136,6 +136,12 @@ _RESERVED: Final = _own_names()
 _VERBS: Final = _RESERVED - {name for name in vars(Agent) if name not in vars(Acting)}
 
 
+def is_agents_code() -> bool:
+    """Return whether the code that runs now is an agent's: a turn, a run, or a task of its own."""
+    rt = RUNTIME.get()
+    return CURRENT.get() is not None or (rt is not None and rt.turns.slot is not None)
+
+
 def current_request() -> Request:
     """Say what the code that runs now was asked for, and by whom.
 

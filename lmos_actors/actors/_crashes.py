@@ -7,13 +7,15 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from lmos_actors._errors import LinkedAgentDied
+from lmos_actors._errors import LinkedAgentDied, WrongEventLoop, group_of, text_of
+from lmos_actors._places import ASYNCIO, WAY_OUT
 
 from ._evidence import class_made_by, fields_of
 from ._hiding import Secrets, conceal, conceal_all, conceal_unchecked
 from ._monitor import ExitReason
 from ._reports import REASON, CrashReport
 from ._secrets import HIDDEN, PARTS
+from ._traces import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,7 +34,48 @@ def crash_reason(slot: Any, error: BaseException, hand: Any, earlier: Iterable[A
 
     `hand` is the item of its mailbox that raised, or words for what it was; `earlier` the items before it.
     """
+    if isinstance(error, _OF_LOOPS):
+        error = _explained(slot, error)
     return ExitReason("error", error=error, report=CrashReport(slot, error, hand, earlier))
+
+
+def _explained(slot: Any, error: BaseException) -> BaseException:
+    """Return an error that names the user's line and the way out for what asyncio code has raised."""
+    leaf = error
+    while (group := group_of(leaf)) is not None and len(group.exceptions) == 1:
+        leaf = group.exceptions[0]
+    text = text_of(leaf)
+    if not (any(part in text for part in _NO_LOOP) or _is_missing_loop(leaf, text)):
+        return error
+    way = _THREAD if slot.rt.real else WAY_OUT
+    why = text.partition(". ")[0].rstrip(".")
+    wrong = WrongEventLoop(f"asyncio code in an agent, at {place_of(leaf)}: {why}; {_ON_TRIO}, or {way}")
+    wrong.__cause__ = error
+    return wrong.with_traceback(leaf.__traceback__)
+
+
+_OF_LOOPS: Final[Any] = (RuntimeError, TypeError, AttributeError, BaseExceptionGroup)
+_NO_LOOP: Final = (
+    "no running event loop",
+    "There is no current event loop",
+    "asyncio.run() cannot be called from a running event loop",
+    "unrecognized yield message",
+    "Task got bad yield",
+)
+_ON_TRIO: Final = "agents run on trio: await trio.sleep(...) and its like"
+_THREAD: Final = (
+    "run what needs asyncio in a thread, await self.to_thread(asyncio.run, main()), "
+    "where node.portal().aio reaches agents"
+)
+
+
+def _is_missing_loop(error: BaseException, text: str) -> bool:
+    """Say whether asyncio itself has missed its loop, which before Python 3.12 may be an AttributeError."""
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    inside = traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(ASYNCIO)
+    return inside and text.startswith("'NoneType' object has no attribute")
 
 
 def end_reason(slot: Any, error: BaseException, hand: Any) -> ExitReason:

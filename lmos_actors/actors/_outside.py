@@ -26,6 +26,7 @@ import trio
 from trio.lowlevel import RunVar, enable_ki_protection
 
 from lmos_actors._errors import ConfigError, ForbiddenCall, WorkerDied, text_of
+from lmos_actors._places import WAY_OUT, line_of_user
 
 from ._operation import named
 from ._runtime import RUNTIME
@@ -43,7 +44,6 @@ RETURNED, RAISED, UNFIT = range(3)  # what a worker answers
 PATIENCE: Final = 5.0  # seconds in which idle workers are expected to take note of the end
 
 _GUARD: Final = """a script needs `if __name__ == "__main__":` around what it starts"""
-_WAY_OUT: Final = "put a fake in the agent's place, or fake what the agent calls"
 
 
 class Outside:
@@ -107,10 +107,9 @@ def outside_of(slot: Box, verb: str) -> Outside:
             f"a def: make the handler async def"
         )
     if not slot.rt.real:
-        caller = sys._getframe(2)  # pyright: ignore[reportPrivateUsage] # documented by CPython
         raise ForbiddenCall(
             f"self.{verb}(...) of agent {slot.path!r} reaches out of the simulated world, called at "
-            f"{caller.f_code.co_filename}:{caller.f_lineno}; {_WAY_OUT}"
+            f"{line_of_user()}; {WAY_OUT}"
         )
     outside: Outside = slot.rt.outside
     return outside

@@ -103,7 +103,8 @@ class Slot(Mortal):
         """Make the error for a start that failed; what is no `Exception` ends the node too (T5)."""
         if not isinstance(exc, Exception) and self.rt.fatal is not None:
             self.rt.fatal(exc)
-        return StartFailed(self.path, reason.report.text(exc) or type(exc).__name__)
+        error = reason.error or exc
+        return StartFailed(self.path, reason.report.text(error) or type(error).__name__)
 
     def start_now(self) -> None:
         """Start an agent whose start needs no waiting. Raises StartFailed."""

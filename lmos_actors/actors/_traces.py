@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import linecache
 import os
-import sysconfig
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
 from lmos_actors._errors import group_of
+from lmos_actors._places import LIBRARIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,10 +22,6 @@ NOTES: Final = 4
 
 _OURS: Final = tuple(
     os.path.join(os.path.dirname(path), "") for path in (os.path.dirname(__file__), trio.__file__)
-)
-_LIBRARIES: Final = (
-    "<frozen ",
-    *(os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib", "purelib", "platlib")),
 )
 
 
@@ -49,7 +45,7 @@ def place_of(error: BaseException) -> str:
     own = last = ""
     for file, line, name in _calls(error):
         last = f"{file}:{line} in {name}"
-        if not file.startswith(_LIBRARIES):
+        if not file.startswith(LIBRARIES):
             own = last
     group = group_of(error)
     for member in group.exceptions[:CAUSES] if group is not None else ():

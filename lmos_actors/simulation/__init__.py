@@ -12,6 +12,7 @@ from ._trace import (
 )
 from ._world import (
     Vigil as Vigil,
+    forbidden_to_agents as forbidden_to_agents,
     seeded_order as seeded_order,
     simulate as simulate,
 )

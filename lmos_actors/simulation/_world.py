@@ -2,14 +2,14 @@
 
 This is the one file that knows private names of trio: `_ALLOW_DETERMINISTIC_SCHEDULING` and `_r`, which
 order the tasks of one pass of its run loop; `GLOBAL_RUN_CONTEXT` with the deadlines of a run, of which
-virtual time must not go past one; `trio._timeouts`, where `trio.sleep` looks for `sleep_until`; and
+virtual time must not go past one; `trio._timeouts`, where `trio.sleep` looks for `sleep_until`;
+`trio._threads.start_thread_soon`, which starts the thread of whoever has imported `run_sync` by name; and
 `Task._abort_func` and `_attempt_abort`, which reach a deadlocked task through a shield as Ctrl-C does.
 """
 
 from __future__ import annotations
 
 import gc
-import inspect
 import math
 import os
 import random
@@ -19,22 +19,26 @@ import sys
 import threading
 import time
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, NoReturn, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Final, NoReturn, TypeVar, TypeVarTuple
 
 import trio
-from trio import _timeouts as _trio_timeouts  # pyright: ignore[reportPrivateUsage]
+from trio import (  # pyright: ignore[reportPrivateUsage]
+    _threads as _trio_threads,  # pyright: ignore[reportPrivateUsage]
+    _timeouts as _trio_timeouts,  # pyright: ignore[reportPrivateUsage]
+)
 from trio._core import _run as _trio_run  # pyright: ignore[reportPrivateUsage]
 from trio._core._run import GLOBAL_RUN_CONTEXT
 
 from lmos_actors._ambient import Ambient, set_ambient
 from lmos_actors._entropy import SeededEntropy
 from lmos_actors._errors import Deadlocked, ForbiddenCall
+from lmos_actors._places import WAY_OUT, line_of_user, runs_asyncio
+from lmos_actors.actors import is_agents_code
 
 from ._clock import VirtualClock
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
-    from types import FrameType
 
     from lmos_actors._entropy import Entropy
 
@@ -240,17 +244,45 @@ def _forbidden_calls() -> Generator[None]:
         (time, "sleep", "time.sleep"),
         (threading.Thread, "start", "threading.Thread.start"),
         (subprocess.Popen, "__init__", "subprocess.Popen"),
-        (socket.socket, "__init__", "socket.socket"),
-        (socket, "getaddrinfo", "socket.getaddrinfo"),
         *((os, name, f"os.{name}") for name in _PROCESSES),
-        # trio keeps idle threads of earlier runs, which it need not start again
-        (trio.to_thread, "run_sync", "trio.to_thread.run_sync"),
+        *_WAITING,
+        *_loops(),
     ]
     with ExitStack() as stack:
         for owner, name, title in forbidden:
             if name in vars(owner):
                 stack.enter_context(_replaced(owner, name, _refusal(title, vars(owner)[name])))
         yield
+
+
+@contextmanager
+def forbidden_to_agents() -> Generator[None]:
+    """Refuse agents what would never end on virtual time, which waits for no thread and no socket."""
+    with ExitStack() as stack:
+        for owner, name, title in (*_WAITING, *_loops()):
+            original = vars(owner)[name]
+            stack.enter_context(_replaced(owner, name, _refusal(title, original, is_agents_code)))
+        yield
+
+
+def _loops() -> list[tuple[object, str, str]]:
+    """Give what makes event loops of asyncio, where that has been imported.
+
+    Refused its sockets, a loop would be half made, and complain of it when it is thrown away.
+    """
+    events = sys.modules.get("asyncio.events")
+    policy = getattr(events, "BaseDefaultEventLoopPolicy", None)
+    policy = policy or getattr(events, "_BaseDefaultEventLoopPolicy", None)  # from Python 3.14 on
+    return [] if policy is None else [(policy, "new_event_loop", "an event loop of asyncio")]
+
+
+# trio keeps idle threads of earlier runs, which it need not start again
+_WAITING: Final[tuple[tuple[object, str, str], ...]] = (
+    (socket.socket, "__init__", "socket.socket"),
+    (socket, "getaddrinfo", "socket.getaddrinfo"),
+    (trio.to_thread, "run_sync", "trio.to_thread.run_sync"),
+    (_trio_threads, "start_thread_soon", "trio.to_thread.run_sync"),  # of who has it by another name
+)
 
 
 @contextmanager
@@ -281,26 +313,18 @@ def _sleeping_on(clock: VirtualClock) -> Generator[None]:
         yield
 
 
-def _refusal(title: str, original: Callable[..., object]) -> Callable[..., object]:
+def _refusal(
+    title: str, original: Callable[..., object], applies: Callable[[], bool] = lambda: True
+) -> Callable[..., object]:
     home = threading.get_ident()
 
     def refuse(*args: object, **kwargs: object) -> object:
-        if threading.get_ident() != home:
+        if threading.get_ident() != home or not applies():
             return original(*args, **kwargs)
-        raise ForbiddenCall(f"{title} reaches out of the simulated world, called at {_caller()}")
+        by = ", by asyncio, which does not run there" if runs_asyncio() else ""
+        way = "await trio.sleep(...) takes virtual time" if title == "time.sleep" else WAY_OUT
+        raise ForbiddenCall(
+            f"{title} reaches out of the simulated world, called at {line_of_user()}{by}; {way}"
+        )
 
     return refuse
-
-
-def _caller() -> str:
-    """Name the innermost place that is not in this file, the standard library or trio."""
-    frame = inspect.currentframe()
-    while frame is not None and not _is_callers(frame):
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "an unknown place"
-
-
-def _is_callers(frame: FrameType) -> bool:
-    module = str(frame.f_globals.get("__name__"))
-    package = module.partition(".")[0]
-    return module != __name__ and package != "trio" and package not in sys.stdlib_module_names

@@ -14,7 +14,7 @@ from lmos_actors._ambient import Ambient, set_ambient
 from lmos_actors._entropy import SeededEntropy
 from lmos_actors._errors import Deadlocked
 from lmos_actors._timers import TaskTimers
-from lmos_actors.simulation import Vigil, VirtualClock, seeded_order
+from lmos_actors.simulation import Vigil, VirtualClock, forbidden_to_agents, seeded_order
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -55,6 +55,7 @@ def surround(stack: AsyncExitStack, clock: VirtualClock | MockClock, seed: int) 
     stack.callback(set_ambient, None)
     set_ambient(ambient)
     stack.enter_context(seeded_order(seed))
+    stack.enter_context(forbidden_to_agents())
     vigil = Vigil(ambient.describe, _title())
     stack.enter_context(_watching(clock, vigil))
     stack.enter_context(vigil.over_body())
