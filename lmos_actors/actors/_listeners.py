@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -130,5 +131,10 @@ class Listened(Mail):
         name = event.handle.name
         copy = None if event.immutable else take
         more.sinks.push(event_key(name), value, copy)
-        for sink in tuple(more.sinks.by_key.get(ALL_EVENTS, ())):
-            sink.push(Occurrence(name, value if copy is None else copy(value)))
+        if ALL_EVENTS in more.sinks.by_key:
+            each_its_own = None if copy is None else partial(_copied, copy)
+            more.sinks.push(ALL_EVENTS, Occurrence(name, value), each_its_own)
+
+
+def _copied(copy: Callable[[Any], Any], occurrence: Occurrence) -> Occurrence:
+    return Occurrence(occurrence.event, copy(occurrence.data))

@@ -37,9 +37,10 @@ class Placed(Protocol):
 class _Spout:
     """A listener of the whole pool, as one member sees it: it does not end with that member."""
 
-    __slots__ = ("gap", "push")
+    __slots__ = ("gap", "only_reads", "push")
 
     def __init__(self, sink: Sink) -> None:
+        self.only_reads: bool = getattr(sink, "only_reads", False)
         self.push = sink.push
         self.gap = sink.gap
 

@@ -284,9 +284,25 @@ class Sinks:
                 del self.by_key[key]
 
     def push(self, key: str, value: Any, copy: Callable[[Any], Any] | None = None) -> None:
-        """Give a value to every sink under `key`, each its own copy if `copy` is given."""
+        """Give a value to every sink under `key`: as it is, or, if `copy` is given, a copy of its own.
+
+        Those that only read what they are given, such as to write it to connections, share one copy.
+        """
+        if copy is None:
+            for sink in tuple(self.by_key.get(key, ())):
+                sink.push(value)
+            return
+        shared: list[Any] = []
         for sink in tuple(self.by_key.get(key, ())):
-            sink.push(value if copy is None else copy(value))
+            if getattr(sink, "only_reads", False):
+                shared = shared or [copy(value)]
+                sink.push(shared[0])
+            else:
+                sink.push(copy(value))
+
+    def hears(self, key: str) -> int:
+        """Return how many sinks are under `key`."""
+        return len(self.by_key.get(key, ()))
 
     def gap(self, reason: str) -> None:
         """Tell every sink that an incarnation has ended."""

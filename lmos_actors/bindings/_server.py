@@ -24,6 +24,7 @@ from ._server_connection import Served, lmos_offered
 from ._server_listening import exited
 from ._server_memories import Memories
 from ._server_tells import WaitingTells
+from ._values import Sharing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -97,6 +98,7 @@ class LmosServer:
         budget: Budget | None = None,
     ) -> None:
         self.rt = rt
+        self.sharing = Sharing()
         self.budget = Budget(ConnectionOptions().total_bytes) if budget is None else budget
         self.exposure = exposure
         self.options = SessionOptions() if options is None else options

@@ -94,7 +94,7 @@ class Served(Answering):
             thing=server.thing_at(connection.target, admission),
         )
         self._rt = server.rt
-        self._listeners = Listeners(server.rt, self.session, self.look, server.failed)
+        self._listeners = Listeners(server.rt, self.session, self.look, server.failed, server.sharing)
         who = self.label, self.principal
         self._tells = Tells(
             server.rt, self.session, server.waiting_tells, who, self._fail, self._tell_settled, self.look

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import Raw
+
 from lmos_actors.actors import MONITORS, LocalLink, PoolLink, emitted_trace
 
 from ._exposure import EXITED
 from ._server_listening import Listener, Observer, Subscriber, SubscriberToAll, Watcher
-from ._values import plain
+from ._values import Shared, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from lmos_actors.protocol import lmos
 
     from ._server_listening import Tell
+    from ._values import Sharing
 
 CROWDED: Final = 64
 """Frames that wait to be sent: with more of them, events wait at their subscribers and runs for room."""
@@ -34,7 +37,8 @@ _KINDS: Final[Mapping[str, type[Listener]]] = {
 class Listeners:
     """Who listens over one connection; see `Speaker`.
 
-    `sent` is called when something has been put into the session, `failed` with what could not be.
+    `sent` is called when something has been put into the session, `failed` with what could not be. `sharing`
+    is that of the server.
     """
 
     def __init__(
@@ -43,8 +47,10 @@ class Listeners:
         session: lmos.ThingSession,
         sent: Callable[[], object],
         failed: Callable[[BaseException], object],
+        sharing: Sharing,
     ) -> None:
         self._rt = rt
+        self._sharing = sharing
         self._session = session
         self._sent = sent
         self._failed = failed
@@ -107,11 +113,16 @@ class Listeners:
         """Send a reading."""
         self._say(listening, lambda: self._session.reading(listening, plain(value), self._rt.entropy.now()))
 
+    def shared(self, value: Any) -> Shared:
+        """Return what stands for a value that others are told of in this step, too."""
+        return self._sharing.of(value)
+
     def said(self, listening: lmos.Listening, event: str, data: Any, trace: TraceMembers) -> None:
-        """Send an event."""
+        """Send an event; of one that others are told of the data are written once for all."""
 
         def say() -> None:
-            self._session.event(listening, event, plain(data), self._rt.entropy.now(), **trace)
+            value = Raw(data.json()) if type(data) is Shared else plain(data)
+            self._session.event(listening, event, value, self._rt.entropy.now(), **trace)
 
         self._say(listening, say)
 

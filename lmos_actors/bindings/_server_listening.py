@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from lmos_actors._errors import NotFound
-from lmos_actors.actors import FEED_SIZE, Backlog, Gap
+from lmos_actors.actors import FEED_SIZE, Backlog, Gap, Occurrence
 
 from ._exposure import EXITED
 
@@ -32,6 +32,10 @@ class Speaker(Protocol):
 
     def said(self, listening: lmos.Listening, event: str, data: Any, trace: TraceMembers) -> None:
         """Send an event."""
+        ...
+
+    def shared(self, value: Any) -> Any:
+        """Return what stands for a value that others are told of in this step, too."""
         ...
 
     def trace(self) -> TraceMembers:
@@ -118,12 +122,20 @@ class Subscriber(Listener):
 
     __slots__ = ("_waiting",)
 
+    only_reads = True
+
     def __init__(self, speaker: Speaker, sinks: Sinks, key: str, path: str) -> None:
         super().__init__(speaker, sinks, key, path)
         self._waiting = Backlog(FEED_SIZE)  # of gaps, and of values with their traces
 
     def push(self, value: Any) -> None:
+        if self._sinks.hears(self._key) > 1:
+            value = self._with_others(value)
         self._take((value, self._speaker.trace()))
+
+    def _with_others(self, value: Any) -> Any:
+        """Give what stands for a value that is written once for all who listen to it."""
+        return self._speaker.shared(value)
 
     def gap(self, reason: str, missed: int | None) -> None:
         self._take(Gap(reason, missed))
@@ -173,6 +185,9 @@ class SubscriberToAll(Subscriber):
 
     __slots__ = ()
 
+    def _with_others(self, value: Any) -> Any:
+        return Occurrence(value.event, self._speaker.shared(value.data))
+
     def _told(self, value: Any) -> tuple[str, Any]:
         return value.event, value.data
 
@@ -185,6 +200,9 @@ class Watcher(Subscriber):
     def __init__(self, speaker: Speaker, sinks: Sinks, key: str, path: str, tell: Tell) -> None:
         super().__init__(speaker, sinks, key, path)
         self._tell = tell
+
+    def _with_others(self, value: Any) -> Any:
+        return value
 
     def _told(self, value: Down) -> tuple[str, Any]:
         return EXITED, self._tell(value)

@@ -8,6 +8,8 @@ from uuid import UUID
 
 import msgspec
 
+from lmos_actors.protocol.lmos import written
+
 _AS_IT_IS: Final = frozenset({str, int, float, bool, type(None), bytes, datetime, date, time, UUID})
 
 
@@ -19,6 +21,37 @@ def plain(value: Any) -> Any:
     if type(value) in _AS_IT_IS:
         return value
     return msgspec.to_builtins(value, str_keys=True, order="deterministic")
+
+
+class Shared:
+    """A value for several who listen over connections, as JSON that is written once, at its first use."""
+
+    __slots__ = ("_json", "value")
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        self._json: bytes | None = None
+
+    def json(self) -> bytes:
+        """Return it as JSON. Raises LocalProtocolError, or what `plain` does, for what JSON cannot say."""
+        if self._json is None:
+            self._json = written(plain(self.value))
+        return self._json
+
+
+class Sharing:
+    """Gives all who are told of one value, in one step, the same `Shared`; keeps the last there was."""
+
+    __slots__ = ("_last",)
+
+    def __init__(self) -> None:
+        self._last = Shared(None)
+
+    def of(self, value: Any) -> Shared:
+        """Return what stands for a value that nobody changes any more."""
+        if self._last.value is not value:
+            self._last = Shared(value)
+        return self._last
 
 
 def plain_members(values: dict[str, Any]) -> dict[str, Any]:

@@ -65,7 +65,7 @@ class WebDesk:
     @contextmanager
     def listening(self, link: Anybody, *, conflate: bool = False) -> Generator[Listening]:
         """Have a listener at an agent, which hears nothing yet, until the block is left."""
-        made = Listening(self.rt, link.sinks(), conflate=conflate)
+        made = Listening(self.rt, link.sinks(), self.server.sharing, conflate=conflate)
         self._listening[made] = None
         try:
             yield made

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import Runtime, Sink, Sinks
 
+    from ._values import Sharing
     from ._web_requests import WebRequest
 
 HEARTBEAT: Final = 15.0
@@ -41,18 +42,29 @@ NOT_GOOD: Final = "the credentials are no longer good"
 LEAVING: Final = "the node is shutting down"
 
 
-class Named:
-    """A sink for one property among several: what it hears goes on with its name."""
+class Telling:
+    """A sink of one who listens: what it hears is written once for all who do.
 
-    __slots__ = ("_feed", "_name")
+    Of several properties each goes on with its name; an event among all events has one already.
+    """
 
-    def __init__(self, feed: Feed[Any], name: str) -> None:
+    __slots__ = ("_feed", "_name", "_sharing")
+
+    only_reads = True
+
+    def __init__(self, feed: Feed[Any], sharing: Sharing, name: str) -> None:
         self._feed = feed
+        self._sharing = sharing
         self._name = name
 
     def push(self, value: Any) -> None:
-        """Take a reading."""
-        self._feed.push(Occurrence(self._name, value))
+        """Take a reading, or an event."""
+        if type(value) is Occurrence:
+            self._feed.push(Occurrence(value.event, self._sharing.of(value.data)))
+        elif self._name:
+            self._feed.push(Occurrence(self._name, self._sharing.of(value)))
+        else:
+            self._feed.push(self._sharing.of(value))
 
     def gap(self, reason: str, missed: int | None) -> None:
         """Take note that readings are missing."""
@@ -66,15 +78,16 @@ class Named:
 class Listening:
     """One listener: its feed, and where that is fed from. To be left with `leave`, whatever happens."""
 
-    def __init__(self, rt: Runtime, sinks: Sinks, *, conflate: bool) -> None:
+    def __init__(self, rt: Runtime, sinks: Sinks, sharing: Sharing, *, conflate: bool) -> None:
         self.feed: Feed[Any] = Feed(rt.timers, conflate=conflate, gaps=True)
         self.leaving = False
         self._sinks = sinks
+        self._sharing = sharing
         self._joined: dict[str, Sink] = {}
 
     def sink(self, key: str, name: str = "") -> Sink:
         """Give what is to hear what is pushed under a key; with a name it is one of several."""
-        sink = self._joined[key] = Named(self.feed, name) if name else self.feed
+        sink = self._joined[key] = Telling(self.feed, self._sharing, name)
         return sink
 
     def join(self, key: str) -> None:
@@ -116,7 +129,7 @@ async def polled(request: WebRequest, listening: Listening, current: Any, *, obs
             raise _over(request, listening) from None
         if not is_valid(request):
             raise Unauthorized(NOT_GOOD)
-        body = written_value(found)
+        body = found.json()
         return _reading(body) if observes else value(body, NO_STORE, VARY)
     return EMPTY
 
@@ -197,7 +210,7 @@ class EventStream:
             # of several affordances each value has a name, of a single one none: so all clients hear it
             name, data = (value.event, value.data) if type(value) is Occurrence else ("", value)
             try:
-                return framed(name, written_value(data), self._count)
+                return framed(name, data.json(), self._count)
             except Exception as error:
                 self._failed(error)
                 value = Gap("a value that could not be sent", 1)

@@ -15,7 +15,6 @@ import httpx2
 import pytest
 import requests
 import trio
-import trio.lowlevel
 
 from lmos_actors import Agent, AgentDied, ChildSpec, StartFailed, WrongEventLoop, action, open_node, simulate
 from lmos_actors.testing import run_test

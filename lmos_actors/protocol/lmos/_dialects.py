@@ -242,7 +242,7 @@ def speller(dialect: Dialect) -> Callable[[Message], dict[str, Any]]:
     habitual = (ActionStatus,) if dialect.is_thing else (ActionStatus, SubscribeEvent)
 
     def spell(message: Message) -> dict[str, Any]:
-        raw: dict[str, Any] = msgspec.to_builtins(message)
+        raw = _builtins(message)
         if kotlin and "correlationID" not in raw:
             raw["correlationID"] = None
         if low:
@@ -259,6 +259,17 @@ def speller(dialect: Dialect) -> Callable[[Message], dict[str, Any]]:
         return raw
 
     return spell
+
+
+def _builtins(message: Message) -> dict[str, Any]:
+    """Give a message as plain data; what is JSON already stays so."""
+    data = getattr(message, "data", None)
+    if type(data) is not msgspec.Raw:
+        raw: dict[str, Any] = msgspec.to_builtins(message)
+        return raw
+    raw = msgspec.to_builtins(msgspec.structs.replace(message, data=None))
+    raw["data"] = data
+    return raw
 
 
 def _add_habits(raw: dict[str, Any]) -> None:
