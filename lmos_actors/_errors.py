@@ -172,12 +172,20 @@ class ActionCancelled(AgentError):
 
 
 class MailboxFull(AgentError):
-    """The agent's mailbox had no room, or dropped this message to make some."""
+    """The agent's mailbox had no room, or dropped this message to make some.
 
-    def __init__(self, agent: str, size: int) -> None:
+    `share` is how many of its seats the peer had that has asked, where others wanted some of them too: then a
+    request goes that has not begun, of whoever has most. None where nobody else was there.
+    """
+
+    def __init__(self, agent: str, size: int, share: int | None = None) -> None:
         self.agent = agent
         self.size = size
-        super().__init__(f"mailbox of {agent!r} is full ({size})")
+        self.share = share
+        held = f"is full ({size})"
+        if share is not None:
+            held = f"is full ({size}, {share} of them this peer's, and others want some)"
+        super().__init__(f"mailbox of {agent!r} {held}")
 
 
 class AgentUnavailable(AgentError):

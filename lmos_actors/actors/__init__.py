@@ -23,7 +23,7 @@ from ._evidence import (
     fields_of as fields_of,
     message_of as message_of,
 )
-from ._far import Asker as Asker, Far as Far, OneWay as OneWay
+from ._far import Asker as Asker, Far as Far, OneWay as OneWay, Peer as Peer, Seats as Seats
 from ._follow import Following as Following
 from ._gather import invoke_all as invoke_all
 from ._groups import Change as Change, Group as Group, Joined as Joined, Left as Left

@@ -161,6 +161,7 @@ class Aside(Cell):
         if isinstance(envelope, OwnTell):
             self.own_kept()
         self.begun -= 1
+        envelope.sits_again()
         shelf = self.shelf()
         if shelf.by_run[0] is run:  # nothing has happened since
             envelope.phase = QUEUED
@@ -235,7 +236,7 @@ class Aside(Cell):
         for line in self.furnish().pending.values():
             for envelope in line:
                 if not isinstance(envelope, OwnTell):
-                    del line[envelope]
+                    line.remove(envelope)
                     return envelope
         return None
 

@@ -6,7 +6,8 @@ Every message that was accepted leaves by one of these doors, and each counts: s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import trio
 
@@ -27,6 +28,7 @@ from ._mailbox import (
     Line,
     Own,
     OwnTell,
+    RunLine,
     Tell,
 )
 from ._operation import RUNS, not_in
@@ -39,6 +41,10 @@ if TYPE_CHECKING:
     from ._mailbox import Held
     from ._monitor import ExitReason
     from ._operation import Operation
+
+
+SHARED: Final = 4
+"""Runs of an action at once from which on the last of them is kept for a peer that has none."""
 
 
 class Box(Paced):
@@ -168,6 +174,22 @@ class Box(Paced):
             item.phase = DONE
             item.fail(MailboxFull(self.path, self.mailbox.size))
 
+    def displace(self, envelope: Envelope, error: MailboxFull) -> None:
+        """Drop a request that waits, as its seat is somebody else's from now on."""
+        phase, envelope.phase = envelope.phase, DONE
+        more = self.furnish()
+        if phase == QUEUED:
+            self.withdraw_queued()
+        elif phase == ASIDE:
+            del self.shelf().items[id(envelope)]
+        else:
+            more.pending[envelope.op].remove(envelope)
+        self.begun += 1
+        more.dropped += 1
+        more.displaced += 1
+        self.rt.note("dropped", envelope)
+        envelope.fail(error)
+
     def closed_error(self) -> AgentUnavailable | NotFound:
         """Make the error for a message to a slot that takes none."""
         if self.state == GONE:
@@ -206,10 +228,14 @@ class Box(Paced):
 
     # ---- runs
 
-    def begin_next(self, line: Line) -> bool:
+    def begin_next(self, line: RunLine) -> bool:
         """Begin the first run in line that the behaviour allows; say whether there was one."""
         while line:
-            envelope = line.first()
+            op = next(iter(line)).op
+            kept = self._keeps_last(op)
+            envelope = line.first(partial(self._has_no_run, op) if kept else None)
+            if envelope is None:
+                return False
             self.begin_run(envelope, hold=False)
             if envelope.phase == RUNNING:
                 return True
@@ -226,9 +252,11 @@ class Box(Paced):
             self.not_now(envelope)
             return
         active = more.active.get(op, 0)
-        if active >= op.concurrency:
+        # the last of several at once is kept for a peer that has none
+        is_last = active + 1 == op.concurrency >= SHARED
+        if active >= op.concurrency or (is_last and not self._has_no_run(op, envelope.peer)):
             envelope.phase = PENDING
-            more.pending.setdefault(op, Line()).join(envelope)
+            more.pending.setdefault(op, RunLine()).join(envelope)
             envelope.waits_in_line()
             return
         more.active[op] = active + 1
@@ -245,6 +273,15 @@ class Box(Paced):
         runners = self.owner.runners
         if runners is not None:
             runners.carry(run)
+
+    def _keeps_last(self, op: Operation) -> bool:
+        """Return whether only one more run may begin now, which is kept for a peer that has none."""
+        return op.concurrency >= SHARED and self.furnish_runs().active.get(op, 0) == op.concurrency - 1
+
+    def _has_no_run(self, op: Operation, peer: Any) -> bool:
+        """Return whether a peer may have the last run of an action; what came over no connection may."""
+        runs = self.furnish_runs().runs
+        return peer is None or not any(run.envelope.peer == peer and run.op is op for run in runs)
 
     def run_began(self, run: Run) -> None:
         """The handler's first step is about to run: the agent may take turns again."""
@@ -298,7 +335,7 @@ class Box(Paced):
             self.give_up_work()
             envelope.phase = DONE
         else:
-            more.pending[envelope.op].pop(envelope)
+            more.pending[envelope.op].remove(envelope)
         self.begun += 1
         more.cancelled += 1
         self.rt.note("cancelled", envelope)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ._aside import Shelf
     from ._holder import Holder
     from ._invocation import Run
-    from ._mailbox import Held, Line, MailboxOptions
+    from ._mailbox import Held, Line, MailboxOptions, RunLine
     from ._monitor import ExitReason
     from ._observers import Sinks
     from ._operation import Operation
@@ -113,20 +113,21 @@ class More:
     """What an agent has once it has needed it."""
 
     __slots__ = (
-        "active", "buried", "cancelled", "dead_lettered", "drain_timer", "dropped", "errors", "follows",
-        "groups", "handing", "holder", "household", "kept", "links", "log", "monitors", "out", "own", "pace",
-        "parked", "pending", "random", "reason", "refused", "runs", "shelf", "silent", "sinks", "timers",
-        "waiters", "withdrawn",
+        "active", "buried", "cancelled", "dead_lettered", "displaced", "drain_timer", "dropped", "errors",
+        "follows", "groups", "handing", "holder", "household", "kept", "links", "log", "monitors", "out",
+        "own", "pace", "parked", "pending", "random", "reason", "refused", "runs", "shelf", "silent", "sinks",
+        "timers", "waiters", "withdrawn",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.refused = 0
         self.cancelled = 0
         self.dropped = 0
+        self.displaced = 0  # of those
         self.dead_lettered = 0
         self.runs: dict[Run, None] = NOTHING_YET
         self.active: dict[Operation, int] = NOTHING_YET
-        self.pending: dict[Operation, Line] = NOTHING_YET
+        self.pending: dict[Operation, RunLine] = NOTHING_YET
         self.handing: Run | None = None
         self.parked: Line | None = None
         self.sinks: Sinks | None = None
@@ -308,6 +309,7 @@ class Cell:
             size=self.mailbox.size,
             when_full=self.mailbox.when_full,
             parked=len(more.parked) if more and more.parked else 0,
+            displaced=more.displaced if more else 0,
         )
 
 

@@ -149,8 +149,8 @@ class Mortal(Linked):
         error = None if crashed else AgentUnavailable(self.path, why)
         self._refuse_parked(why)
         for line in tuple(more.pending.values()):
-            while line:
-                self.lose(line.first(), why, error)
+            while (envelope := line.first()) is not None:
+                self.lose(envelope, why, error)
         shelf, more.shelf = more.shelf, None
         for item in (*(shelf.everything() if shelf is not None else ()), *queue):
             self.lose(item, why, error)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import attrs
 from trio.lowlevel import (
@@ -14,10 +15,12 @@ from trio.lowlevel import (
     wait_task_rescheduled,
 )
 
-from ._mailbox import DONE, NEW, PARKED, RUNNING, Ask
+from lmos_actors._errors import MailboxFull
+
+from ._mailbox import DONE, NEW, PARKED, RUNNING, Ask, Line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container, Hashable, Iterable, Iterator
 
     import trio
 
@@ -25,6 +28,13 @@ if TYPE_CHECKING:
     from ._edge import Watch
     from ._mailbox import Request
     from ._operation import Operation
+
+
+Peer: TypeAlias = "tuple[Hashable, Hashable]"
+"""Whose request it is: the group, which is a principal or an address, and who of that group."""
+
+REFUSING: Final = ("wait", "reject")
+"""The policies under which a seat changes hands; under the others a full mailbox drops what it holds."""
 
 
 class Asker(Protocol):
@@ -82,13 +92,164 @@ class Teller(Asker, Protocol):
         ...
 
 
+class _SlotSeats:
+    """The requests from afar that wait for one agent: by group, and in it by peer, in order."""
+
+    __slots__ = ("count", "groups", "totals")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.groups: dict[Hashable, dict[Peer, Line]] = {}
+        self.totals: Counter[Hashable] = Counter()
+
+    def take(self, far: Far, peer: Peer) -> None:
+        """Count a request that waits from now on."""
+        self.groups.setdefault(peer[0], {}).setdefault(peer, Line())[far] = None
+        self.totals[peer[0]] += 1
+        self.count += 1
+        far.is_seated = True
+
+    def give_up(self, far: Far, peer: Peer) -> None:
+        """Count a request that waits no more."""
+        group = self.groups[peer[0]]
+        line = group[peer]
+        del line[far]
+        far.is_seated = False
+        self.totals[peer[0]] -= 1
+        self.count -= 1
+        if not line:
+            del group[peer]
+            if not group:
+                del self.groups[peer[0]], self.totals[peer[0]]
+
+    def everybody(self) -> Iterator[Any]:
+        """Return all requests that are counted."""
+        return (far for group in self.groups.values() for line in group.values() for far in line)
+
+    def hold(self) -> None:
+        """Have those that are counted say so when they leave."""
+        for far in self.everybody():
+            far.is_seated = True
+
+    def let_go(self) -> None:
+        """Count no request any more."""
+        for far in self.everybody():
+            far.is_seated = False
+
+    def taken(self, peer: Peer) -> int:
+        """Return how many seats a peer has."""
+        return len(self.groups.get(peer[0], NOBODY).get(peer, ()))
+
+    def loser(self, peer: Peer) -> Any:
+        """Return the request that is to give its seat to one of this peer, None if there is none.
+
+        It is the newest of a peer that has two more at least, so that both have at most as many after it.
+        """
+        group, totals = peer[0], self.totals
+        if totals[group] * len(totals) < totals.total():  # below the average, so somebody is above
+            greedy = max(totals, key=totals.__getitem__)
+            if totals[greedy] > totals[group] + 1:
+                group = greedy
+        peers = self.groups.get(group, NOBODY)
+        mine = 0 if group != peer[0] else self.taken(peer)
+        if group == peer[0] and mine * len(peers) >= totals[group]:
+            return None
+        line = max(peers.values(), key=len)
+        return next(reversed(line)) if group != peer[0] or len(line) > mine + 1 else None
+
+
+NOBODY: Final[dict[Peer, Line]] = {}
+
+
+class Seats:
+    """Who has which seats in the mailboxes of agents, of those who ask over connections.
+
+    Nobody has a fixed share, as there may be one peer or a thousand. A peer that is alone may take all seats.
+    When a mailbox is full, whoever has fewer seats than others takes one of those who have most: their newest
+    request, which has not begun, is refused in its place ("longest queue drop", as in the shared buffers of
+    network switches). So whoever comes finds a seat at once, as long as there are more seats than peers.
+    Addresses are weighed first, then the connections from one: more connections get nobody more seats, where
+    others want them too. A principal counts as an address with one connection.
+
+    What comes from near, and one-way messages, take seats as before, and keep them.
+
+    As long as a mailbox has room nobody counts: the table of an agent is made from what waits when it is
+    needed, and let go of once half of the seats are free again.
+    """
+
+    __slots__ = ("_slots",)
+
+    def __init__(self) -> None:
+        self._slots: dict[Box, _SlotSeats] = {}
+
+    @property
+    def counted(self) -> Container[Box]:
+        """The agents whose seats are counted."""
+        return self._slots
+
+    def take(self, far: Far, peer: Peer) -> None:
+        """Count a request that waits from now on, if the seats of its agent are counted."""
+        there = self._slots.get(far.slot)
+        if there is not None:
+            there.take(far, peer)
+
+    def give_up(self, far: Far, peer: Peer) -> None:
+        """Count a request that waits no more, and was counted."""
+        there = self._slots[far.slot]
+        there.give_up(far, peer)
+        if there.count * 2 <= far.slot.size or not there.count:
+            there.let_go()
+            del self._slots[far.slot]
+
+    def taken(self, slot: Box, peer: Peer) -> int:
+        """Return how many seats of an agent a peer has."""
+        return (self._slots.get(slot) or _seats_of(slot)).taken(peer)
+
+    def share(self, slot: Box, peer: Peer) -> int | None:
+        """Return how many seats a peer has, None where nobody else has any."""
+        there = self._slots.get(slot) or _seats_of(slot)
+        mine = there.taken(peer)
+        return None if there.count == mine else mine
+
+    def make_room(self, slot: Box, peer: Peer) -> None:
+        """Free a seat of a full mailbox for a peer, if somebody has more seats than it."""
+        there = self._slots.get(slot)
+        if there is None:
+            there = _seats_of(slot)
+            if not there.count:
+                return
+            self._slots[slot] = there
+            there.hold()
+        loser: Far | None = there.loser(peer)
+        if loser is not None and loser.peer is not None:
+            slot.displace(loser, MailboxFull(slot.path, slot.mailbox.size, there.taken(loser.peer)))
+
+
+def _seats_of(slot: Box) -> _SlotSeats:
+    """Return the seats of the requests from afar that wait for an agent now."""
+    there = _SlotSeats()
+    more = slot.more
+    if more is not None:
+        shelf = () if more.shelf is None else more.shelf.everything()
+        lines = (envelope for line in more.pending.values() for envelope in line)
+        waiting: Iterable[Any] = (*shelf, *lines, *slot.queue)
+    else:
+        waiting = slot.queue
+    for each in waiting:
+        if isinstance(each, Far) and each.seats is not None and each.peer is not None and each.phase != DONE:
+            was = each.is_seated
+            there.take(each, each.peer)
+            each.is_seated = was  # the table may be thrown away
+    return there
+
+
 class Far(Ask):
     """One request from afar; `asked` is what the connection knows it by.
 
-    It never waits for a seat: in a full mailbox `wait` means `reject` (B4).
+    It never waits for a seat: in a full mailbox `wait` means `reject` (B4). The seats are shared among peers.
     """
 
-    __slots__ = ("again", "asked", "asker", "giver", "until", "watch")
+    __slots__ = ("again", "asked", "asker", "giver", "is_seated", "peer", "seats", "until", "watch")
 
     parks = False
 
@@ -105,6 +266,9 @@ class Far(Ask):
         self.value = None
         self.error = None
         self.bucket = None
+        self.peer: Peer | None = None
+        self.seats: Seats | None = None  # where those of its peer are counted
+        self.is_seated = False
         self.asker = asker
         self.asked = asked
         self.again: Callable[[], bool] | None = None  # of a pool: sends it to another member
@@ -112,13 +276,42 @@ class Far(Ask):
         self.giver: trio.lowlevel.Task | None = None  # the run, while there is no room for its item
         self.watch: Watch | None = None  # who measures or traces it, if somebody does
 
+    def post(self, seats: Seats, peer: Peer) -> None:
+        """Put it into its agent's mailbox, on a seat of its peer.
+
+        Raises MailboxFull, AgentUnavailable, NotFound.
+        """
+        slot, self.peer = self.slot, peer
+        if slot.size > 0 and slot.accepted - slot.begun >= slot.size and slot.mailbox.when_full in REFUSING:
+            seats.make_room(slot, peer)
+        self.seats = seats
+        if slot in seats.counted:
+            seats.take(self, peer)
+        try:
+            slot.post(self)
+        except MailboxFull:
+            self._unseat()
+            raise MailboxFull(slot.path, slot.mailbox.size, seats.share(slot, peer)) from None
+        except BaseException:
+            self._unseat()
+            raise
+
+    def _unseat(self) -> None:
+        if self.is_seated and self.seats is not None and self.peer is not None:
+            self.seats.give_up(self, self.peer)
+
     # ---- the slot's side
 
     def waits_in_line(self) -> None:
         self.asker.waits(self)
 
     def began(self) -> None:
+        self._unseat()
         self.asker.began(self)
+
+    def sits_again(self) -> None:
+        if self.seats is not None and self.peer is not None and not self.is_seated:
+            self.seats.take(self, self.peer)
 
     def answer(self, value: Any) -> None:
         self.leave()
@@ -131,6 +324,7 @@ class Far(Ask):
     def leave(self) -> None:
         """It wants no more: it is answered, or its consumer is gone."""
         self.phase = DONE
+        self._unseat()
         if self.bucket is not None:
             self.slot.rt.deadlines.forget(self)
         if self.giver is not None:

@@ -25,6 +25,8 @@ from trio.lowlevel import reschedule
 from lmos_actors._errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     import trio
 
     from lmos_actors._timers import Timer
@@ -91,12 +93,16 @@ class AgentStatistics:
 
 @attrs.frozen
 class MailboxStatistics:
-    """The mailbox alone: how many wait, how many may, and how many senders are held back."""
+    """The mailbox alone: how many wait, how many may, and how many senders are held back.
+
+    `displaced` requests of peers that had most seats were dropped so far, to give a seat to others.
+    """
 
     depth: int
     size: int
     when_full: WhenFull
     parked: int
+    displaced: int = 0
 
 
 @attrs.frozen
@@ -152,6 +158,9 @@ class Envelope:
 
     __slots__ = ("args", "op", "phase", "run", "sender", "slot", "trace")
 
+    peer: Any = None
+    """Who has asked, if it came over a connection: see `Peer`."""
+
     parks: ClassVar[bool] = True
     """Under `wait` it waits for a seat in a full mailbox; what does not is refused."""
 
@@ -172,6 +181,9 @@ class Envelope:
 
     def began(self) -> None:
         """Its run begins, or the work on it (`_paced.py`); turns begin without a word."""
+
+    def sits_again(self) -> None:
+        """Its run has put it aside: it has a seat as before."""
 
     def answer(self, value: Any) -> None:
         """Take the value that the operation gave."""
@@ -210,6 +222,55 @@ class Line(OrderedDict[Envelope, None]):
     def first(self) -> Envelope:
         """Give the first, and take it out."""
         return self.popitem(last=False)[0]
+
+
+class RunLine:
+    """Those in line for an action's concurrency: peers take turns, each in the order of its own requests.
+
+    So one that has asked for a hundred runs holds up another's for one run, and not for a hundred. What was
+    not asked over a connection counts as one peer.
+    """
+
+    __slots__ = ("_lines", "_size")
+
+    def __init__(self) -> None:
+        self._lines: OrderedDict[Any, Line] = OrderedDict()
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[Envelope]:
+        for line in self._lines.values():
+            yield from line
+
+    def join(self, envelope: Envelope) -> None:
+        """Stand behind all others of the same peer."""
+        self._lines.setdefault(envelope.peer, Line()).join(envelope)
+        self._size += 1
+
+    def first(self, may_begin: Callable[[Any], bool] | None = None) -> Envelope | None:
+        """Return the first of the peer whose turn it is, and take it out.
+
+        `may_begin` says of a peer whether it is to be passed over; None where all are.
+        """
+        for peer, line in self._lines.items():
+            if may_begin is None or may_begin(peer):
+                envelope = line.first()
+                self._size -= 1
+                self._lines.move_to_end(peer)
+                if not line:
+                    del self._lines[peer]
+                return envelope
+        return None
+
+    def remove(self, envelope: Envelope) -> None:
+        """Take one out that waits here, wherever it stands."""
+        line = self._lines[envelope.peer]
+        del line[envelope]
+        self._size -= 1
+        if not line:
+            del self._lines[envelope.peer]
 
 
 class Tell(Envelope):

@@ -202,6 +202,7 @@ class Members:
             size=sum(one.size for one in each),
             when_full=each[0].when_full if each else "wait",
             parked=sum(one.parked for one in each),
+            displaced=sum(one.displaced for one in each),
         )
 
     # ---- waiting

@@ -22,7 +22,7 @@ from ._mailbox import DONE, QUEUED, WORKED_ON, Envelope, Firing, Periodic
 from ._runtime import BATCH
 
 if TYPE_CHECKING:
-    from ._mailbox import Line
+    from ._mailbox import RunLine
 
 
 class Paced(Aside):
@@ -94,7 +94,8 @@ class Paced(Aside):
         more = self.furnish()
         for op, line in tuple(more.pending.items()):
             while line and more.active.get(op, 0) < op.concurrency:
-                self.begin_next(line)
+                if not self.begin_next(line):
+                    break
         self.admit()
 
     # ---- taking turns
@@ -198,11 +199,12 @@ class Paced(Aside):
             self.begun -= 1
             if isinstance(item, Envelope):
                 item.phase = QUEUED
+                item.sits_again()
         return item
 
     # ---- filled in by those below
 
-    def begin_next(self, line: Line) -> bool:
+    def begin_next(self, line: RunLine) -> bool:
         """Begin the first run in line that the behaviour allows."""
         raise NotImplementedError
 

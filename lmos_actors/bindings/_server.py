@@ -12,6 +12,7 @@ from trio.lowlevel import enable_ki_protection
 
 from lmos_actors._budget import Budget
 from lmos_actors._errors import ActionCancelled
+from lmos_actors.actors import Seats
 from lmos_actors.protocol.lmos import Asked, InvokeAction, SessionOptions
 from lmos_actors.security import Refusal
 from lmos_actors.transport import Accept, ConnectionOptions, Refuse
@@ -117,6 +118,7 @@ class LmosServer:
         self.tells_crashes = guard is None or guard.security.tells_crashes
         self._on_failure = on_failure
         self._memories = Memories()
+        self.seats = Seats()
         self._served: dict[Served, None] = {}
         self._fellows: list[Fellow] = []
         self._empty = trio.Event()

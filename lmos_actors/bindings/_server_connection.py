@@ -102,6 +102,8 @@ class Served(Answering):
         self._givers: dict[Far, None] = {}  # runs that wait for room, of the peer or of the connection
         self._over = False
         self._giving_up = False
+        address = connection.peer.rpartition(":")[0]
+        self._peer = (address, connection) if self.principal is None else (f"@{self.principal}", "")
         self._charged = 0  # to the account of the connection
         self._counted: BaseException | None = None  # what a mailbox has just refused
         if admission is not None:
@@ -308,7 +310,7 @@ class Served(Answering):
         came(far, WAY, message.traceparent, message.tracestate)
         self.server.open[far.asked] = far
         try:
-            far.slot.post(far)
+            far.post(self.server.seats, self._peer)
         except BaseException as error:
             self.server.open.pop(far.asked, None)
             ended(far, error)

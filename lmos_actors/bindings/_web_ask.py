@@ -9,7 +9,7 @@ import trio
 from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule, wait_task_rescheduled
 
 from lmos_actors._errors import ActionCancelled, AgentError, AgentUnavailable, DeadlineExceeded
-from lmos_actors.actors import Far, LocalLink, PoolLink
+from lmos_actors.actors import Far, LocalLink, PoolLink, Seats
 
 from ._meter import came, ended, left
 
@@ -41,6 +41,11 @@ class Desk(Protocol):
     @property
     def open(self) -> dict[WebAsk, None]:
         """What has been asked and not answered."""
+        ...
+
+    @property
+    def seats(self) -> Seats:
+        """Where the seats are counted that requests take."""
         ...
 
     def settled(self) -> None:
@@ -135,7 +140,9 @@ class WebAsk:
         self._far = far
         desk.open[self] = None
         try:
-            far.slot.post(far)
+            address = self.label.rpartition(":")[0]
+            who = (address, self.label) if self.principal is None else (f"@{self.principal}", "")
+            far.post(desk.seats, who)
         except BaseException as error:
             ended(far, error)
             self._leave()

@@ -21,7 +21,7 @@ from ._web_values import read_json
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from lmos_actors.actors import Runtime
+    from lmos_actors.actors import Runtime, Seats
 
     from ._descriptions import Descriptions
     from ._server import LmosServer
@@ -74,6 +74,11 @@ class WebDesk:
             made.leave()
 
     # ---- the end
+
+    @property
+    def seats(self) -> Seats:
+        """Where the seats are counted that requests take."""
+        return self.server.seats
 
     def settled(self) -> None:
         """A request is open no more."""

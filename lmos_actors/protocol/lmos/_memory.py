@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 PAYLOADS: Final = ("input", "data")  # of a request
 ANSWERS: Final = ("output", "value", "data", "about")  # payloads of a final answer
 SHORT_TEXT: Final = 64  # characters
-OVERHEAD: Final = 1024
+BRIEF: Final = 256  # bytes of a text that is kept as it was read
+OVERHEAD: Final = 2048
 """Bytes that a remembered answer takes beside its texts: the objects around them, about so many."""
 
 
@@ -155,9 +156,11 @@ class AnswerMemory:
             del self._running[key]
         if size > self.max_bytes or (isinstance(final, Error) and final.started is False):
             return
-        kept = Remembered(
-            compacted(message, PAYLOADS, order="sorted"), compacted(final, ANSWERS, order=None), size
-        )
+        if asked.size > BRIEF:
+            message = compacted(message, PAYLOADS, order="sorted")
+        if size - asked.size > BRIEF:
+            final = compacted(final, ANSWERS, order=None)
+        kept = Remembered(message, final, size)
         self._answers[key] = kept
         self._fresh.append(kept)
         self.bytes += size

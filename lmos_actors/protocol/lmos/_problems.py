@@ -176,13 +176,17 @@ def _tell_cancelled(error: ActionCancelled) -> Problem:
 
 def _tell_full(error: MailboxFull) -> Problem:
     detail = f"no room for more requests ({error.size})"
+    about = {"size": error.size}
+    if error.share is not None:
+        about["share"] = error.share
+        detail = f"{detail}: {error.share} of them are yours, and others want some"
     return Problem(
         type=MAILBOX_FULL,
         title="Mailbox Full",
         status=503,
         detail=detail,
         started=False,
-        about={"size": error.size},
+        about=about,
     )
 
 
@@ -293,7 +297,8 @@ def _make_cancelled(message: Error, _: Message | None) -> LmosActorsError:
 
 
 def _make_full(message: Error, _: Message | None) -> LmosActorsError:
-    return MailboxFull(message.thing_id, _known(message, "size", int) or 0)
+    size, share = _known(message, "size", int) or 0, _known(message, "share", int)
+    return MailboxFull(message.thing_id, size, share)
 
 
 def _make_unavailable(message: Error, _: Message | None) -> LmosActorsError:

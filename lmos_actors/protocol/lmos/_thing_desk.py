@@ -18,7 +18,7 @@ from ._codec import Codec
 from ._dialects import Dialect
 from ._finite import finite_only
 from ._limits import Limits
-from ._memory import ANSWERS, Remembered, compacted, restored
+from ._memory import ANSWERS, BRIEF, Remembered, compacted, restored
 from ._messages import (
     Acknowledgement,
     ActionStatus,
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from ._messages import Base, Message
     from ._peer import SessionOptions
 
-REQUEST: Final = 1024
+REQUEST: Final = 2048
 """Bytes of memory that a request or a listening takes beside what it was asked with, about."""
 
-SHORT: Final = 128  # characters in which there are too few objects to be counted
+SHORT: Final = 512  # characters in which there are too few objects to be counted
 
 _ABOUT_RUNS: Final = (QueryAction, CancelAction)
 
@@ -136,7 +136,7 @@ class Desk:
     def held(self) -> int:
         """About how many bytes of memory the peer's requests, listenings and answers take now."""
         listenings = self.listenings
-        asked = self.open_weight + self.tells_weight + listenings.bytes + len(listenings) * REQUEST
+        asked = self.open_weight + self.tells_weight + listenings.bytes + listenings.count * REQUEST
         return asked + self.outbox.bytes
 
     def admit(self, asked: Asked) -> None:
@@ -266,7 +266,8 @@ class Desk:
         self._end_streams(asked, completed)
         fits = not isinstance(told, Error) or isinstance(final, Error)
         if asked.remembered and self.memory is not None and final is not None:
-            kept = compacted(final if fits else told or final, ANSWERS, order=None)
+            kept = final if fits else told or final
+            kept = kept if len(frame) <= BRIEF else compacted(kept, ANSWERS, order=None)
             self.memory.settle(asked, kept, asked.size + len(frame))
             told = kept if told is final or not fits else told  # so that there is one text for both
         self._hand_over(asked, told, frame)

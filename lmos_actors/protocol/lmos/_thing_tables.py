@@ -10,7 +10,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from ._asked import ALL_EVENTS, EVENT, LISTENED, PROPERTY, Asked, Listening
-from ._memory import ANSWERS, OVERHEAD, compacted
+from ._memory import ANSWERS, BRIEF, OVERHEAD, compacted
 from ._messages import ActionStatus, Error, InvokeAction, name_in
 from ._problems import FAILED
 
@@ -74,7 +74,9 @@ class Runs:
             final, size = _without_payload(final), sum(map(len, key)) + len(correlation)
         if key in self._ended:
             self._forget(key)
-        self._ended[key] = EndedRun(correlation, compacted(final, ANSWERS, order=None), size)
+        if size > BRIEF:
+            final = compacted(final, ANSWERS, order=None)
+        self._ended[key] = EndedRun(correlation, final, size)
         self._bytes += size
         self._changed(size + OVERHEAD)
         while len(self._ended) > self._limit or self._bytes > self._max_bytes:
@@ -162,15 +164,15 @@ def _without_payload(final: Base) -> Base:
 class Listenings:
     """The observations and subscriptions of one connection: one per thing and property or event."""
 
-    __slots__ = ("_count", "_things", "bytes")
+    __slots__ = ("_things", "bytes", "count")
 
     def __init__(self) -> None:
         self.bytes = 0  # of the requests for them
-        self._count = 0
+        self.count = 0
         self._things: dict[str, dict[tuple[str, str], Listening]] = {}
 
     def __len__(self) -> int:
-        return self._count
+        return self.count
 
     def get(self, message: Base) -> Listening | None:
         """Give the listening that a message is about."""
@@ -180,7 +182,7 @@ class Listenings:
     def add(self, listening: Listening) -> None:
         """Note one, in the place of no other."""
         self._things.setdefault(listening.thing_id, {})[listening.key] = listening
-        self._count += 1
+        self.count += 1
         self.bytes += listening.size
 
     def remove(self, listening: Listening) -> None:
@@ -192,7 +194,7 @@ class Listenings:
         del of_thing[listening.key]
         if not of_thing:
             del self._things[listening.thing_id]
-        self._count -= 1
+        self.count -= 1
         self.bytes -= listening.size
 
     def left(self, message: Base) -> list[Listening]:
