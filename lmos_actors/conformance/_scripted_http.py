@@ -16,10 +16,10 @@ from ._scripted_thing import (
     Outcome,
     Problem,
     ScriptedThing,
-    failed,
     invalid,
     not_allowed,
     not_found,
+    refused,
 )
 from ._scripted_voice import LMOS_ERRORS, is_object, no_number
 
@@ -158,7 +158,7 @@ class ScriptedPages:
     def outcome(self, outcome: Outcome) -> Reply:
         """Say what an action has come to."""
         if isinstance(outcome, Failed):
-            raise failed(outcome.output)
+            raise refused(outcome.output)
         if not isinstance(outcome, Done):
             raise not_allowed("this action is invoked over LMOS only")
         return Reply(204) if outcome.output is ABSENT else given(outcome.output)

@@ -49,8 +49,15 @@ def unsupported(kind: str) -> Problem:
     return Problem(f"{_LMOS}unsupported-message-type", title, 400, f"there is no message type {kind!r}")
 
 
+def refused(output: Any) -> Problem:
+    """Return what HTTP is told of an action that has failed as it declares: its data are members."""
+    data = cast("Json", output) if isinstance(output, dict) else {}
+    kind, detail = f"{_OURS}action-failed", "the action has failed"
+    return Problem(kind, "Action Failed", 409, detail, **{**data, "about": {"output": output}})
+
+
 def failed(output: Any) -> Problem:
-    """Say that an action has failed as it declares, where no status can say so."""
+    """Return what kotlin-wot is told of an action that has failed as it declares: there it is a 500."""
     kind = f"{_LMOS}internal-server-error"
     return Problem(kind, "Action Failed", 500, "the action has failed", about={"output": output})
 

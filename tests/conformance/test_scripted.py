@@ -430,7 +430,7 @@ A = "/agents/conformance"
         ("POST", f"{A}/actions/add", {"a": 1, "b": 2}, 200, 3),
         ("POST", f"{A}/actions/add", {"a": 1}, 400, None),
         ("POST", f"{A}/actions/raise_alarm", None, 204, None),
-        ("POST", f"{A}/actions/fail", None, 500, None),
+        ("POST", f"{A}/actions/fail", None, 409, None),
         ("GET", f"{A}/actions/add", None, 405, None),
         ("GET", "/agents/nobody", None, 404, None),
         ("GET", "/nowhere", None, 404, None),
