@@ -1,5 +1,6 @@
 """Agents, mailboxes and refs: what runs, what waits for it, and what points to it."""
 
+from ._acting import mentions as mentions
 from ._affordances import (
     Action as Action,
     Assignment as Assignment,

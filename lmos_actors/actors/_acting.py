@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 from functools import partial
-from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, TypeVarTuple, overload
+from importlib import import_module
+from inspect import iscoroutinefunction, unwrap
+from types import CodeType
+from typing import TYPE_CHECKING, Any, Final, NoReturn, ParamSpec, TypeVar, TypeVarTuple, overload
 
 from lmos_actors._errors import AgentUnavailable, NotFound
 
@@ -24,7 +26,7 @@ from ._registry import link_to, neighbour_of
 from ._topics import Topic, topic_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterable
     from datetime import datetime
     from types import UnionType
 
@@ -44,6 +46,29 @@ S = TypeVar("S", bound="Acting")
 V = TypeVar("V")
 P = ParamSpec("P")
 Ts = TypeVarTuple("Ts")
+
+
+def mentions(things: Iterable[object], names: frozenset[str]) -> bool:
+    """Return whether one of some functions, or a function inside it, has one of these names in its code."""
+    found = [getattr(unwrap(getattr(thing, "fget", thing)), "__code__", None) for thing in things]  # type: ignore[arg-type]
+    codes: list[CodeType] = [code for code in found if isinstance(code, CodeType)]
+    for code in codes:  # which grows by the functions inside
+        if not names.isdisjoint(code.co_names):
+            return True
+        codes += [inner for inner in code.co_consts if isinstance(inner, CodeType)]
+    return False
+
+
+def import_log(cls: type) -> None:
+    """Import what `self.log` needs, where a class seems to write a log.
+
+    It takes long, and the first line of a log would import it in the middle of a turn.
+    """
+    if mentions(vars(cls).values(), _LOG):
+        import_module("structlog")
+
+
+_LOG: Final = frozenset({"log"})
 
 
 class Acting:

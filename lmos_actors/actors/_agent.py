@@ -20,7 +20,7 @@ from typing import (
 import attrs
 from trio.lowlevel import current_task
 
-from ._acting import Acting
+from ._acting import Acting, import_log
 from ._contract import Contract, compile_contract
 from ._declare import event, prop
 from ._fields import check_defaults, check_members, collect_fields
@@ -67,7 +67,6 @@ class Agent(Acting):
     ) -> None:
         super().__init_subclass__()
         check_said(cls.__name__, about, tool, vars(cls))
-        base = vars(Agent)
         check_members(cls, _VERBS)
         fields = collect_fields(cls, _RESERVED)
         attrs.define(cls, these=fields, slots=False, kw_only=True, eq=False, repr=False)
@@ -85,13 +84,14 @@ class Agent(Acting):
         )
         cls.__contract__ = compile_contract(
             cls,
-            base,
+            vars(Agent),
             _RESERVED,
             namespace,
             rename=rename,
             options=options.over(above.options if above is not None else None),
         )
-        check_on_exit(cls, cls.__contract__.options.trap_exits, base["on_exit"])
+        check_on_exit(cls, cls.__contract__.options.trap_exits, vars(Agent)["on_exit"])
+        import_log(cls)
         cls._behaviour = next(iter(cls.__contract__.behaviours), "")
 
     def __repr__(self) -> str:

@@ -36,31 +36,52 @@ def thinned(series: SeriesResult, most: int) -> dict[str, Any]:
 def bands(runs: Sequence[tuple[str, RunResult]], most: int) -> list[dict[str, Any]]:
     """Give, for every series and combination, what the runs had at each instant.
 
-    `runs` are pairs of combination and run. A band has, for each of its `times`, how many runs had a value
-    there (`n`), and of these the least, the quartiles, and the greatest.
+    `runs` are pairs of combination and run. A band has, for each of its `times`, how many runs were measured
+    there (`n`), and the least, the quartiles, and the greatest value of all runs: one that has stopped counts
+    with its last value from there on. Else the median would be that of the slow runs alone in the end, and
+    that of a series that never falls would fall.
     """
-    found: dict[tuple[str, str, str], dict[float, list[float]]] = {}
+    found: dict[tuple[str, str, str], list[list[tuple[float, float | None]]]] = {}
     for combination, run in runs:
         for series in run.series:
-            at = found.setdefault((series.name, series.agg, combination), {})
             thin = thinned(series, most)
-            for time, value in zip(thin["times"], thin["values"], strict=True):
-                at.setdefault(time, [])
-                if value is not None and isfinite(value):
-                    at[time].append(value)
+            points = [
+                (time, value if value is not None and isfinite(value) else None)
+                for time, value in zip(thin["times"], thin["values"], strict=True)
+            ]
+            found.setdefault((series.name, series.agg, combination), []).append(points)
     return [
-        {"name": name, "agg": agg, "combination": combination, **band(at)}
-        for (name, agg, combination), at in found.items()
+        {"name": name, "agg": agg, "combination": combination, **band(*values_at(members))}
+        for (name, agg, combination), members in found.items()
     ]
 
 
-def band(at: dict[float, list[float]]) -> dict[str, list[Any]]:
-    """Give the five numbers of each instant, None where no run had a value."""
-    times = sorted(at)
-    columns = [five_numbers(sorted(at[time])) for time in times]
+def values_at(
+    members: Sequence[Sequence[tuple[float, float | None]]],
+) -> tuple[dict[float, list[float]], list[int]]:
+    """Return the values of several series at each instant, and how many were measured there.
+
+    The last value of a series that has ended stands for it from there on.
+    """
+    values: dict[float, list[float]] = {time: [] for time in sorted({t for each in members for t, _ in each})}
+    measured = dict.fromkeys(values, 0)
+    for points in members:
+        known = dict(points)
+        last = points[-1][0] if points else float("inf")
+        for time, there in values.items():
+            value = known[last] if time > last else known.get(time)
+            if value is not None:
+                there.append(value)
+                measured[time] += time <= last
+    return values, list(measured.values())
+
+
+def band(values: dict[float, list[float]], measured: list[int]) -> dict[str, list[Any]]:
+    """Return the five numbers of each instant, None where no run has a value."""
+    columns = [five_numbers(sorted(each)) for each in values.values()]
     names = ("min", "q1", "median", "q3", "max")
     rows = {name: [column[n] for column in columns] for n, name in enumerate(names)}
-    return {"times": times, "n": [len(at[time]) for time in times], **rows}
+    return {"times": list(values), "n": measured, **rows}
 
 
 def five_numbers(values: Sequence[float]) -> tuple[float | None, ...]:

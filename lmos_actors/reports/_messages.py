@@ -153,6 +153,12 @@ def what_of(record: Record) -> str:
             words = [name, "=", as_text(record.get("value"))]
         case "event":
             words = [kind, str(record.get("event") or record.get("topic")), as_text(record.get("data"))]
+        case "progress":
+            words = [name, "goes on:", as_text(record.get("progress"))]
+        case "item":
+            words = [name, "gives", as_text(record.get("value"))]
+        case "changed":
+            words = [str(record.get("property") or ""), "is now", as_text(record.get("value"))]
         case "crashed" | "stopped":
             words = [f"{kind}:", shorten(str(record.get("reason") or ""))]
         case "refused" | "dead_letter":

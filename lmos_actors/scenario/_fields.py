@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
-import types
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from lmos_actors.actors import Agent, shape_of
+from lmos_actors.actors import Agent, mentions, shape_of
 from lmos_actors.supervision import hint_of, pointer_of
 
 if TYPE_CHECKING:
@@ -38,18 +36,13 @@ LOOKING = frozenset({"find", "topic", "group", "join_group"})
 
 def looks_around(cls: Any) -> bool:
     """Tell whether a method of an agent class, or of a base of it, mentions `find`, a topic or a group."""
-    codes = [
-        getattr(inspect.unwrap(getattr(value, "fget", value)), "__code__", None)
+    things = [
+        value
         for above in cls.__mro__
         if above is not Agent and issubclass(above, Agent)
         for value in vars(above).values()
     ]
-    found = [code for code in codes if code is not None]
-    for code in found:  # which grows by the functions inside
-        if not LOOKING.isdisjoint(code.co_names):
-            return True
-        found += [inner for inner in code.co_consts if isinstance(inner, types.CodeType)]
-    return False
+    return mentions(things, LOOKING)
 
 
 @attrs.frozen

@@ -3,6 +3,8 @@ handler waits for the very report, and a turn that nobody reports would end by i
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from typing import Any, ClassVar
 
@@ -70,3 +72,27 @@ async def test_where_warnings_are_errors_it_ends_the_node() -> None:
 
     with pytest.raises(SlowTurnWarning, match="'block'"):
         await block()
+
+
+def test_what_writes_a_log_imports_what_that_needs_before_any_turn() -> None:
+    """The first line of a log would import it in the middle of a turn, and hold it up for 100 ms and more."""
+    code = """
+import sys
+from lmos_actors import Agent, action
+
+class Quiet(Agent):
+    @action
+    def work(self) -> None:
+        pass
+
+assert "structlog" not in sys.modules
+
+class Telling(Agent):
+    @action
+    def work(self) -> None:
+        for number in range(3):
+            (lambda: self.log.info("working", number=number))()
+
+assert "structlog" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -9,12 +9,13 @@ import re
 import statistics
 import zlib
 from html.parser import HTMLParser
-from typing import Any
+from typing import Any, get_args
 
 import attrs
 import pytest
 from hypothesis import example, given, strategies as st
 
+from lmos_actors._instrument import Kind
 from lmos_actors.reports import (
     CheckResult,
     FileResult,
@@ -23,10 +24,13 @@ from lmos_actors.reports import (
     SeriesResult,
     StepResult,
     html_page,
+    message_text,
+    read_record,
 )
 from lmos_actors.reports._html_logs import LONG_LINE, SOME, keep, keep_logs, shares, short
 from lmos_actors.reports._html_series import bands, five_numbers, points_each, thinned
 from tests.reports.made import HOSTILE, failed, line, result, run
+from tests.source import ROOT
 
 BREAKING = f"</script><script>alert(1)</script><!-- \u2028 {HOSTILE} </style> &amp; 'x' \"y\" {{{{ 7 * 7 }}}}"
 
@@ -305,6 +309,17 @@ def test_bands_are_over_the_seeds_of_a_combination() -> None:
     assert (one["q1"], one["q3"]) == ([0.5, 12.5, None, 7], [1.5, 17.5, None, 7])
 
 
+@given(st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=12), min_size=1, max_size=8))
+def test_the_band_of_series_that_never_fall_never_falls(steps: list[list[int]]) -> None:
+    """Though runs stop earlier than others: what they had last stands for them from there on."""
+    grown = [[float(sum(each[: n + 1])) for n in range(len(each))] for each in steps]
+    runs: list[tuple[str, RunResult]] = [("k=1", run(series=(series([*values]),))) for values in grown]
+    (one,) = bands(runs, 100)
+    for name in ("min", "q1", "median", "q3", "max"):
+        assert one[name] == sorted(one[name])
+    assert one["n"] == [sum(len(values) > n for values in grown) for n in range(max(map(len, grown)))]
+
+
 @given(st.integers(0, 500), st.integers(2, 60))
 def test_a_thinned_series_has_first_and_last(count: int, most: int) -> None:
     thin = thinned(series([float(n) for n in range(count)]), most)
@@ -314,6 +329,17 @@ def test_a_thinned_series_has_first_and_last(count: int, most: int) -> None:
     assert not count or (thin["times"][0], thin["times"][-1]) == (0, count - 1)
     if count <= most:
         assert len(thin["times"]) == count
+
+
+def test_each_kind_of_record_has_a_sign_on_the_page_and_words() -> None:
+    script = (ROOT / "lmos_actors/reports/page/log.js").read_text(encoding="utf-8")
+    signs = script.partition("const SIGNS = {")[2].partition("};")[0]
+    assert set(re.findall(r"(\w+): '", signs)) == set(get_args(Kind))
+    told = {"progress": {"progress": 50}, "item": {"value": 50}, "changed": {"property": "p", "value": 50}}
+    for kind, fields in told.items():
+        record = read_record(line(1, kind, "a", **{"affordance": "p", **fields}))
+        assert record is not None
+        assert re.search(r"\bp (goes on:|gives|is now) 50", message_text(record))
 
 
 def test_points_are_shared_out() -> None:

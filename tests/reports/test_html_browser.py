@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lmos_actors.reports import CheckResult, FaultResult, FileResult, SeriesResult, StepResult, html_page
+from lmos_actors.reports import (
+    CheckResult,
+    Cut,
+    FaultResult,
+    FileResult,
+    Missing,
+    SeriesResult,
+    StepResult,
+    html_page,
+)
 from lmos_actors.reports._html_logs import keep
 from tests.reports.browser import Page, chromium, opened, running
 from tests.reports.made import HOSTILE, failed, line, result, run
@@ -476,12 +485,75 @@ async def test_series_have_bands_over_the_seeds(page: Page, folder: Path) -> Non
     assert "faster" in await page.run("document.querySelector('.overview').textContent")
 
 
+async def test_the_multiples_of_a_sweep_share_their_axes(page: Page, tmp_path: Path) -> None:
+    runs = [
+        run(values={"k": k}, seed=seed, series=(grown(length),))
+        for k, length in ((1, 5), (2, 50))
+        for seed in (1, 2)
+    ]
+    (tmp_path / "sweep.html").write_text(html_page([result(*runs)], title="sweep"), encoding="utf-8")
+    await page.open(tmp_path / "sweep.html", "#file=0")
+    await drawn(page)
+    ticks = "[...document.querySelectorAll('.charts.several .plot')].map((one) => one.textContent)"
+    first, second = await page.run(ticks)
+    assert first == second
+
+
+def grown(length: int) -> SeriesResult:
+    """A series that never falls."""
+    numbers = tuple(map(float, range(length)))
+    return SeriesResult(name="grown", agg="sum", times=numbers, values=numbers)
+
+
+async def test_faults_have_labels_that_do_not_lie_upon_each_other(page: Page, tmp_path: Path) -> None:
+    faults = tuple(
+        FaultResult(id=f"f{n}", kind=kind, targets=("a",), begin=begin, end=begin + 2)
+        for n, (kind, begin) in enumerate([("crash", 4.0), ("slow", 4.0), ("pause", 5.0), ("loss", 5.1)])
+    )
+    made = run(series=(grown(20),), faults=faults)
+    (tmp_path / "faults.html").write_text(html_page([result(made)], title="faults"), encoding="utf-8")
+    await page.window(390, 844)
+    await page.open(tmp_path / "faults.html", "#run=0&view=series")
+    await drawn(page)
+    boxes = await page.run(
+        "[...document.querySelectorAll('.faultband text')].map((one) => one.getBoundingClientRect())"
+        ".map((box) => [box.left, box.right])"
+    )
+    assert len(boxes) == 2
+    assert all(one[1] <= other[0] for one, other in pairwise(sorted(boxes)))
+    words = await page.run("document.querySelector('.legend.faults').textContent")
+    assert [kind for kind in ("crash", "slow", "pause", "loss") if kind not in words] == []
+
+
+async def test_an_interrupted_page_says_so(page: Page, tmp_path: Path) -> None:
+    missing = [
+        Missing(label=f"seed={seed}", values={}, seed=seed, trial=1, begun=seed == 2) for seed in (2, 3)
+    ]
+    cut = result(run(), cells=3, missing=missing, cut=Cut("interrupted", 143, "SIGTERM"))
+    (tmp_path / "cut.html").write_text(html_page([cut], title="cut"), encoding="utf-8")
+    await page.open(tmp_path / "cut.html")
+    await drawn(page)
+    text = await page.run("document.body.innerText")
+    assert "✗ interrupted" in text
+    assert "✓ passed" not in await page.run("document.querySelector('.banner').textContent")
+    assert text.count("interrupted (SIGTERM), 1 of 3 runs, exit code 143") == 2
+    assert "seed=2, begun, not ended" in text
+    assert await page.run("document.querySelectorAll('.square.none').length") == 2
+    assert "1/3" in text
+
+
 # ---- windows and colours
 
 
 @pytest.mark.parametrize(("width", "height"), [(390, 844), (1366, 768)])
 async def test_nothing_sticks_out_of_the_window(page: Page, folder: Path, width: int, height: int) -> None:
     await page.window(width, height)
+    await page.open(folder / "story.html", "#file=0")
+    await drawn(page)
+    tables = (
+        "[...document.querySelectorAll('.overview .wide')].map((one) => one.scrollWidth - one.clientWidth)"
+    )
+    assert set(await page.run(tables)) == {0}
     for view in VIEWS:
         await shown(page, folder, view)
         for element in ("document.documentElement", "document.querySelector('#view')"):

@@ -69,7 +69,7 @@ const verdict = (ended) => VERDICTS[ended] || { sign: '?', word: ended, style: '
 
 function badge(ended) {
   const { sign, word, style } = verdict(ended);
-  return h('span', { class: `badge ${style}` }, h('span', { 'aria-hidden': 'true' }, `${sign} `), word);
+  return h('span', { class: `badge ${style}` }, h('span', { 'aria-hidden': 'true' }, `${sign} `), h('span', { class: 'word' }, word));
 }
 
 function truth(ok) {

@@ -34,8 +34,10 @@ class Log {
     }
     const { n, t, kind, agent, id, trace, verb, error, incarnation } = record;
     const kept = { n, t, kind, agent, id, trace, verb, error, incarnation, at: this.records.length };
-    kept.name = record.affordance || record.event || record.topic || record.fault || '';
-    const said = { sent: record.input, answered: record.value, event: record.data }[kind];
+    kept.name = record.affordance || record.event || record.topic || record.property || record.fault || '';
+    const said = {
+      sent: record.input, answered: record.value, event: record.data, progress: record.progress, item: record.value, changed: record.value,
+    }[kind];
     kept.said = said === undefined || said === null ? '' : cut(JSON.stringify(said), 90);
     kept.reason = record.reason === undefined ? '' : String(record.reason);
     kept.from = record.from === null ? 'unknown' : record.from;
@@ -75,6 +77,9 @@ function told(record) {
     case 'delivered': return `${name} begins`;
     case 'answered': return record.error ? `${name} fails${failed}` : record.said ? `${name} = ${record.said}` : `${name} done`;
     case 'event': return `event ${name} ${record.said}`;
+    case 'progress': return `${name} goes on: ${record.said}`;
+    case 'item': return `${name} gives ${record.said}`;
+    case 'changed': return `${name} is now ${record.said}`;
     case 'started': return `started${record.incarnation > 1 ? ` (#${record.incarnation})` : ''}`;
     case 'fault': return `fault ${name}`;
     case 'dead_letter': return `dead letter ${name} (${record.reason})`;
@@ -84,7 +89,7 @@ function told(record) {
 
 const SIGNS = {
   sent: '→', answered: '⇠', delivered: '·', event: '◆', started: '▶', stopped: '■', crashed: '✗', restarting: '↻',
-  fault: 'ϟ', healed: '✚', refused: '⊘', dropped: '⊘', cancelled: '⊘', dead_letter: '✝',
+  progress: '◔', item: '⇢', changed: '◇', fault: 'ϟ', healed: '✚', refused: '⊘', dropped: '⊘', cancelled: '⊘', dead_letter: '✝',
 };
 
 // How it is drawn: plain, an answer, an event, of an agent's life, or trouble.

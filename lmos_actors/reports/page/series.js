@@ -3,7 +3,7 @@
 function seriesView(report, run) {
   if (!run.series.length) return h('p', { class: 'quiet' }, 'Nothing was measured: the file has no "measure".');
   const file = report.files[run.file], runs = report.runs.filter((one) => one.file === run.file && one.combination === run.combination).length;
-  return h('div', { class: 'charts' }, legend(runs, true), run.series.map((series) => {
+  return h('div', { class: 'charts' }, legend(runs, true), faultList(run), run.series.map((series) => {
     const band = file.bands.find((one) => one.name === series.name && one.combination === run.combination);
     return chart(`${series.name}`, `${series.agg}${series.whole > series.times.length ? `, ${series.times.length} of ${series.whole} samples drawn` : ''}`, band, series, run.faults);
   }));
@@ -14,7 +14,8 @@ function bandCharts(file) {
   return [legend(Math.max(...file.bands.map((band) => Math.max(...band.n, 0))), false), names.map((name) => {
     const own = file.bands.filter((band) => band.name === name), all = own.flatMap((band) => [...band.min, ...band.max]).filter((value) => value !== null);
     const limits = all.length ? [smallest(all), -smallest(all.map((value) => -value))] : undefined; // the same for all, to compare
-    return [h('h4', {}, name), h('div', { class: 'charts several' }, own.map((band) => chart(band.combination || name, band.agg, band, null, [], limits)))];
+    const last = -smallest(own.map((band) => -(band.times[band.times.length - 1] || 0)));
+    return [h('h4', {}, name), h('div', { class: 'charts several' }, own.map((band) => chart(band.combination || name, band.agg, band, null, [], limits, last)))];
   })];
 }
 
@@ -43,12 +44,12 @@ function between(band, low, high, x, y) {
   return `M${over.join('L')}L${under.reverse().join('L')}Z`;
 }
 
-function chart(name, about, band, series, faults, limits) {
+function chart(name, about, band, series, faults, limits, last) {
   const picture = svg('svg', { class: 'plot', tabindex: '0', role: 'img' }), reading = h('p', { class: 'reading', 'aria-live': 'polite' });
   const several = band && Math.max(...band.n, 0) > 1, base = series || { times: band.times, values: band.median };
   const values = [...base.values, ...(several ? [...band.min, ...band.max] : [])].filter((value) => value !== null);
   const [low, high] = limits || (values.length ? [smallest(values), -smallest(values.map((value) => -value))] : [0, 1]);
-  const floor = low > 0 && low < high * 0.6 ? 0 : low, top = high === floor ? floor + 1 : high, end = Math.max(base.times[base.times.length - 1] || 0, several ? band.times[band.times.length - 1] : 0) || 1;
+  const floor = low > 0 && low < high * 0.6 ? 0 : low, top = high === floor ? floor + 1 : high, end = last || Math.max(base.times[base.times.length - 1] || 0, several ? band.times[band.times.length - 1] : 0) || 1;
   picture.setAttribute('aria-label', `${name}: ${values.length ? `${amount(low)} to ${amount(high)} over ${seconds(end)}` : 'no values'}`);
   const height = 190, left = 54, bottom = height - 22;
   let x, at = null;

@@ -21,6 +21,7 @@ class Timeline {
       h('div', { class: 'tools' }, button('−', () => this.zoom(2), { 'aria-label': 'Zoom out' }), button('+', () => this.zoom(0.5), { 'aria-label': 'Zoom in' }),
         button('◀', () => this.pan(-0.25), { 'aria-label': 'Earlier' }), button('▶', () => this.pan(0.25), { 'aria-label': 'Later' }),
         button('Whole run', () => this.look(0, this.whole)), this.bar),
+      faultList(run),
       drawn(h('div', { class: 'chart' }, this.picture), () => this.draw()),
       h('p', { class: 'quiet' }, 'Drag to choose a span of time. Keys: arrows, + and −, 0 for the whole run.'));
     this.choose(this.chosen);
@@ -182,10 +183,23 @@ function tick(time, x, y, width) {
 }
 
 function faultBands(faults, x, inside, top, bottom, whole, labels) {
-  return faults.filter((fault) => inside(fault.begin, fault.end === null ? whole : fault.end)).map((fault) => {
+  const shown = faults.filter((fault) => inside(fault.begin, fault.end === null ? whole : fault.end));
+  const begins = shown.map((fault) => x(fault.begin));
+  return shown.map((fault, n) => {
     const begin = x(fault.begin), end = fault.end === null ? whole : fault.end, width = Math.max(x(end) - begin, 2), targets = fault.targets;
+    // a label has the room up to where another band begins; of those that begin in one place the first has it
+    const taken = begins.some((other, m) => m !== n && Math.abs(other - begin) < 8 && (m < n)), next = Math.min(...begins.filter((other) => other >= begin + 8));
+    const room = Math.min(width, next - begin - 4);
     return svg('g', { class: 'faultband' }, svg('rect', { x: begin, y: top, width, height: bottom - top }),
       svg('title', {}, `${fault.kind} ${fault.id}: ${targets.slice(0, 10).join(', ')}${targets.length > 10 ? ` and ${targets.length - 10} more` : ''}\n${seconds(fault.begin)} to ${fault.end === null ? 'the end' : seconds(fault.end)}`),
-      svg('text', { x: begin + (width > 30 ? 3 : -3), y: labels }, width > 30 ? cut(`${fault.kind} ${fault.id}`, Math.floor(width / 6.5)) : SIGNS.fault));
+      taken ? null : svg('text', { x: begin + (room > 30 ? 3 : -3), y: labels }, room > 30 ? cut(`${fault.kind} ${fault.id}`, Math.floor(room / 6.5)) : SIGNS.fault));
   });
+}
+
+// The faults of a run in words, as the labels of short bands have no room.
+function faultList(run) {
+  if (!run.faults.length) return null;
+  const span = (fault) => `${seconds(fault.begin)} to ${fault.end === null ? 'the end' : seconds(fault.end)}`;
+  return h('p', { class: 'legend faults' }, run.faults.slice(0, 20).map((fault, n) => h('span', {}, n ? '; ' : `${SIGNS.fault} `, h('strong', {}, fault.kind), ` ${fault.id === fault.kind ? '' : `${fault.id} `}${span(fault)}`)),
+    run.faults.length > 20 ? `; and ${run.faults.length - 20} more` : null);
 }
