@@ -231,7 +231,7 @@ class Cell:
 
     def waiting(self) -> int:
         """Count what has been accepted and has not begun, from the lists themselves."""
-        count = sum(not isinstance(m, Firing) for m in self.queue)
+        count = sum(not isinstance(m, Firing) for m in self.queue) if self.queue else 0
         if self.more is not None:
             count += sum(len(line) for line in self.more.pending.values()) - self.more.withdrawn
             count += len(self.more.shelf.everything()) if self.more.shelf is not None else 0
