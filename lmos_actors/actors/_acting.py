@@ -22,7 +22,7 @@ from ._options import check_behaviour
 from ._outside import outside_of
 from ._population import Sought
 from ._ref import Ref
-from ._registry import link_to, neighbour_of
+from ._registry import at_hand, link_to, neighbour_of
 from ._topics import Topic, topic_of
 
 if TYPE_CHECKING:
@@ -136,6 +136,32 @@ class Acting:
         except AttributeError:
             raise TypeError(f"send takes a ref and an action's handle, not {ref!r}, {handle!r}") from None
         link.send_from(self._slot or self._place(), key, args, kwargs)
+
+    def send_after(
+        self,
+        seconds: float,
+        ref: Ref[A],
+        handle: Turn[A, P, Any] | Action[A, P, Any, Any],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Timer:
+        """Send one way `seconds` from now, as `send` does then; ends with the incarnation, or by `cancel()`.
+
+        Arguments are checked at once where the agent runs in this node: InvalidInput, NotFound. What reaches
+        no running agent then is a dead letter, and so is what its mailbox refuses. Raises ValueError for a
+        time below 0.
+        """
+        try:
+            link: Any = ref._link  # pyright: ignore[reportPrivateUsage] # as in `send`
+            key = handle.name
+        except AttributeError:
+            raise TypeError(
+                f"send_after takes a ref and an action's handle, not {ref!r}, {handle!r}"
+            ) from None
+        if not seconds >= 0:
+            raise ValueError(f"send_after() needs a number of seconds of at least 0, not {seconds!r}")
+        return self._place().send_after(seconds, at_hand(link), key, args, kwargs)
 
     # ---- topics and groups
 

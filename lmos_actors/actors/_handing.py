@@ -14,7 +14,7 @@ from ._calls import LocalLink
 from ._cell import BUSY
 from ._edge import handed_mark
 from ._mailbox import QUEUED, Ask, Tell
-from ._operation import ASKING, named
+from ._operation import ASKING, CHECKED, named
 from ._traced import TracedOwn
 
 if TYPE_CHECKING:
@@ -78,7 +78,8 @@ class HandingLink(LocalLink):
         if mark is None or op is None:
             super().send_from(sender, key, args, kwargs)
             return
-        args = self.bound(op, args, kwargs)
+        if kwargs is not CHECKED:
+            args = self.bound(op, args, kwargs)
         if sender is self or op.kind or self.accepted - self.begun >= self.size:
             self.send_slowly(sender, op, args)
             return

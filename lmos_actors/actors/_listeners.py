@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import trio
 from trio.lowlevel import enable_ki_protection
 
-from lmos_actors._errors import InvalidInput
+from lmos_actors._errors import InvalidInput, LmosActorsError
 
 from ._cell import ENDING
 from ._hiding import conceal
@@ -16,12 +16,55 @@ from ._history import kept_turn
 from ._mail import Mail
 from ._mailbox import Firing, Periodic
 from ._observers import ALL_EVENTS, Occurrence, Sinks, event_key, property_key
+from ._operation import CHECKED
 from ._trace_context import current_mark
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from lmos_actors._timers import Timer
+
+    from ._operation import Operation
+
+
+class _Delayed:
+    """A message that is sent when its time comes; it stands for the turn that would send it then."""
+
+    __slots__ = ("args", "checked", "key", "kwargs", "link", "op", "sender", "timer", "trace")
+
+    timer: Timer
+    checked: tuple[Any, ...]
+
+    def __init__(
+        self, sender: Listened, link: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> None:
+        self.sender = sender
+        self.link = link
+        self.key = key
+        self.args = args
+        self.kwargs = kwargs
+        self.op: Operation | None = None
+        if isinstance(link, Mail) and link.table:
+            self.op = op = link.operation(key)
+            self.checked = op.bind(args, kwargs)
+        self.trace = current_mark(sender.rt) if sender.traced else None
+
+    def fire(self) -> None:
+        """Send it."""
+        sender, link, key, timer = self.sender, self.link, self.key, self.timer
+        if timer.kept is not None:
+            timer.kept.pop(timer, None)
+        turns = sender.turns
+        turns.slot, turns.current = sender, self
+        try:
+            if self.op is not None and link.table.get(key) is self.op:  # no other agent has come since
+                link.send_from(sender, key, self.checked, CHECKED)
+            else:
+                link.send_from(sender, key, self.args, self.kwargs)
+        except LmosActorsError as error:
+            sender.rt.dead_letter(str(error), link, cast("Any", sender), key, self.args)
+        finally:
+            turns.slot, turns.leave = None, False
 
 
 class Listened(Mail):
@@ -46,12 +89,34 @@ class Listened(Mail):
 
         timers = self._timers()
         timer = self.rt.timers.call_at(trio.current_time() + seconds, fire)
-        if self.state >= ENDING:  # it ends with the incarnation, which is ending
-            timer.cancel()
-        else:
-            timer.kept = timers
-            timers[timer] = None
+        self._keep(timer)
         return timer
+
+    @enable_ki_protection
+    def send_after(
+        self, seconds: float, link: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Timer:
+        """Have a message sent `seconds` from now, as a turn that sends it then, while this incarnation lives.
+
+        Where the agent runs near, arguments are checked now: InvalidInput, NotFound. What is refused when it
+        is sent is a dead letter, as no code is left to be told.
+        """
+        delayed = _Delayed(self, link, key, args, kwargs)
+        delayed.timer = timer = self.rt.timers.call_at(trio.current_time() + seconds, delayed.fire)
+        self._keep(timer)
+        return timer
+
+    def _keep(self, timer: Timer) -> None:
+        """Have a timer end with this incarnation."""
+        if self.state >= ENDING:
+            timer.cancel()
+            return
+        more = self.more
+        timers = None if more is None else more.timers
+        if timers is None:
+            timers = self._timers()
+        timer.kept = timers
+        timers[timer] = None
 
     def _timers(self) -> dict[Timer, None]:
         more = self.furnish()

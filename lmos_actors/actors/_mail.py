@@ -24,7 +24,7 @@ from ._box import Box
 from ._cell import BUSY, DRAINING, IDLE, QUIET
 from ._invocation import CURRENT
 from ._mailbox import DONE, OUT_SEATS, OWN_SEATS, PARKED, Ask, Held, Own, Stashed, Tell
-from ._operation import ASKING, named
+from ._operation import ASKING, CHECKED, named
 from ._runtime import BUDGET
 
 if TYPE_CHECKING:
@@ -263,7 +263,8 @@ class Mail(Box):
             self.send_to_nobody(sender, key, args)
             return
         if kwargs or len(args) != 1:
-            args = self.bound(op, args, kwargs)
+            if kwargs is not CHECKED:
+                args = self.bound(op, args, kwargs)
         else:
             try:
                 value = op.take(args[0])

@@ -7,6 +7,7 @@ run needs time, a stream is a run with many outputs.
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from lmos_actors._errors import AgentError, InvalidInput, NotAllowed, NotFound, nearest
@@ -44,6 +45,9 @@ def _pass(value: Any, /) -> Any:
 
 
 MISSING: Final = object()
+
+CHECKED: Final[Mapping[str, Any]] = MappingProxyType({})
+"""In place of a call's arguments by name: all of them are among the others, bound and checked."""
 
 
 class Parameter:

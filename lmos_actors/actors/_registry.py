@@ -265,6 +265,11 @@ def release_link(ref: Any) -> None:
         let_go()
 
 
+def at_hand(link: Any) -> Any:
+    """Return the slot or the pool that a link has found, or finds now, in its node; else the link itself."""
+    return (link.near() or link) if isinstance(link, Finder) else link
+
+
 def slot_of(ref: Ref[Any]) -> LocalLink:
     """Give the slot that a near ref points to. Raises NotFound when it leads nowhere yet.
 

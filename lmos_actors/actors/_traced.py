@@ -17,7 +17,7 @@ from ._calls import LocalLink
 from ._cell import BUSY
 from ._hiding import conceal_all
 from ._mailbox import QUEUED, Ask, Own, Tell
-from ._operation import ASKING, named
+from ._operation import ASKING, CHECKED, named
 from ._trace_context import current_mark, next_mark
 
 if TYPE_CHECKING:
@@ -82,7 +82,8 @@ class TracedLink(LocalLink):
         if op is None:
             self.send_to_nobody(sender, key, args)
             return
-        args = self.bound(op, args, kwargs)
+        if kwargs is not CHECKED:
+            args = self.bound(op, args, kwargs)
         if sender is self:
             self.rt.record("sent", self, affordance=op.name, verb="tell", **_origin(self.path, op, args))
         if sender is self or op.kind or self.accepted - self.begun >= self.size:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from time import perf_counter as clock
 from typing import TYPE_CHECKING, Any
 
@@ -21,19 +20,11 @@ class Telling:
 
     def __init__(self, story: Story) -> None:
         self.story = story
-        self.done = False
         self.peers: list[Ref[Peer]] = []
         self.over = trio.Event()
-        self.clock: Any = trio.lowlevel.current_clock()
-
-    def carry(self, sender: Any, i: int, j: int) -> None:
-        """A message has been under way for its time: it arrives."""
-        if not self.done:
-            self.peers[j]._link.send_from(sender, "tell", (QUESTION, i, MODE), {})  # pyright: ignore
 
     def end(self) -> None:
         """Enough messages have arrived."""
-        self.done = True
         self.over.set()
 
 
@@ -53,9 +44,8 @@ class Peer(Agent):
 
     def forward(self) -> None:
         shared, number = self.shared, self.number
-        call_at, now = shared.clock.call_at, trio.current_time()
         for j, delay in shared.story.forward(number):
-            call_at(now + delay, partial(shared.carry, self._slot, number, j))
+            self.send_after(delay, shared.peers[j], Peer.tell, QUESTION, number, MODE)
         self.after(shared.story.pause(), self.forward)
 
 

@@ -59,6 +59,7 @@ class Weather(Agent):
     @every(1.0)
     def tick(self) -> None:
         self.after(1.0, self.note, "a")
+        self.send_after(1.0, self.find(Weather), Weather.slow_echo, 3).cancel()
 
     def note(self, word: str) -> None:
         self.log.info(word)
