@@ -297,10 +297,10 @@ async def test_descriptions_say_how_to_be_let_in(autojump_clock: Any, secrets: S
             assert set(described["securityDefinitions"]) == {"bearer_sc", "basic_sc", "any_sc", "nosec_sc"}
             assert described["security"] == "any_sc"
         opened = [form.get("security") for form in desk["properties"]["units"]["forms"]]
-        assert "nosec_sc" in opened
+        assert ["nosec_sc"] in opened
         for form in desk["properties"]["units"]["forms"]:
             reads = all(op not in form["op"] for op in ("writeproperty",))
-            assert form.get("security") == ("nosec_sc" if reads else None)
+            assert form.get("security") == (["nosec_sc"] if reads else None)
         assert "nosec_sc" not in json.dumps([desk["actions"], desk["events"], vault["properties"]])
 
 
