@@ -31,7 +31,7 @@ from lmos_actors import (
     Unauthorized,
     conformance,
 )
-from lmos_actors.cli import _main as cli
+from lmos_actors.cli import _dispatch as cli
 from lmos_actors.protocol import lmos, td
 from lmos_actors.protocol.lmos import _problems
 from lmos_actors.protocol.lmos._asked import VERBS
