@@ -109,8 +109,11 @@ class Clerk(Agent):
         async def work() -> None:
             await self.to_thread(trio.from_thread.run, self.ask)
             await trio.to_thread.run_sync(trio.from_thread.run, self.ask)
+            done.set()
 
+        done = trio.Event()
         self.nursery.start_soon(work)
+        await done.wait()
 
     @action
     async def by_portal(self) -> None:
