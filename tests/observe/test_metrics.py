@@ -253,7 +253,7 @@ async def test_requests_are_counted_where_they_come_in_and_where_they_go_out(aut
         ("units", "Weather", "2xx", "observe"): 1,
         ("work", "Weather", "2xx", "invoke"): 1,
         ("work", "Weather", "cancelled", "invoke"): 1,
-        ("fail", "Weather", "5xx", "invoke"): 1,
+        ("fail", "Weather", "4xx", "invoke"): 1,
         ("die", "Weather", "5xx", "invoke"): 1,
         ("other", "other", "4xx", "invoke"): 1,
     }
@@ -354,7 +354,7 @@ async def test_what_is_asked_over_http_is_counted_too(autojump_clock: Any) -> No
     assert requests == {
         ("turn", "Weather", "2xx", "invoke", "http"): 1,
         ("units", "Weather", "2xx", "read", "http"): 1,
-        ("fail", "Weather", "5xx", "invoke", "http"): 1,
+        ("fail", "Weather", "4xx", "invoke", "http"): 1,
         ("units", "Weather", "4xx", "write", "http"): 1,
         ("other", "other", "4xx", "read", "http"): 2,
         ("other", "other", "4xx", "other", "http"): 1,

@@ -360,9 +360,10 @@ async def test_errors_are_told_by_their_kind_alone(autojump_clock: Any) -> None:
         await trio.sleep(1)
         failed, cancelled = near.took()
         answered, left = far.took()
-    for span in (failed, answered):
+    for span, code in ((failed, StatusCode.ERROR), (answered, StatusCode.UNSET)):
         assert (span.attributes or {})["error.type"] == "ActionFailed"
-        assert span.status.status_code is StatusCode.ERROR
+        assert (span.attributes or {})["lmos.status"] == 409
+        assert span.status.status_code is code  # a refusal is no fault of the side that answers
         assert (span.status.description, span.events) == (None, ())
     assert (cancelled.attributes or {})["error.type"] == "Cancelled"
     assert (left.attributes or {})["error.type"] == "ActionCancelled"
