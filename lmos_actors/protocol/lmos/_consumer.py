@@ -233,7 +233,7 @@ class ConsumerSession:
     def may_tell(self, thing: str) -> bool:
         """Whether there is credit for a one-way message to a thing now; if not, `TellRoom` comes later.
 
-        Messages that have not begun are at most 256 of 256 KiB for each thing, and 4,096 of 4 MiB for the
+        Messages that have not begun are at most 256 of 256 KiB for each thing, and 1,024 of 1 MiB for the
         connection. Peers that do not offer `tells` give credit back by their final answers.
         """
         return self._requests.tells.room(thing)

@@ -5,7 +5,9 @@ not a seat of a mailbox: it is room at the receiver for messages that wait, with
 
 - A message spends credit when it is put into the outbox, and has it back when it begins or is refused. So
   what waits at a thing is bounded for each agent (`TELLS`) and for the connection (`ALL_TELLS`), and slow
-  agents take nothing from others until sixteen of them are full.
+  agents take nothing from others until four of them are full. More would be kinder to others, and too much
+  memory: a message that waits takes some 2 kB, and a hundred connections that all are full must not use up
+  what all peers together may hold.
 - Both windows are part of the extension, so the first message needs no round trip. As with streams, a message
   goes out while there is credit left in number and in bytes; its bytes may take the latter below zero.
 - Messages have numbers, and credit comes back by number: messages begin in any order (a pool, an action that
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 TELLS: Final = Credit(items=256, bytes=262_144)
 """What may wait at one thing."""
 
-ALL_TELLS: Final = Credit(items=4096, bytes=4 << 20)
+ALL_TELLS: Final = Credit(items=1024, bytes=1 << 20)
 """What may wait at all things of a connection."""
 
 Ranges: TypeAlias = list[tuple[int, int]]
