@@ -150,7 +150,7 @@ def _wire_cases() -> Iterator[Case]:
         ("ask-trio", "questions, against trio-websocket", wire.ask, "ask", 3_000, None, plain),
         ("ask-websockets", "questions, against websockets", wire.ask, "ask", 3_000, None, asyncio),
         ("asks", "questions, 64 in flight, trio-websocket", wire.ask_together, "echo", 20_000, None, plain),
-        ("tell", "tells, against trio-websocket, 64 in flight", wire.tell, "echo", 50_000, 4.0, plain),
+        ("tell", "tells, against trio-websocket, 64 in flight", wire.tell, "echo", 50_000, 5.0, plain),
         ("tell-websockets", "tells, against websockets", wire.tell, "echo", 50_000, None, asyncio),
     ):
         yield Case(f"wire-{name}", what, program, n, 70, target, partial(limit, verb))
