@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -27,7 +28,7 @@ from lmos_actors import (
     open_node,
     simulate,
 )
-from lmos_actors.transport import ConnectionOptions, MemoryNetwork
+from lmos_actors.transport import ConnectionOptions, MemoryNetwork, connect
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -374,6 +375,49 @@ async def test_what_waits_counts_against_the_memory_of_all_peers() -> None:
         await fars[0].tell(Counter.take, "y")
         await trio.sleep(1)
         assert not server.dead_letters  # what had seats was carried out
+
+
+class Rude:
+    """Sends one-way messages as if there were no credit; `answers` are the errors that come back."""
+
+    def __init__(self, messages: int) -> None:
+        self.left = list(range(1, messages + 1))
+        self.answers: list[dict[str, Any]] = []
+
+    def text(self, text: str) -> None:
+        self.answers.append(json.loads(text))
+
+    def binary(self, data: bytes) -> None:
+        raise AssertionError(data)
+
+    def frames(self, room: int) -> list[bytes]:
+        now, self.left = self.left[:100], self.left[100:]
+        frame = {"messageType": "invokeAction", "thingID": "counter", "action": "take", "input": {"word": 0}}
+        return [json.dumps({**frame, "messageID": f"m{number}", "tell": number}).encode() for number in now]
+
+
+@simulated
+async def test_a_peer_that_ignores_its_credit_is_refused_by_name_and_holds_up_nobody() -> None:
+    async with there("counter", "other") as it:
+        await it.held()
+        rude = Rude(3_000)
+        connection = await connect(it.network, "ws://server/ws")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(connection.run, rude)
+            connection.wake()
+            await trio.sleep(5)
+            errors = [each for each in rude.answers if each["messageType"] == "error"]
+            assert len(errors) == 3_000 - 256
+            assert {(each["status"], each["detail"]) for each in errors} == {
+                ("400", "a one-way message came without credit")
+            }
+            other = await it.far("other")
+            await other.tell(Counter.take, "still there")
+            it.gates["counter"].set()
+            await it.quiet()
+            nursery.cancel_scope.cancel()
+        assert len(it.came["counter"]) == 256
+        assert it.came["other"] == ["still there"]
 
 
 # ---- deadlines and cancellation
