@@ -310,6 +310,7 @@ class Served(Answering):
         came(far, WAY, message.traceparent, message.tracestate)
         self.server.open[far.asked] = far
         try:
+            self._tells.check_order(far.slot)
             far.post(self.server.seats, self._peer)
         except BaseException as error:
             self.server.open.pop(far.asked, None)

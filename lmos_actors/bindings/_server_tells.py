@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import trio
 
-from lmos_actors._errors import ActionFailed, AgentError, AgentUnavailable
+from lmos_actors._errors import ActionFailed, AgentError, AgentUnavailable, MailboxFull
 
 from ._meter import ended, left
 
@@ -94,6 +94,12 @@ class Tells:
     def parked(self) -> int:
         """How many messages wait for a seat."""
         return sum(1 + len(lane.rest) for lane in self._lanes.values())
+
+    def check_order(self, slot: Any) -> None:
+        """Raise MailboxFull where messages to an agent are parked, which no request is to overtake."""
+        if slot in self._lanes:
+            slot.furnish().refused += 1
+            raise MailboxFull(slot.path, slot.mailbox.size)
 
     def post(self, tell: OneWay) -> None:
         """Put a message into its agent's mailbox, or park it.

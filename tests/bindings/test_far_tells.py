@@ -291,6 +291,24 @@ async def test_a_request_behind_parked_messages_is_refused_and_a_cancel_overtake
 
 
 @simulated
+async def test_a_request_takes_no_seat_of_others_before_the_parked_messages_of_its_connection() -> None:
+    async with there(cls=Small, clients=2) as it:
+        far, greedy = await it.far(), await it.far(client=1)
+        await it.held()
+        async with trio.open_nursery() as nursery:
+            for _ in range(2):
+                nursery.start_soon(greedy.read_all)
+            await trio.sleep(1)
+            for n in range(3):
+                await far.tell(Counter.take, n)
+            with pytest.raises(MailboxFull):
+                await far.read_all()
+            it.gates["counter"].set()
+        await it.quiet()
+        assert it.came["counter"] == [0, 1, 2]
+
+
+@simulated
 async def test_a_request_behind_messages_without_credit_keeps_its_place() -> None:
     async with there() as it:
         far = await it.far()
