@@ -366,3 +366,39 @@ def test_nothing_long_is_imported_before_signals_are_heeded() -> None:
     ended = subprocess.run(words, capture_output=True, text=True, check=True)
     ours = ["lmos_actors", "lmos_actors.cli", "lmos_actors.cli._main", "lmos_actors.cli._start_up"]
     assert ended.stdout.split() == ["__future__", *ours]
+
+
+@pytest.mark.parametrize(
+    ("drop", "numbers", "raised"),
+    [
+        (False, [signal.SIGINT], "at the end"),
+        (False, [signal.SIGTERM, signal.SIGTERM], "at the end"),
+        (False, [signal.SIGINT, signal.SIGTERM], "inside"),
+        (True, [signal.SIGINT, signal.SIGTERM], "not at all"),
+        (True, [signal.SIGINT, signal.SIGINT, signal.SIGINT], "inside"),
+    ],
+)
+def test_what_is_held_is_raised_where_it_cannot_tear_anything(
+    drop: bool, numbers: list[signal.Signals], raised: str
+) -> None:
+    code = """
+import signal, sys
+from lmos_actors.cli._signals import signals
+
+signals.take()
+where = "not at all"
+try:
+    with signals.in_order():
+        with signals.held(drop=sys.argv[1] == "True"):
+            where = "inside"
+            for name in sys.argv[2:]:
+                signal.raise_signal(getattr(signal, name))
+            where = "at the end"
+        where = "not at all"
+except KeyboardInterrupt:
+    pass
+print(where)
+"""
+    words = [sys.executable, "-c", code, str(drop), *(number.name for number in numbers)]
+    ended = subprocess.run(words, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert ended.stdout.split("\n")[0] == raised

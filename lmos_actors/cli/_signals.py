@@ -43,6 +43,7 @@ class Signals:
         self._held = False
         self._in_order = False
         self._waiting = 0
+        self._most = 1
 
     def take(self) -> None:
         """End the process at the first signal from here on; one that it was begun to ignore stays so."""
@@ -95,12 +96,13 @@ class Signals:
     def held(self, *, drop: bool = False) -> Generator[None]:
         """Raise KeyboardInterrupt at the end of the block in place of inside it; with `drop` not at all.
 
-        The second one inside the block is raised at once.
+        The second one inside the block is raised at once, with `drop` the third: what is written there says
+        that all was done, and the exit code is to agree.
         """
         if not self._taken or self._held or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
             yield
             return
-        self._held, self._waiting = True, 0
+        self._held, self._waiting, self._most = True, 0, 2 if drop else 1
         signal.signal(signal.SIGINT, self._hold)
         try:
             yield
@@ -112,7 +114,7 @@ class Signals:
 
     def _hold(self, number: int, frame: FrameType | None) -> None:
         self._waiting += 1
-        if self._waiting > 1:
+        if self._waiting > self._most:
             signal.default_int_handler(number, frame)
 
     def end_process(self, *, interrupted: bool) -> None:
