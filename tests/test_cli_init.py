@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tomllib
+import urllib.request
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lmos_actors.cli import main
 from lmos_actors.cli._init import TEMPLATES
-from tests.commands import called
+from tests.commands import called, surroundings
 from tests.scenario.project import Ran
 from tests.source import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -37,8 +40,8 @@ def call(
     return call
 
 
-def ours(folder: Path, *words: str) -> Ran:
-    ended = called(words, folder, timeout=50)
+def ours(folder: Path, *words: str, timeout: float = 50) -> Ran:
+    ended = called(words, folder, timeout=timeout)
     return Ran(ended.returncode, ended.stdout, ended.stderr)
 
 
@@ -99,6 +102,81 @@ def test_its_story_notices_when_an_agent_is_broken(
     agents.write_text(text.replace(old, new))
     words = ("run", f"scenarios/{template}.yaml", "--check-determinism", "off")
     assert ours(tmp_path / "broken", *words).code == 1
+
+
+ENVIRONMENT = ["python3 -m venv .venv", ". .venv/bin/activate", "pip install -e '.[dev]'"]
+"""What the README begins with: what comes after it is installed by it."""
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_the_readme_begins_with_an_environment_that_has_what_it_uses(
+    tmp_path: Path, call: Callable[..., Ran], template: str
+) -> None:
+    folder = tmp_path / "fresh"
+    assert call("init", "fresh", "--template", template).code == 0
+    words = {command.split()[0] for command in commands(folder)[len(ENVIRONMENT) :]}
+    assert commands(folder)[: len(ENVIRONMENT)] == ENVIRONMENT
+    assert words <= {"lmos-actors", "pytest", "curl"}
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    assert project["dependencies"] == ["lmos-actors"]
+    assert "pytest>=9" in project["optional-dependencies"]["dev"]
+    assert ".venv/" in (folder / ".gitignore").read_text().splitlines()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_the_commands_of_the_readme_run(tmp_path: Path, call: Callable[..., Ran], template: str) -> None:
+    """In the order in which they stand there; `serve` goes on while the others ask it."""
+    folder = tmp_path / "fresh"
+    assert call("init", "fresh", "--template", template).code == 0
+    with ExitStack() as stack:
+        url = ""
+        for command in commands(folder)[len(ENVIRONMENT) :]:
+            name, *words = shlex.split(command.replace("http://127.0.0.1:8080", url or "http://nowhere"))
+            if name == "pytest":
+                ran = python(folder, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+            elif name == "curl":
+                assert words[:2] == ["-X", "POST"]
+                request = urllib.request.Request(words[2], data=b"", method="POST")
+                with urllib.request.urlopen(request, timeout=30) as answer:
+                    ran = Ran(0 if answer.status == 200 else 1, answer.read().decode(), "")
+            elif words[0] == "serve":
+                url = stack.enter_context(served(folder, words))
+                continue
+            else:
+                ran = ours(folder, *words, timeout=250)
+            assert ran.code == 0, f"{command}: {ran.text}"
+
+
+def commands(folder: Path) -> list[str]:
+    """The commands of a README, each on an indented line."""
+    lines = (folder / "README.md").read_text().splitlines()
+    return [line.strip() for line in lines if line.startswith("    ")]
+
+
+@contextmanager
+def served(folder: Path, words: list[str]) -> Iterator[str]:
+    """Run `serve` at a free port, and give the URL of the server."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "lmos_actors", *words, "--listen", "ws://127.0.0.1:0"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=surroundings(),
+    )
+    try:
+        assert process.stdout is not None
+        url = ""
+        for line in process.stdout:
+            said = json.loads(line)
+            if said["event"] == "listening":
+                url = said["url"].removesuffix("/ws").replace("ws://", "http://")
+            if said["event"] == "ready":
+                break
+        yield url
+    finally:
+        process.terminate()
+        process.communicate()
 
 
 def test_the_code_of_templates_is_in_order(tmp_path: Path, call: Callable[..., Ran]) -> None:
