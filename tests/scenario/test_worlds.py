@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FILES = sorted((ROOT / "scenarios").glob("*.yaml"))
 
 NOT_OVER_A_WIRE = {
-    "backpressure": "a full mailbox towards a connection is an answer, and holds nobody back (B4)",
+    "backpressure": "a one-way message that the agent afar refuses or drops is a dead letter of its sender",
 }
 NOT_IN_REAL_TIME = NOT_OVER_A_WIRE | {
     "market": "both sides' books are compared while the message of a deal is under way between them",
@@ -74,11 +74,18 @@ def test_each_exception_is_a_file(name: str) -> None:
     assert (ROOT / "scenarios" / f"{name}.yaml") in FILES
 
 
-def test_what_is_no_wait_over_a_wire_is_an_answer() -> None:
-    """The reason for the one exception, seen: what waits for room near is refused over a wire."""
-    (near,), (far,) = (runs("backpressure", world, {"policy": "wait"}) for world in ("memory", "wire"))
+@pytest.mark.parametrize("world", ["wire", "websocket"])
+def test_a_full_mailbox_holds_senders_back_over_a_wire_too(world: str) -> None:
+    near, far = (runs("backpressure", each, {"policy": "wait"}) for each in ("memory", world))
+    assert verdicts(far) == verdicts(near)
+    assert all(run.ok for run in far)
+
+
+def test_what_is_refused_over_a_wire_is_a_dead_letter() -> None:
+    """The reason for the one exception: near the sender hears of a refusal, afar it does not wait for it."""
+    (near,), (far,) = (runs("backpressure", world, {"policy": "drop_newest"}) for world in ("memory", "wire"))
     assert near.ok
-    assert [failure.what for failure in far.failures] == ["expect output last"]
+    assert [failure.what for failure in far.failures] == ["check never dead_letter"]
 
 
 # ---- what is different

@@ -297,10 +297,10 @@ def _union(tree: types.UnionType) -> Schema:
 
 def _common_type(members: list[Schema]) -> Schema:
     """Return the type that all alternatives have, if there is one: some readers want it beside `oneOf`."""
-    types = {member.get("type") for member in members}
-    if types == {"integer", "number"}:
+    types = sorted({member.get("type", "") for member in members})
+    if types == ["integer", "number"]:
         return {"type": "number"}
-    return {"type": types.pop()} if len(types) == 1 and None not in types else {}
+    return {"type": types[0]} if len(types) == 1 and types[0] else {}
 
 
 def _uncovered(member: Schema, wide: set[str]) -> Iterator[Schema]:
