@@ -8,8 +8,6 @@ The names stand in `_public.py`, which is imported when the first of them is use
 start, and needs none of them to say its version, or to be interrupted.
 """
 
-from __future__ import annotations
-
 TYPE_CHECKING = False  # as type checkers know it: to import `typing` takes a while
 if TYPE_CHECKING:
     from ._public import *  # noqa: F403 -- the names are listed there

@@ -548,7 +548,10 @@ def test_wrong_usage(
 def test_a_folder_is_no_file(project: Project, call: Callable[..., Ran]) -> None:
     (project.root / "folder.json").mkdir(exist_ok=True)
     ran = call("folder.json")
-    assert (ran.code, ran.err) == (2, "folder.json: is a directory\n")
+    assert (ran.code, ran.err) == (
+        2,
+        "folder.json: is a directory\nlmos-actors describe --help explains the command\n",
+    )
 
 
 def test_help_teaches(call: Callable[..., Ran]) -> None:

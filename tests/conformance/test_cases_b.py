@@ -70,6 +70,13 @@ def _with(kept: str) -> type[ScriptedServer]:
                     document[group] = {
                         name: each for name, each in document[group].items() if kept in (group, name)
                     }
+                for ours in ("lmosx:progress", "lmosx:streams"):  # by the names of actions
+                    there = {
+                        name: each
+                        for name, each in document.pop(ours, {}).items()
+                        if name in document["actions"]
+                    }
+                    document.update({ours: there} if there else {})
                 return document
 
             return super().add(name, reduced)

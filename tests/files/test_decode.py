@@ -193,7 +193,14 @@ def test_the_schema() -> None:
     reference = {"type": "string", "pattern": r"\$\("}
     shapes, other = members["shapes"]["anyOf"]
     assert other == reference
-    assert shapes["items"]["anyOf"] == [{"$ref": "#/$defs/Square"}, {"$ref": "#/$defs/Circle"}, reference]
+    told_apart, other = shapes["items"]["anyOf"]
+    assert other == reference
+    assert told_apart["required"] == ["kind"]
+    assert told_apart["properties"] == {"kind": {"enum": ["square", "circle"]}}
+    assert [each["then"] for each in told_apart["allOf"]] == [
+        {"$ref": "#/$defs/Square"},
+        {"$ref": "#/$defs/Circle"},
+    ]
     assert schema["$defs"]["Square"]["properties"]["kind"] == {"const": "square"}
     assert schema["$defs"]["Square"]["required"] == ["kind", "side"]
 
