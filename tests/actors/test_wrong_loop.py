@@ -7,7 +7,7 @@ import inspect
 import socket
 import time
 import urllib.request
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -113,7 +113,8 @@ class Outward(Agent):
 
     @action
     async def asyncio_run(self) -> None:
-        asyncio.run(asyncio.sleep(0))  # HERE
+        with closing(asyncio.sleep(0)) as coroutine:
+            asyncio.run(coroutine)  # HERE
 
     @action
     async def in_a_task_of_a_library(self) -> None:
