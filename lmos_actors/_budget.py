@@ -51,7 +51,7 @@ def weight(text: str | bytes) -> int:
 
 @attrs.frozen
 class BudgetStatistics:
-    """What all peers hold in `bytes` now, how many are the `limit`, and how many peers had to give way."""
+    """A snapshot: the `bytes` that all peers hold, the `limit`, and how many peers had to give way."""
 
     bytes: int
     limit: int
@@ -107,7 +107,7 @@ class Budget:
 
 
 class Account:
-    """What one peer holds, in `bytes`; `since` when it has held something all the time.
+    """The `bytes` that one peer holds; `since` when it has held something all the time.
 
     `is_spent`: it had to give way. From then on it counts nothing, so whoever has it may go on releasing.
     """
@@ -149,4 +149,4 @@ class Account:
 
 
 def _nothing() -> None:
-    """Give way in no manner: there is nothing to be let go of."""
+    """Do nothing: there is nothing to release."""

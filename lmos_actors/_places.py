@@ -64,14 +64,14 @@ def _is_basic(file: str) -> bool:
 
 
 def _calls(frame: FrameType | None) -> Iterator[tuple[str, int]]:
-    """Give file and line of the calls that are open, the innermost first."""
+    """Return file and line of the calls that are open, the innermost first."""
     while frame is not None:
         yield frame.f_code.co_filename, frame.f_lineno
         frame = frame.f_back
 
 
 def _awaiting() -> tuple[str, int] | None:
-    """Give the user's line that waits for the task that runs now; none where the runtime has started it."""
+    """Return the user's line that waits for the task that runs now; none where the runtime has started it."""
     task: trio.lowlevel.Task | None = trio.lowlevel.current_task() if trio.lowlevel.in_trio_task() else None
     while task is not None and task.parent_nursery is not None:
         task = task.parent_nursery.parent_task

@@ -70,7 +70,7 @@ _THREAD: Final = (
 
 
 def _is_missing_loop(error: BaseException, text: str) -> bool:
-    """Say whether asyncio itself has missed its loop, which before Python 3.12 may be an AttributeError."""
+    """Return whether asyncio itself has missed its loop, before Python 3.12 maybe by an AttributeError."""
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next

@@ -284,7 +284,7 @@ class Sinks:
                 del self.by_key[key]
 
     def push(self, key: str, value: Any, copy: Callable[[Any], Any] | None = None) -> None:
-        """Give a value to every sink under `key`: as it is, or, if `copy` is given, a copy of its own.
+        """Pass a value to every sink under `key`: as it is, or, if `copy` is given, a copy of its own.
 
         Those that only read what they are given, such as to write it to connections, share one copy.
         """

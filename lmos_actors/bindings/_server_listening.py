@@ -134,7 +134,7 @@ class Subscriber(Listener):
         self._take((value, self._speaker.trace()))
 
     def _with_others(self, value: Any) -> Any:
-        """Give what stands for a value that is written once for all who listen to it."""
+        """Return what stands for a value that is written once for all who listen to it."""
         return self._speaker.shared(value)
 
     def gap(self, reason: str, missed: int | None) -> None:

@@ -137,7 +137,7 @@ def _run(words: list[str]) -> int:
 
 
 def _wrong_usage(words: list[str], error: ConfigError) -> int:
-    """Say what is wrong; where JSON is wanted, there too."""
+    """Print what is wrong; where JSON is wanted, there too."""
     if "--json" in words and words[0] in _RESULTS:
         from ._show import mistakes_of, print_wrong
 

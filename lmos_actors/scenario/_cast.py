@@ -104,7 +104,7 @@ class Cast:
         return target if above else f"{target}/0"
 
     def refs(self, of: str) -> Sequence[Ref[Any]]:
-        """Give the refs of an agent, or of all of a population or pool."""
+        """Return the refs of an agent, or of all of a population or pool."""
         count = self._counts.get(of)
         if of in self._pools:
             return tuple([Ref[Any](member) for member in self.slots(of)])

@@ -35,7 +35,7 @@ LOOKING = frozenset({"find", "topic", "group", "join_group"})
 
 
 def looks_around(cls: Any) -> bool:
-    """Tell whether a method of an agent class, or of a base of it, mentions `find`, a topic or a group."""
+    """Return whether a method of an agent class, or of a base of it, mentions `find`, a topic or a group."""
     things = [
         value
         for above in cls.__mro__

@@ -150,7 +150,7 @@ class Requests:
         return None if message_id is None else self._asides.get(message_id)
 
     def find_forgotten(self, correlation: str | None) -> Pending | None:
-        """Give the one-way message of this id, or the forgotten request, if it is among the last ones."""
+        """Return the one-way message of this id, or the forgotten request, if it is among the last ones."""
         if correlation is None:
             return None
         return self.tells.get(correlation) or self._forgotten.get(correlation)

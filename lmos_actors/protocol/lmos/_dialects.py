@@ -262,7 +262,7 @@ def speller(dialect: Dialect) -> Callable[[Message], dict[str, Any]]:
 
 
 def _builtins(message: Message) -> dict[str, Any]:
-    """Give a message as plain data; what is JSON already stays so."""
+    """Return a message as plain data; what is JSON already stays so."""
     data = getattr(message, "data", None)
     if type(data) is not msgspec.Raw:
         raw: dict[str, Any] = msgspec.to_builtins(message)

@@ -161,7 +161,7 @@ class SentTells:
 
 
 class _Held(_Spent):
-    """What one thing holds of the credit: messages that wait, and those begun whose credit is to go back."""
+    """The credit of one thing: messages that wait, and those begun whose credit is to go back."""
 
     __slots__ = ("begun", "begun_bytes")
 
