@@ -11,13 +11,14 @@ import trio
 from trio.testing import MockClock
 
 from lmos_actors import Agent, ChildSpec, every, open_node
-from tests.benchmarks import __main__ as command, http, limits_wire, wire
+from tests.benchmarks import __main__ as command, against, http, limits_wire, wire
 from tests.benchmarks.cases import CASES, Case
 from tests.benchmarks.one import main as measure_here
 from tests.benchmarks.ours import Echo, Passes, idle_passes, passes_in_minutes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 
 class Restless(Agent):
@@ -156,3 +157,21 @@ def test_an_unknown_case_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         command.main(["tel"])
     assert "no such case: tel" in capsys.readouterr().err
+
+
+def test_two_versions_are_compared_round_by_round_less_what_no_work_takes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    case = CASES["ask"]
+
+    def measure(root: Path, measured: Case, n: int) -> tuple[float, float]:
+        assert measured is case
+        return 0.0, (1.0 if n == case.tiny else 1.5) + (n > case.tiny and root == tmp_path)
+
+    monkeypatch.setattr(against, "measure", measure)
+    assert list(against.ratios(case, tmp_path, 2, case.n)) == [3.0, 3.0]  # 1.5 s before, 0.5 s now
+
+
+def test_memory_is_compared_by_its_own_figure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(against, "measure", lambda root, case, n: (600.0 if root == tmp_path else 500.0, 1.0))
+    assert list(against.ratios(CASES["memory"], tmp_path, 1, 10)) == [1.2]
