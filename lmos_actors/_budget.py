@@ -23,6 +23,9 @@ import trio
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+TOTAL: Final = 256 << 20
+"""Bytes that all peers together may hold where nothing else is said."""
+
 SMALL: Final = 4096
 """Bytes that are not worth counting: nearly always they are gone with the step that made them."""
 
@@ -30,7 +33,6 @@ AGE: Final = 60.0
 """Seconds of holding something after which an account is as old as it gets."""
 
 SPENT: Final = "all connections together hold too much memory, and this one most of it: try again later"
-
 
 OBJECT: Final = 64
 """Bytes that a member, an element or a container of JSON takes as a Python object, about."""

@@ -17,6 +17,7 @@ import attrs
 import trio
 from trio.lowlevel import enable_ki_protection
 
+from ._budget import TOTAL, Budget, BudgetStatistics
 from ._services import Services
 from ._wanted import EVERYWHERE, Wanted, default_network
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     from starlette.routing import BaseRoute
 
-    from ._budget import Budget
     from .actors import Runtime
     from .bindings import Descriptions, Exposure, LmosServer, Peers
     from .observe import Metrics
@@ -159,11 +159,18 @@ class Connections:
     def budget(self) -> Budget:
         """What peers may hold in memory, over all connections that this node takes or makes."""
         if self._budget is None:
-            from ._budget import Budget
-            from .transport import ConnectionOptions
-
-            self._budget = Budget((self._wanted.connection or ConnectionOptions()).total_bytes)
+            self._budget = Budget(self._total_bytes)
         return self._budget
+
+    @property
+    def _total_bytes(self) -> int:
+        connection = self._wanted.connection
+        return TOTAL if connection is None else connection.total_bytes
+
+    def memory(self) -> BudgetStatistics:
+        """Return what peers hold of the node's memory now."""
+        budget = self._budget
+        return BudgetStatistics(0, self._total_bytes, 0) if budget is None else budget.statistics()
 
     @property
     def is_in_memory(self) -> bool:

@@ -167,8 +167,8 @@ class Node(Reaching, Consuming):
         return [Ref(slot) for slot in agents_of(self._root)]
 
     def statistics(self) -> NodeStatistics:
-        """Count over all agents that are in the tree now."""
-        return statistics_of(self._root, self._rt)
+        """Count over all agents that are in the tree now, and what peers hold of the node's memory."""
+        return statistics_of(self._root, self._rt, self._connections.memory())
 
     def waiting_graph(self) -> WaitingGraph:
         """Say who waits for whom now, and which of them wait in a circle. As text, circles come first."""

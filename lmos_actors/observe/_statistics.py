@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from lmos_actors._budget import BudgetStatistics
 from lmos_actors.actors import LocalLink
 from lmos_actors.supervision import children_of
 
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class NodeStatistics:
-    """Counts over all agents of a node that are in its tree now."""
+    """Counts over all agents of a node that are in its tree now.
+
+    `memory` is what its peers hold of the node's memory, over all connections.
+    """
 
     agents: int
     supervisors: int
@@ -30,6 +34,7 @@ class NodeStatistics:
     refused: int
     restarts: int
     dead_letters: int
+    memory: BudgetStatistics
 
 
 class _Sums:
@@ -88,7 +93,7 @@ class _Sums:
                 below.append(children)
 
 
-def statistics_of(root: Supervisor, rt: Runtime) -> NodeStatistics:
+def statistics_of(root: Supervisor, rt: Runtime, memory: BudgetStatistics) -> NodeStatistics:
     """Count over all agents that are in the tree now."""
     sums = _Sums()
     below = [root]
@@ -107,4 +112,5 @@ def statistics_of(root: Supervisor, rt: Runtime) -> NodeStatistics:
         refused=sums.refused,
         restarts=sums.restarts,
         dead_letters=rt.dead_letter_count,
+        memory=memory,
     )

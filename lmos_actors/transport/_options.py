@@ -6,6 +6,7 @@ from typing import Final, Literal, Protocol
 
 import attrs
 
+from lmos_actors._budget import TOTAL
 from lmos_actors._errors import ConfigError
 
 _UNSAYABLE: Final = (1004, 1005, 1006, 1015)
@@ -39,7 +40,7 @@ class ConnectionOptions:
     close_seconds: float = 5.0
     write_seconds: float = 30.0
     message_seconds: float = 300.0
-    total_bytes: int = 256 << 20
+    total_bytes: int = TOTAL
     messages_per_second: int | None = None
     fast_frames: bool = True
 

@@ -18,13 +18,16 @@ from lmos_actors import (
     MailboxFull,
     MailboxOptions,
     NodeStatistics,
+    OutcomeUnknown,
     Pool,
     Ref,
     SupervisorSpec,
     action,
+    open_node,
     simulate,
 )
 from lmos_actors.testing import open_test_node, settle
+from lmos_actors.transport import BudgetStatistics, ConnectionOptions, MemoryNetwork
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -76,6 +79,15 @@ def summed(node: TestNode) -> dict[str, int]:
 
 def counted(found: NodeStatistics) -> dict[str, int]:
     return {name: getattr(found, name) for name in COUNTED}
+
+
+class Slow(Agent):
+    """Takes its time."""
+
+    @action
+    async def take(self, text: str, seconds: float) -> int:
+        await trio.sleep(seconds)
+        return len(text)
 
 
 steps = st.lists(
@@ -165,3 +177,28 @@ def calls(fn: Any) -> int:
     finally:
         sys.setprofile(before)
     return made
+
+
+def test_what_peers_hold_of_the_memory_is_counted() -> None:
+    async def main() -> None:
+        network = MemoryNetwork()
+        narrow = ConnectionOptions(total_bytes=1 << 20)
+        async with (
+            open_node(listen="ws://server", network=network, connection=narrow) as server,
+            open_node(network=network) as client,
+            trio.open_nursery() as nursery,
+        ):
+            assert client.statistics().memory == BudgetStatistics(0, 256 << 20, 0)
+            assert server.statistics().memory == BudgetStatistics(0, 1 << 20, 0)
+            await server.start(Slow)
+            slow = await client.consume(Slow, "ws://server/agents/slow")
+            nursery.start_soon(slow.invoke, Slow.take, "x" * 200_000, 10.0)
+            await trio.sleep(1)
+            assert 200_000 < server.statistics().memory.bytes < 210_000
+            await trio.sleep(20)
+            assert server.statistics().memory.bytes == 0
+            with suppress(OutcomeUnknown):
+                await slow.invoke(Slow.take, "x" * 1_100_000, 10.0)
+            assert server.statistics().memory == BudgetStatistics(0, 1 << 20, 1)
+
+    simulate(main)
