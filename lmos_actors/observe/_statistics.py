@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from lmos_actors._budget import BudgetStatistics
 from lmos_actors.actors import LocalLink
 from lmos_actors.supervision import children_of
 
 if TYPE_CHECKING:
+    from lmos_actors._budget import BudgetStatistics
     from lmos_actors.actors import Runtime
     from lmos_actors.supervision import Supervisor
 
