@@ -3,8 +3,8 @@
 A mutant is one small wrong change: a comparison turned round, a statement left out, a number one too large.
 `tests/mutants.json` holds each as the line it changes with the lines around it, wherever in the package they
 stand now, and the tests that failed when it was made. After a step of the move `check` makes each again and
-runs its tests: one that passes shows that a test has lost its point. A mutant whose lines are gone is counted as
-such; one whose tests have new names is mended by `rename OLD NEW`.
+runs its tests: one that passes shows that a test has lost its point. A mutant whose lines are gone is counted
+as such; one whose tests have new names is mended by `rename OLD NEW`.
 
 `make COVERAGE N` finds new ones by chance. COVERAGE is a data file of coverage with a context for each test:
 `pytest --cov=lmos_actors --cov-context=test`.
