@@ -162,6 +162,7 @@ class Aside(Cell):
             self.own_kept()
         self.begun -= 1
         envelope.sits_again()
+        envelope.shelved()
         shelf = self.shelf()
         if shelf.by_run[0] is run:  # nothing has happened since
             envelope.phase = QUEUED
@@ -183,6 +184,8 @@ class Aside(Cell):
     def _shelve(self, item: Any) -> None:
         shelf = self.shelf()
         envelope = item if isinstance(item, Envelope) else None
+        if envelope is not None:
+            envelope.shelved()
         if shelf.changed and self.turns.slot in (self, None):
             shelf.up_next.append(item)
             if envelope is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
-from ._mailbox import DONE, AgentStatistics, Envelope, Firing, MailboxStatistics
+from ._mailbox import DONE, AgentStatistics, Contended, Envelope, Firing, MailboxStatistics
 from ._runtime import BATCH
 
 if TYPE_CHECKING:
@@ -254,12 +254,15 @@ class Cell:
         if type(queue) is list and len(queue) <= BATCH:
             self.queue = []
             return queue
-        first = self.long_queue().popleft
+        queue = self.long_queue()
+        if type(queue) is Contended:
+            queue.take_turns()
+        first = queue.popleft
         return [first() for _ in range(min(BATCH, len(queue)))]
 
     def put_back(self, items: list[Any]) -> None:
         """Put items back that were not taken after all, before all others."""
-        if type(self.queue) is deque:
+        if isinstance(self.queue, deque):
             self.queue.extendleft(reversed(items))
         else:
             self.queue = [*items, *self.queue]
@@ -267,7 +270,7 @@ class Cell:
     def long_queue(self) -> deque[Any]:
         """Give the queue as a deque, which it is from now on."""
         queue = self.queue
-        if type(queue) is not deque:
+        if not isinstance(queue, deque):
             queue = self.queue = deque(queue)
         return queue
 
@@ -280,8 +283,8 @@ class Cell:
 
     def clear_withdrawn(self) -> None:
         """Take the envelopes out that are done."""
-        before = len(self.queue)
-        self.queue = [m for m in self.queue if not (isinstance(m, Envelope) and m.phase == DONE)]
+        before, queue = len(self.queue), self.queue
+        self.queue = type(queue)(m for m in queue if not (isinstance(m, Envelope) and m.phase == DONE))
         self.furnish().withdrawn -= before - len(self.queue)  # others may be in the batch in hand
 
     def statistics(self) -> AgentStatistics:

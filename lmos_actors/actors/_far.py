@@ -17,7 +17,7 @@ from trio.lowlevel import (
 
 from lmos_actors._errors import MailboxFull
 
-from ._mailbox import DONE, NEW, PARKED, RUNNING, Ask, Line
+from ._mailbox import DONE, NEW, PARKED, RUNNING, Ask, Contended, Line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Hashable, Iterable, Iterator
@@ -81,6 +81,11 @@ class Asker(Protocol):
 
 class Teller(Asker, Protocol):
     """The connection over which a one-way message has come."""
+
+    @property
+    def peer(self) -> Peer:
+        """Whose messages they are."""
+        ...
 
     @property
     def stands(self) -> bool:
@@ -249,7 +254,9 @@ class Far(Ask):
     It never waits for a seat: in a full mailbox `wait` means `reject` (B4). The seats are shared among peers.
     """
 
-    __slots__ = ("again", "asked", "asker", "giver", "is_seated", "peer", "seats", "until", "watch")
+    __slots__ = (
+        "again", "asked", "asker", "giver", "is_seated", "peer", "seats", "until", "was_shelved", "watch",
+    )  # fmt: skip
 
     parks = False
 
@@ -269,6 +276,7 @@ class Far(Ask):
         self.peer: Peer | None = None
         self.seats: Seats | None = None  # where those of its peer are counted
         self.is_seated = False
+        self.was_shelved = False
         self.asker = asker
         self.asked = asked
         self.again: Callable[[], bool] | None = None  # of a pool: sends it to another member
@@ -295,6 +303,16 @@ class Far(Ask):
         except BaseException:
             self._unseat()
             raise
+        if len(slot.queue) > 1:
+            self.stand_among_peers()
+
+    def stand_among_peers(self) -> None:
+        """Have the peers that wait for turns of the agent take turns, if there are several."""
+        slot, queue = self.slot, self.slot.queue
+        if len(queue) > 1 and type(queue) is not Contended:
+            before = queue[-2]
+            if not (isinstance(before, Far) and before.peer == self.peer):
+                slot.queue = Contended(queue)
 
     def _unseat(self) -> None:
         if self.is_seated and self.seats is not None and self.peer is not None:
@@ -312,6 +330,9 @@ class Far(Ask):
     def sits_again(self) -> None:
         if self.seats is not None and self.peer is not None and not self.is_seated:
             self.seats.take(self, self.peer)
+
+    def shelved(self) -> None:
+        self.was_shelved = True
 
     def answer(self, value: Any) -> None:
         self.leave()
@@ -384,6 +405,7 @@ class OneWay(Far):
     def __init__(self, slot: Box, op: Operation, args: tuple[Any, ...], teller: Teller, asked: Any) -> None:
         super().__init__(slot, op, args, teller, asked)
         self.teller = teller
+        self.peer = teller.peer
 
     @property
     def parked(self) -> bool:

@@ -16,7 +16,8 @@ has a service time and works on it, see `_paced.py`. Any of them may go straight
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 import attrs
@@ -41,6 +42,7 @@ WHEN_FULL: Final = ("wait", "reject", "drop_oldest", "drop_newest")
 OWN_SEATS: Final = 64  # reserved for messages of an agent to itself (B4)
 OUT_SEATS: Final = 1024  # messages of an agent's turns that wait for seats elsewhere (B4)
 MAX_SIZE: Final = 1 << 40
+ORDERED: Final = 1024  # messages among which peers take turns: a longer queue costs a batch no more than that
 
 NEW, PARKED, QUEUED, PENDING, RUNNING, DONE, ASIDE, WORKED_ON = range(8)
 
@@ -161,6 +163,9 @@ class Envelope:
     peer: Any = None
     """Who has asked, if it came over a connection: see `Peer`."""
 
+    was_shelved: bool = False
+    """It was put aside once, so that it comes before what has come later, whoever sent that."""
+
     parks: ClassVar[bool] = True
     """Under `wait` it waits for a seat in a full mailbox; what does not is refused."""
 
@@ -184,6 +189,9 @@ class Envelope:
 
     def sits_again(self) -> None:
         """Its run has put it aside: it has a seat as before."""
+
+    def shelved(self) -> None:
+        """It has been put aside."""
 
     def answer(self, value: Any) -> None:
         """Take the value that the operation gave."""
@@ -222,6 +230,37 @@ class Line(OrderedDict[Envelope, None]):
     def first(self) -> Envelope:
         """Give the first, and take it out."""
         return self.popitem(last=False)[0]
+
+
+class Contended(deque[Any]):
+    """A queue in which messages of several peers wait for turns, as `RunLine` is for runs.
+
+    Peers change places with each other alone. What came from near, and what was put aside, keeps its place:
+    however many peers ask, nobody near waits longer than for what was there before.
+
+    The order is made when messages are taken out, once for a batch, and not for every message that comes in.
+    """
+
+    __slots__ = ()
+
+    def take_turns(self) -> None:
+        """Put what peers have sent in order: the first message of each, then the second of each."""
+        places: list[int] = []
+        rounds: list[list[Envelope]] = []
+        taken: dict[Any, int] = {}
+        for place, item in enumerate(islice(self, ORDERED)):
+            if not isinstance(item, Envelope) or item.peer is None:
+                continue
+            if item.phase == QUEUED and not item.was_shelved:
+                number = taken.get(item.peer, 0)
+                taken[item.peer] = number + 1
+                if number == len(rounds):
+                    rounds.append([])
+                rounds[number].append(item)
+                places.append(place)
+        if len(taken) > 1:
+            for place, item in zip(places, chain.from_iterable(rounds), strict=True):
+                self[place] = item
 
 
 class RunLine:

@@ -18,7 +18,7 @@ from trio.lowlevel import enable_ki_protection
 
 from ._aside import Aside
 from ._cell import BUSY, DRAINING, HELD, IDLE, NO_MAIL, PAUSED, QUIET, RUNNING, WORKED, WORKING, Pace
-from ._mailbox import DONE, QUEUED, WORKED_ON, Envelope, Firing, Periodic
+from ._mailbox import DONE, QUEUED, WORKED_ON, Contended, Envelope, Firing, Periodic
 from ._runtime import BATCH
 
 if TYPE_CHECKING:
@@ -154,6 +154,8 @@ class Paced(Aside):
         if not self.queue:
             return None
         queue = self.queue if len(self.queue) <= BATCH else self.long_queue()
+        if type(queue) is Contended:
+            queue.take_turns()
         while queue:
             item = queue[0]
             del queue[0]

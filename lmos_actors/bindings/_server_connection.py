@@ -95,15 +95,15 @@ class Served(Answering):
         )
         self._rt = server.rt
         self._listeners = Listeners(server.rt, self.session, self.look, server.failed, server.sharing)
-        who = self.label, self.principal
+        address = connection.peer.rpartition(":")[0]
+        self._peer = (address, connection) if self.principal is None else (f"@{self.principal}", "")
+        who = self.label, self.principal, self._peer
         self._tells = Tells(
             server.rt, self.session, server.waiting_tells, who, self._fail, self._tell_settled, self.look
         )
         self._givers: dict[Far, None] = {}  # runs that wait for room, of the peer or of the connection
         self._over = False
         self._giving_up = False
-        address = connection.peer.rpartition(":")[0]
-        self._peer = (address, connection) if self.principal is None else (f"@{self.principal}", "")
         self._charged = 0  # to the account of the connection
         self._counted: BaseException | None = None  # what a mailbox has just refused
         if admission is not None:

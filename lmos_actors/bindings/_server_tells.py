@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lmos_actors._timers import Timer
-    from lmos_actors.actors import Far, OneWay, Runtime
+    from lmos_actors.actors import Far, OneWay, Peer, Runtime
     from lmos_actors.protocol import lmos
 
 PATIENCE: Final = 1.0
@@ -64,8 +64,8 @@ class Tells:
     """
 
     __slots__ = (
-        "_fail", "_lanes", "_look", "_rt", "_session", "_settled", "_timer", "_waiting", "label", "principal",
-        "stands",
+        "_fail", "_lanes", "_look", "_rt", "_session", "_settled", "_timer", "_waiting", "label", "peer",
+        "principal", "stands",
     )  # fmt: skip
 
     def __init__(
@@ -73,12 +73,12 @@ class Tells:
         rt: Runtime,
         session: lmos.ThingSession,
         waiting: WaitingTells,
-        who: tuple[str, str | None],
+        who: tuple[str, str | None, Peer],
         fail: Callable[[lmos.Asked, Exception], object],
         settled: Callable[[], object],
         look: Callable[[], object],
     ) -> None:
-        self.label, self.principal = who
+        self.label, self.principal, self.peer = who
         self.stands = True
         """Whether the connection does, so that somebody hears of what does not begin."""
         self._rt = rt
@@ -118,12 +118,15 @@ class Tells:
             raise
         if tell.parked:
             self._lanes[tell.slot] = _Lane(tell)
+        else:
+            tell.stand_among_peers()
 
     # ---- what becomes of them
 
     def admitted(self, tell: OneWay) -> None:
         """It has its seat: the next one stands in line."""
         slot = tell.slot
+        tell.stand_among_peers()
         lane = self._lanes.get(slot)
         while lane is not None and lane.rest:
             tell = lane.first = lane.rest.popleft()
