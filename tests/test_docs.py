@@ -15,6 +15,7 @@ from __future__ import annotations
 import doctest
 import importlib.util
 import re
+import runpy
 import shlex
 import sys
 import tomllib
@@ -244,6 +245,40 @@ def leaves(nav: Any) -> list[str]:
     if isinstance(nav, str):
         return [nav]
     return [page for entry in (nav.values() if isinstance(nav, dict) else nav) for page in leaves(entry)]
+
+
+def title_of(page: Path) -> str:
+    """Return the first heading of a page; the menu shows it too, as `zensical.toml` names no titles."""
+    return page.read_text(encoding="utf-8").partition("# ")[2].partition("\n")[0]
+
+
+@pytest.mark.parametrize("folder", ["tutorial", "guides", "migration"])
+def test_an_overview_links_every_page_by_its_title(folder: str) -> None:
+    overview = (DOCS / folder / "index.md").read_text(encoding="utf-8")
+    links = re.findall(r"\[([^\]]+)\]\(([\w-]+\.md)\)", overview)
+    pages = sorted(page for page in (DOCS / folder).glob("*.md") if page.name != "index.md")
+    assert [page.name for page in pages if (title_of(page), page.name) not in links] == []
+
+
+def test_the_page_of_changes_lists_every_fragment_below_its_kind() -> None:
+    changes = runpy.run_path(str(ROOT / ".ci/changes.py"))
+    listed = changes["unreleased"]().split("\n### ")
+    below = {part.lstrip("# ").partition("\n")[0].lower(): part for part in listed}
+    fragments = [path for path in (DOCS / "changes").iterdir() if path.name != "README.md"]
+    assert len(fragments) == sum(part.count("\n- ") for part in listed)
+    for path in fragments:
+        text = " ".join(path.read_text(encoding="utf-8").split())
+        assert f"\n- {text}" in below[path.suffixes[-2][1:]], path.name
+
+
+def test_the_site_puts_the_fragments_on_the_page_of_changes() -> None:
+    settings = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]
+    macros = settings["plugins"]["macros"]
+    registered = types.SimpleNamespace(variables={})
+    runpy.run_path(f"{ROOT / macros['module_name']}.py")["define_env"](registered)
+    (name,) = registered.variables
+    marker = f"{macros['j2_variable_start_string']} {name} {macros['j2_variable_end_string']}"
+    assert marker in (DOCS / macros["force_render_paths"]).read_text(encoding="utf-8")
 
 
 def test_no_font_is_fetched_from_elsewhere() -> None:
