@@ -20,7 +20,7 @@ from lmos_actors._errors import MailboxFull
 from ._mailbox import DONE, NEW, PARKED, RUNNING, Ask, Contended, Line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Hashable, Iterable, Iterator
+    from collections.abc import Callable, Hashable, Iterable, Iterator
 
     import trio
 
@@ -182,48 +182,44 @@ class Seats:
     needed, and let go of once half of the seats are free again.
     """
 
-    __slots__ = ("_slots",)
+    __slots__ = ("counted",)
 
     def __init__(self) -> None:
-        self._slots: dict[Box, _SlotSeats] = {}
-
-    @property
-    def counted(self) -> Container[Box]:
+        self.counted: dict[Box, _SlotSeats] = {}
         """The agents whose seats are counted."""
-        return self._slots
 
     def take(self, far: Far, peer: Peer) -> None:
         """Count a request that waits from now on, if the seats of its agent are counted."""
-        there = self._slots.get(far.slot)
+        there = self.counted.get(far.slot)
         if there is not None:
             there.take(far, peer)
 
     def give_up(self, far: Far, peer: Peer) -> None:
         """Count a request that waits no more, and was counted."""
-        there = self._slots[far.slot]
+        there = self.counted[far.slot]
         there.give_up(far, peer)
         if there.count * 2 <= far.slot.size or not there.count:
             there.let_go()
-            del self._slots[far.slot]
+            del self.counted[far.slot]
 
     def taken(self, slot: Box, peer: Peer) -> int:
         """Return how many seats of an agent a peer has."""
-        return (self._slots.get(slot) or _seats_of(slot)).taken(peer)
+        return (self.counted.get(slot) or _seats_of(slot)).taken(peer)
 
     def share(self, slot: Box, peer: Peer) -> int | None:
         """Return how many seats a peer has, None where nobody else has any."""
-        there = self._slots.get(slot) or _seats_of(slot)
+        there = self.counted.get(slot) or _seats_of(slot)
         mine = there.taken(peer)
         return None if there.count == mine else mine
 
     def make_room(self, slot: Box, peer: Peer) -> None:
         """Free a seat of a full mailbox for a peer, if somebody has more seats than it."""
-        there = self._slots.get(slot)
+        there = self.counted.get(slot)
         if there is None:
             there = _seats_of(slot)
             if not there.count:
                 return
-            self._slots[slot] = there
+            self.counted[slot] = there
             there.hold()
         loser: Far | None = there.loser(peer)
         if loser is not None and loser.peer is not None:
@@ -345,7 +341,8 @@ class Far(Ask):
     def leave(self) -> None:
         """It wants no more: it is answered, or its consumer is gone."""
         self.phase = DONE
-        self._unseat()
+        if self.is_seated:
+            self._unseat()
         if self.bucket is not None:
             self.slot.rt.deadlines.forget(self)
         if self.giver is not None:

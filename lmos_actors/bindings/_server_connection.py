@@ -105,6 +105,7 @@ class Served(Answering):
         self._over = False
         self._giving_up = False
         self._charged = 0  # to the account of the connection
+        self._near = range(SMALL)  # to that: what is held more or less is not worth counting
         self._counted: BaseException | None = None  # what a mailbox has just refused
         if admission is not None:
             self._await_expiry(admission)
@@ -375,7 +376,7 @@ class Served(Answering):
         if self._over or self._giving_up:
             return
         held = self.session.held
-        if not -SMALL < held - self._charged < SMALL:
+        if held not in self._near:
             self._charge(held)
         if self.session.full:
             # not at once: a turn of an agent may be running, whose other messages are to be withdrawn
@@ -388,6 +389,8 @@ class Served(Answering):
     def _charge(self, held: int) -> None:
         held = held if held >= SMALL else 0
         more, self._charged = held - self._charged, held
+        slack = max(SMALL, held // 8)
+        self._near = range(held - slack + 1, held + slack)
         if more > 0:
             self.connection.account.charge(more)
         else:

@@ -97,7 +97,7 @@ class Tells:
 
     def check_order(self, slot: Any) -> None:
         """Raise MailboxFull where messages to an agent are parked, which no request is to overtake."""
-        if slot in self._lanes:
+        if self._lanes and slot in self._lanes:
             slot.furnish().refused += 1
             raise MailboxFull(slot.path, slot.mailbox.size)
 

@@ -245,7 +245,7 @@ async def test_all_seats_are_given_up_whatever_becomes_of_requests(virtual_clock
             line.leave()
         await settle()
         assert set(seats_of(there, busy, *every)) == {0}
-        assert there.server.seats._slots == {}
+        assert there.server.seats.counted == {}
         accounts(node)
 
 

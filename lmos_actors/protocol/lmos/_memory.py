@@ -13,15 +13,42 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 import msgspec
 
-from ._messages import Error, name_in
+from ._messages import (
+    ActionStatus,
+    Error,
+    InvokeAction,
+    PropertyReading,
+    PropertyReadings,
+    WriteAllProperties,
+    WriteMultipleProperties,
+    WriteProperty,
+    name_in,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ._asked import Asked
     from ._messages import Base
 
-PAYLOADS: Final = ("input", "data")  # of a request
-ANSWERS: Final = ("output", "value", "data", "about")  # payloads of a final answer
+REQUESTED: Final[Mapping[type, str]] = {
+    InvokeAction: "input",
+    WriteProperty: "data",
+    WriteMultipleProperties: "data",
+    WriteAllProperties: "data",
+}
+"""The payload of a request that is remembered."""
+
+ANSWERED: Final[Mapping[type, str]] = {
+    ActionStatus: "output",
+    PropertyReading: "value",
+    PropertyReadings: "data",
+    Error: "about",
+}
+"""The payload of a final answer."""
+
 SHORT_TEXT: Final = 64  # characters
+FEW: Final = 4  # members, or elements
 BRIEF: Final = 256  # bytes of a text that is kept as it was read
 OVERHEAD: Final = 2048
 """Bytes that a remembered answer takes beside its texts: the objects around them, about so many."""
@@ -147,7 +174,8 @@ class AnswerMemory:
     def settle(self, asked: Asked, final: Base, size: int) -> None:
         """Remember the final answer of a request that is being carried out. `size` in bytes of both.
 
-        One that says that the request had not begun is not remembered: a repeat is to be carried out.
+        A long `final` is compacted already, as the connection keeps it too. One that says that the request
+        had not begun is not remembered: a repeat is to be carried out.
         """
         message = asked.message
         key = message.message_id
@@ -157,16 +185,16 @@ class AnswerMemory:
         if size > self.max_bytes or (isinstance(final, Error) and final.started is False):
             return
         if asked.size > BRIEF:
-            message = compacted(message, PAYLOADS, order="sorted")
-        if size - asked.size > BRIEF:
-            final = compacted(final, ANSWERS, order=None)
+            message = compacted(message, REQUESTED, order="sorted")
         kept = Remembered(message, final, size)
         self._answers[key] = kept
         self._fresh.append(kept)
         self.bytes += size
-        self._changed(size + OVERHEAD)
+        more = size + OVERHEAD
         while self.bytes > self.max_bytes or len(self._answers) > self.max_answers:
-            self._drop(next(iter(self._answers)))
+            more -= self._take_out(next(iter(self._answers)))
+        if more and self.bound is not None:  # answers of one size, of which the oldest goes, change nothing
+            self.bound.changed(self, more)
 
     def forget(self, asked: Asked) -> None:
         """Forget a request that is being carried out: a repeat is a request of its own."""
@@ -189,10 +217,6 @@ class AnswerMemory:
                 return
             self._drop(next(iter(self._answers)))
 
-    def _changed(self, size: int) -> None:
-        if self.bound is not None:
-            self.bound.changed(self, size)
-
     def shrink(self) -> None:
         """Forget about half of the answers, the oldest first."""
         enough = self.held // 2
@@ -207,11 +231,18 @@ class AnswerMemory:
             self._drop(key)
 
     def _drop(self, key: str) -> None:
+        less = self._take_out(key)
+        if less and self.bound is not None:
+            self.bound.changed(self, -less)
+
+    def _take_out(self, key: str) -> int:
+        """Forget an answer, if there is one; return the bytes that it took."""
         kept = self._answers.pop(key, None)
-        if kept is not None:
-            self.bytes -= kept.size
-            self._changed(-kept.size - OVERHEAD)
-            kept.message = kept.final = None  # it may still wait in the list of the fresh
+        if kept is None:
+            return 0
+        self.bytes -= kept.size
+        kept.message = kept.final = None  # it may still wait in the list of the fresh
+        return kept.size + OVERHEAD
 
 
 def same_content(one: Base, other: Base) -> bool:
@@ -224,41 +255,48 @@ def same_content(one: Base, other: Base) -> bool:
     )
 
 
-def compacted(message: Any, members: tuple[str, ...], *, order: Literal["sorted"] | None) -> Any:
+def compacted(message: Base, members: Mapping[type, str], *, order: Literal["sorted"] | None) -> Any:
     """Return a message that is kept for a while, with its payload as JSON text.
 
     Python's objects take up to twenty times as much memory as the text that they came from, or go out as;
     so bounds that count the text would not hold.
     """
-    for member in members:
-        payload = getattr(message, member, msgspec.UNSET)
-        if not _is_small(payload):
-            text = msgspec.Raw(msgspec.json.encode(payload, order=order))
-            return msgspec.structs.replace(message, **{member: text})
-    return message
+    member = members.get(type(message))
+    payload = None if member is None else getattr(message, member)
+    if member is None or _is_small(payload):
+        return message
+    text = msgspec.Raw(msgspec.json.encode(payload, order=order))
+    return msgspec.structs.replace(message, **{member: text})
 
 
-def restored(message: Any) -> Any:
+def restored(message: Base) -> Any:
     """Return a kept answer as it was before it was compacted."""
-    for member in ANSWERS:
-        payload = getattr(message, member, msgspec.UNSET)
-        if isinstance(payload, msgspec.Raw):
-            return msgspec.structs.replace(message, **{member: msgspec.json.decode(payload)})
-    return message
+    member = ANSWERED.get(type(message))
+    payload = None if member is None else getattr(message, member)
+    if member is None or not isinstance(payload, msgspec.Raw):
+        return message
+    return msgspec.structs.replace(message, **{member: msgspec.json.decode(payload)})
 
 
 def _is_small(payload: object) -> bool:
     """Return whether a payload takes no more memory than its text, or only little."""
+    if not isinstance(payload, dict):
+        return _is_scalar(payload)
+    members: dict[str, object] = payload  # pyright: ignore[reportUnknownVariableType] # `cast` takes longer
+    few = len(members) <= FEW
+    return few and all(map(_is_scalar, members)) and all(map(_is_scalar, members.values()))
+
+
+def _is_scalar(payload: object) -> bool:
+    """Return whether it is a number, a constant, or a text that takes about as many bytes as in UTF-8."""
     if isinstance(payload, str):  # one character outside of Latin-1 makes each take two or four bytes
         return len(payload) <= SHORT_TEXT or payload.isascii()
     return payload is None or payload is msgspec.UNSET or isinstance(payload, int | float | msgspec.Raw)
 
 
-def _payload(message: Any) -> Any:
-    for member in PAYLOADS:
-        if hasattr(message, member):
-            return getattr(message, member)
-    return msgspec.UNSET
+def _payload(message: Base) -> Any:
+    member = REQUESTED.get(type(message))
+    return msgspec.UNSET if member is None else getattr(message, member)
 
 
 def _same(one: object, other: object) -> bool:

@@ -31,7 +31,7 @@ class Outbox:
     """
 
     __slots__ = (
-        "_bytes", "_encode", "_max_frame", "_number", "_taken", "_waiting", "_wake", "max_bytes",
+        "_encode", "_max_frame", "_number", "_taken", "_waiting", "_wake", "bytes", "max_bytes",
         "max_waiting",
     )  # fmt: skip
 
@@ -53,20 +53,16 @@ class Outbox:
         self._wake = wake
         self._waiting: OrderedDict[Hashable, Sendable | Message] = OrderedDict()
         self._number = 0  # the key of what has none
-        self._bytes = 0
+        self.bytes = 0
+        """The bytes that wait; messages that may still be replaced are not counted."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     @property
-    def bytes(self) -> int:
-        """The bytes that wait; messages that may still be replaced are not counted."""
-        return self._bytes
-
-    @property
     def full(self) -> bool:
         """Whether more waits than a peer that reads leaves waiting."""
-        return self._bytes > self.max_bytes or len(self._waiting) > self.max_waiting
+        return self.bytes > self.max_bytes or len(self._waiting) > self.max_waiting
 
     def put(self, message: Message, key: Hashable | None = None) -> int:
         """Add a message, as text; give its bytes. Its `key`, if any, is not among those that wait."""
@@ -78,7 +74,7 @@ class Outbox:
             key = self._number = self._number + 1
         self._waiting[key] = frame
         size = len(frame)
-        self._bytes += size
+        self.bytes += size
         if self._wake is not None and len(self._waiting) == 1:
             self._wake()
         return size
@@ -94,13 +90,13 @@ class Outbox:
         """Take out what waits under this key, unsent; whether there was any."""
         entry = self._waiting.pop(key, None)
         if isinstance(entry, bytes):
-            self._bytes -= len(entry)
+            self.bytes -= len(entry)
         return entry is not None
 
     def clear(self) -> None:
         """Take out everything, unsent."""
         self._waiting.clear()
-        self._bytes = 0
+        self.bytes = 0
 
     def take(self, room: int = 65_536) -> list[Sendable]:
         """Take frames, oldest first, until they have `room` bytes or more: one at least, if any waits.
@@ -113,7 +109,7 @@ class Outbox:
             key, entry = waiting.popitem(last=False)
             if isinstance(entry, bytes):
                 frame: Sendable = entry
-                self._bytes -= len(frame)
+                self.bytes -= len(frame)
             else:
                 try:
                     frame = self._encoded(key, entry, alone=not frames)

@@ -25,7 +25,7 @@ from ._messages import (
 )
 from ._outbox import within
 from ._peer import SessionOptions
-from ._thing_desk import Desk
+from ._thing_desk import REQUEST, Desk
 from ._thing_intake import Intake
 from ._thing_runs import complete, end, has_room, put_item, say_began, say_pending, say_progress
 from ._times import in_utc
@@ -75,7 +75,9 @@ class ThingSession:
     @property
     def held(self) -> int:
         """About how many bytes of memory the peer's requests, listenings and answers take now."""
-        return self._desk.held
+        desk, listenings = self._desk, self._desk.listenings
+        listened = listenings.bytes + listenings.count * REQUEST
+        return desk.open_weight + desk.tells_weight + listened + self._outbox.bytes
 
     @property
     def habits(self) -> str:

@@ -18,7 +18,7 @@ from ._codec import Codec
 from ._dialects import Dialect
 from ._finite import finite_only
 from ._limits import Limits
-from ._memory import ANSWERS, BRIEF, Remembered, compacted, restored
+from ._memory import ANSWERED, BRIEF, Remembered, compacted, restored
 from ._messages import (
     Acknowledgement,
     ActionStatus,
@@ -112,10 +112,11 @@ class Desk:
 
     def _repeat(self, known: Remembered, message: Base) -> None:
         final = self._ending(known.final, correlation_of(message))
-        size = self.outbox.put(final)
+        frame = self.encode(final)
+        self.outbox.put_frame(frame)
         self.counts.answered += 1
         if isinstance(message, InvokeAction):
-            self.runs.keep(message, correlation_of(message), final, size)
+            self.runs.keep(message, correlation_of(message), _kept(final, frame), len(frame))
 
     def has_room(self, message: Base) -> bool:
         """Whether one more request may be open; if not, this one is refused."""
@@ -131,13 +132,6 @@ class Desk:
         size = len(text)
         weight = size + REQUEST + (weight_of(text) if size > SHORT else 0)
         return Asked(message, verb, correlation_of(message), size, weight, self, listening=listening)
-
-    @property
-    def held(self) -> int:
-        """About how many bytes of memory the peer's requests, listenings and answers take now."""
-        listenings = self.listenings
-        asked = self.open_weight + self.tells_weight + listenings.bytes + listenings.count * REQUEST
-        return asked + self.outbox.bytes
 
     def admit(self, asked: Asked) -> None:
         """Open a request."""
@@ -266,10 +260,9 @@ class Desk:
         self._end_streams(asked, completed)
         fits = not isinstance(told, Error) or isinstance(final, Error)
         if asked.remembered and self.memory is not None and final is not None:
-            kept = final if fits else told or final
-            kept = kept if len(frame) <= BRIEF else compacted(kept, ANSWERS, order=None)
+            to_cancel = reply is not None and reply[0] is self  # then this connection is told another one
+            kept = told if told is not None and not (fits and to_cancel) else _kept(final, frame)
             self.memory.settle(asked, kept, asked.size + len(frame))
-            told = kept if told is final or not fits else told  # so that there is one text for both
         self._hand_over(asked, told, frame)
         for desk, *answer in others:
             desk._hand_over(asked, *answer)
@@ -293,7 +286,7 @@ class Desk:
     def _answer(
         self, asked: Asked, final: Message | None, reply: tuple[Desk, str] | None
     ) -> tuple[Message | None, bytes]:
-        """Make a final answer as it is told on this connection, and its text."""
+        """Make a final answer as it is told and kept on this connection, and its text."""
         if final is None:
             return None, b""
         in_reply_to = reply[1] if reply is not None and reply[0] is self else None
@@ -305,7 +298,7 @@ class Desk:
             # the peer would close the connection over it, and every other request would be lost
             told = self.error(asked.thing_id, self._too_long(len(frame)), told.correlation_id, in_reply_to)
             frame = self.encode(told)
-        return told, frame
+        return _kept(told, frame), frame
 
     def _too_long(self, size: int) -> Problem:
         detail = f"the answer has {size} bytes, {self.options.max_bytes} is the most"
@@ -378,3 +371,8 @@ class Desk:
             waiting=len(self.outbox),
             waiting_bytes=self.outbox.bytes,
         )
+
+
+def _kept(final: Any, frame: bytes) -> Any:
+    """Return a final answer as it is kept, where it is long as JSON text: one text for all who keep it."""
+    return final if len(frame) <= BRIEF else compacted(final, ANSWERED, order=None)

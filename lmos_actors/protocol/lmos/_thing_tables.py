@@ -10,7 +10,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from ._asked import ALL_EVENTS, EVENT, LISTENED, PROPERTY, Asked, Listening
-from ._memory import ANSWERS, BRIEF, OVERHEAD, compacted
+from ._memory import OVERHEAD
 from ._messages import ActionStatus, Error, InvokeAction, name_in
 from ._problems import FAILED
 
@@ -58,38 +58,39 @@ class Runs:
         self._live[_key(asked.message)] = asked
 
     def end(self, asked: Asked, correlation: str, final: Base, size: int) -> None:
-        """Note the end of a run. `size` are the bytes of its final answer."""
+        """Note the end of a run. `size` are the bytes of its final answer; a long one is compacted."""
         key = _key(asked.message)
         if self._live.get(key) is asked:
             del self._live[key]
         self._keep(asked.message, key, correlation, final, size)
 
     def keep(self, run: InvokeAction, correlation: str, final: Base, size: int) -> None:
-        """Note the final answer of a run."""
+        """Note the final answer of a run, as `end` does."""
         self._keep(run, _key(run), correlation, final, size)
 
     def _keep(self, run: InvokeAction, key: Key, correlation: str, final: Base, size: int) -> None:
         size += len(run.message_id)
         if self._bytes + size > self._max_bytes:
             final, size = _without_payload(final), sum(map(len, key)) + len(correlation)
-        if key in self._ended:
-            self._forget(key)
-        if size > BRIEF:
-            final = compacted(final, ANSWERS, order=None)
+        more = -self._take_out(key) if key in self._ended else 0
         self._ended[key] = EndedRun(correlation, final, size)
         self._bytes += size
-        self._changed(size + OVERHEAD)
+        more += size + OVERHEAD
         while len(self._ended) > self._limit or self._bytes > self._max_bytes:
-            self._forget(next(iter(self._ended)))
+            more -= self._take_out(next(iter(self._ended)))
+        if more and self._bound is not None:
+            self._bound.changed(self, more)
 
     def _forget(self, key: Key) -> None:
+        less = self._take_out(key)
+        if self._bound is not None:
+            self._bound.changed(self, -less)
+
+    def _take_out(self, key: Key) -> int:
+        """Forget an ended run; return the bytes that it took."""
         size = self._ended.pop(key).size
         self._bytes -= size
-        self._changed(-size - OVERHEAD)
-
-    def _changed(self, size: int) -> None:
-        if self._bound is not None:
-            self._bound.changed(self, size)
+        return size + OVERHEAD
 
     @property
     def held(self) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from lmos_actors._errors import (
     MailboxFull,
     RateLimited,
 )
-from lmos_actors.protocol.lmos import AnswerMemory, SessionOptions
+from lmos_actors.protocol.lmos import AnswerBound, AnswerMemory, SessionOptions
 from tests.protocol.lmos.talk import AT, Talk
 
 CALL = {"action": "go", "input": {"n": 1}}
@@ -174,6 +176,65 @@ def test_the_order_of_members_is_no_difference(memory: AnswerMemory) -> None:
     (asked,) = invoke(talk, input={"a": 1, "b": {"c": 1, "d": 2}})
     talk.session.complete(asked)
     assert invoke(talk, input={"b": {"d": 2, "c": 1}, "a": 1}) == ()
+
+
+LONG = {
+    "a text": {"text": "x" * 400},
+    "a text of many bytes": {"text": "x" * 400 + "\N{SNOWMAN}"},
+    "a name of many bytes": {"x" * 400 + "\N{SNOWMAN}": 1},
+    "many members": {f"member {number}": number for number in range(40)},
+    "lists": {"lists": [[] for _ in range(140)]},
+    "nothing but lists": [[] for _ in range(140)],
+}
+
+
+@pytest.mark.parametrize("payload", LONG.values(), ids=LONG)
+def test_what_is_long_is_remembered_as_it_was(memory: AnswerMemory, payload: Any) -> None:
+    talk = Talk(memory=memory)
+    (asked,) = invoke(talk, input=payload)
+    talk.session.complete(asked, payload)
+    assert invoke(talk, input=payload) == ()
+    assert [message["output"] for message in talk.heard()] == [payload, payload]
+    (other,) = invoke(talk, input=[payload])
+    talk.session.complete(other, "other")
+
+
+@pytest.mark.parametrize("payload", LONG.values(), ids=LONG)
+def test_what_is_remembered_takes_no_more_than_twice_what_is_counted(payload: Any) -> None:
+    memory = AnswerMemory(bound=AnswerBound(1 << 40))
+    talk = Talk(memory=memory)
+
+    def settle_some(numbers: range) -> None:
+        for number in numbers:
+            (asked,) = invoke(talk, number, input=payload)
+            talk.session.complete(asked, payload)
+            talk.heard()
+
+    settle_some(range(100))
+    assert memory.bound is not None
+    gc.collect()
+    tracemalloc.start()
+    counted = memory.bound.bytes
+    settle_some(range(100, 164))
+    gc.collect()
+    grown = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert grown < 2 * (memory.bound.bytes - counted)
+
+
+def test_a_bound_counts_what_is_remembered_and_nothing_else() -> None:
+    bound = AnswerBound(1 << 40)
+    memory = AnswerMemory(max_answers=3, bound=bound)
+    talk = Talk(memory=memory, options=SessionOptions(remembered_runs=2))
+    for number, size in enumerate([10, 500, 10, 2000, 10, 10, 10, 10]):
+        settle(talk, number, "x" * size)
+    settled = bound.bytes
+    settle(talk, 8, "x" * 10)  # in the place of one like it
+    assert bound.bytes == settled > 0
+    talk.session.closed()
+    assert bound.bytes == memory.held
+    memory.close()
+    assert bound.bytes == 0
 
 
 def test_what_is_going_on_is_answered_once(memory: AnswerMemory) -> None:
