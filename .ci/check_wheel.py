@@ -21,7 +21,7 @@ needed = (
     f"{schema}.origin.txt",
 )
 needed += tuple(f"lmos_actors/reports/page/{name}" for name in ("page.html", "style.css", "app.js"))
-needed += tuple(f"lmos_actors/conformance/page/card.{kind}" for kind in ("html", "css", "js"))
+needed += tuple(f"lmos_actors/conformance/card/page/card.{kind}" for kind in ("html", "css", "js"))
 for name in needed:
     if PurePosixPath(name) not in names:
         raise SystemExit(f"the wheel lacks {name}")

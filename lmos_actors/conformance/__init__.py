@@ -1,21 +1,7 @@
 """The conformance kit: judges LMOS servers and clients, whoever wrote them."""
 
-from ._card_html import card_html as card_html
-from ._card_json import card_data as card_data, card_json as card_json
-from ._card_junit import card_junit as card_junit
-from ._card_text import (
-    card_text as card_text,
-    end_lines as end_lines,
-    group_lines as group_lines,
-)
-from ._case import Case as Case
-from ._cases import all_cases as all_cases
-from ._client_cases import CLIENT_CASES as CLIENT_CASES, ClientCase as ClientCase
-from ._hints import Call as Call, Hints as Hints, NewValue as NewValue
-from ._http import Unreachable as Unreachable
-from ._judging import judge_clients as judge_clients
 from ._run import ConformOptions as ConformOptions, chosen as chosen, conform as conform
-from ._verdicts import (
+from .card import (
     Card as Card,
     Departure as Departure,
     Level as Level,
@@ -23,4 +9,30 @@ from ._verdicts import (
     Section as Section,
     Traffic as Traffic,
     Verdict as Verdict,
+    card_data as card_data,
+    card_html as card_html,
+    card_json as card_json,
+    card_junit as card_junit,
+    card_text as card_text,
+    end_lines as end_lines,
+    group_lines as group_lines,
+)
+from .cases import (
+    all_cases as all_cases,
+)
+from .clients import (
+    CLIENT_CASES as CLIENT_CASES,
+    ClientCase as ClientCase,
+    judge_clients as judge_clients,
+)
+from .session import (
+    Case as Case,
+)
+from .target import (
+    Call as Call,
+    Hints as Hints,
+    NewValue as NewValue,
+)
+from .wire import (
+    Unreachable as Unreachable,
 )

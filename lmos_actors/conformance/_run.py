@@ -14,18 +14,28 @@ import trio
 from lmos_actors._errors import ConfigError, nearest
 from lmos_actors._hidden import HIDDEN
 
-from ._case import Case, Failed, Ground, Visit
-from ._cases import all_cases
-from ._deviations import DEVIATIONS
-from ._hints import Hints
-from ._http import Unreachable
-from ._knock import Refused
-from ._lookup import no_headers
-from ._roles import NotOffered, NotRun
-from ._socket import ConnectionGone
-from ._talk import AS_IN_EXAMPLES, AS_KOTLIN, AS_WRITTEN, NoAnswer, Speech
-from ._target import Reach, find_target
-from ._verdicts import Card, Departure, Level, Result, Verdict
+from .card import (
+    DEVIATIONS,
+    Card,
+    Departure,
+    Level,
+    Result,
+    Verdict,
+)
+from .cases import all_cases
+from .session import (
+    AS_IN_EXAMPLES,
+    AS_KOTLIN,
+    AS_WRITTEN,
+    Case,
+    Failed,
+    Ground,
+    NoAnswer,
+    Speech,
+    Visit,
+)
+from .target import Hints, NotOffered, NotRun, Reach, find_target, no_headers
+from .wire import ConnectionGone, Refused, Unreachable
 
 if TYPE_CHECKING:
     import ssl
@@ -33,7 +43,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.transport import Network
 
-    from ._lookup import HeadersFor
+    from .target import HeadersFor
 
 _CASE_SECONDS: Final = 60.0
 _WITHOUT_SOCKET: Final = ("handshake", "description", "http")  # groups that need no open WebSocket

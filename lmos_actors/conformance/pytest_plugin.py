@@ -26,18 +26,17 @@ from lmos_actors._errors import ConfigError
 from lmos_actors.files import Duration
 from lmos_actors.transport import TcpNetwork, endpoint_of
 
-from ._card_text import case_lines, counted, cut
-from ._hints import Hints
-from ._http import Unreachable
 from ._run import ConformOptions, chosen, prepare, run_case
-from ._verdicts import Level, Verdict
+from .card import Level, Verdict, case_lines, counted, cut
+from .target import Hints
+from .wire import Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
-    from ._case import Case, Ground
-    from ._socket import Headers
-    from ._verdicts import Result
+    from .card import Result
+    from .session import Case, Ground
+    from .wire import Headers
 
 WHERE: Final = "lmos"
 """What the ids of tests that come without a test file begin with: `lmos::letter.reading`."""

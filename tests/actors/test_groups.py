@@ -314,7 +314,7 @@ async def test_what_cannot_change_is_checked_once_for_all_members_of_a_class(
         await node.root.start_many(member("m", "all"), 10)
         await node.root.start_many(member("s", "all", cls=Special), 10)
         bound: list[str] = []
-        from lmos_actors.actors._operation import Operation
+        from lmos_actors.actors import Operation
 
         bind = Operation.bind
 

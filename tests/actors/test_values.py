@@ -20,7 +20,8 @@ from hypothesis import given, settings, strategies as st
 from msgspec import Meta
 
 from lmos_actors._errors import InvalidInput, LmosActorsError
-from lmos_actors.actors._values import Shape, check_property_type, shape_of
+from lmos_actors.actors import Shape, shape_of
+from lmos_actors.actors._values import check_property_type
 from lmos_actors.protocol.td import SchemaError
 
 T = TypeVar("T")

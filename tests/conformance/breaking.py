@@ -11,11 +11,14 @@ import trio
 import trio.testing
 
 from lmos_actors.conformance import Call, Card, ConformOptions, Hints, Level, Verdict, conform
-from lmos_actors.conformance._scripted import ScriptedConnection, ScriptedServer
-from lmos_actors.conformance._scripted_http import ScriptedPages
-from lmos_actors.conformance._scripted_thing import ScriptedThing
-from lmos_actors.conformance._serving import Serving
-from lmos_actors.conformance._wire import Wire
+from lmos_actors.conformance.scripted import (
+    ScriptedConnection,
+    ScriptedPages,
+    ScriptedServer,
+    ScriptedThing,
+    Serving,
+    Wire,
+)
 from lmos_actors.transport import MemoryNetwork, endpoint_of
 
 if TYPE_CHECKING:

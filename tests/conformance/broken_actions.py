@@ -5,15 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lmos_actors.conformance import Level
-from lmos_actors.conformance._scripted import ScriptedConnection
-from lmos_actors.conformance._scripted_runs import completed
-from lmos_actors.conformance._scripted_thing import ABSENT, Done, Failed, Problem, ScriptedThing, invalid
+from lmos_actors.conformance.scripted import (
+    ABSENT,
+    Done,
+    Problem,
+    ScriptedConnection,
+    ScriptedThing,
+    completed,
+)
+from lmos_actors.conformance.scripted._thing import Failed, invalid
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance._scripted_runs import Run
-    from lmos_actors.conformance._scripted_thing import Json, Outcome
-    from lmos_actors.conformance._scripted_voice import Request
+    from lmos_actors.conformance.scripted import Json, Outcome, Request, Run
 
 SHELF = Shelf()
 

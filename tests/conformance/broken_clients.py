@@ -8,8 +8,16 @@ from typing import Any
 import attrs
 import trio
 
-from lmos_actors.conformance._frames import BINARY, CLOSE, PING, TEXT, RawFrame, close_payload, write_frame
-from lmos_actors.conformance._scripted_description import ID
+from lmos_actors.conformance.scripted._description import ID
+from lmos_actors.conformance.wire import (
+    BINARY,
+    CLOSE,
+    PING,
+    TEXT,
+    RawFrame,
+    close_payload,
+    write_frame,
+)
 from tests.conformance.clients import Client, GaveUp, Json
 
 

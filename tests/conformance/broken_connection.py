@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lmos_actors.conformance._frames import TEXT, FrameTooLong, RawFrame, write_frame
-from lmos_actors.conformance._scripted import Listening, ScriptedConnection, ScriptedServer
-from lmos_actors.conformance._scripted_voice import Cut, Out, Say
-from lmos_actors.conformance._serving import Head, Serving, refusal
-from lmos_actors.conformance._wire import Wire
+from lmos_actors.conformance.scripted import Head, Out, Say, ScriptedConnection, ScriptedServer, Serving, Wire
+from lmos_actors.conformance.scripted._connection import Cut
+from lmos_actors.conformance.scripted._serving import refusal
+from lmos_actors.conformance.wire import (
+    TEXT,
+    FrameTooLong,
+    RawFrame,
+    write_frame,
+)
 from tests.conformance.breaking import Broken
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance._scripted_http import Reply
-    from lmos_actors.conformance._scripted_voice import Request
+    from lmos_actors.conformance.scripted import Reply, Request
+    from lmos_actors.conformance.scripted._server import Listening
 
 SHELF = Shelf()
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lmos_actors.conformance._scripted import ScriptedConnection
+from lmos_actors.conformance.scripted import ScriptedConnection
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance._scripted_runs import Final_, Run
-    from lmos_actors.conformance._scripted_thing import Json, Problem
-    from lmos_actors.conformance._scripted_voice import Request
+    from lmos_actors.conformance.scripted import Json, Problem, Request, Run
+    from lmos_actors.conformance.scripted._runs import Final_
 
 SHELF = Shelf()
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from lmos_actors.conformance._scripted import ScriptedServer
-from lmos_actors.conformance._scripted_http import HttpRequest, Reply, ScriptedPages, given
+from lmos_actors.conformance.scripted import HttpRequest, Reply, ScriptedPages, ScriptedServer
+from lmos_actors.conformance.scripted._http import given
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lmos_actors.conformance._scripted_thing import ScriptedThing
+    from lmos_actors.conformance.scripted import ScriptedThing
 
 SHELF = Shelf()
 HERE = "/agents/conformance"

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lmos_actors.conformance._scripted import ScriptedConnection, ScriptedServer
-from lmos_actors.conformance._scripted_runs import completed
+from lmos_actors.conformance.scripted import ScriptedConnection, ScriptedServer, completed
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance._scripted_thing import Json, Problem, ScriptedThing
-    from lmos_actors.conformance._scripted_voice import Request
+    from lmos_actors.conformance.scripted import Json, Problem, Request, ScriptedThing
 
 SHELF = Shelf()
 

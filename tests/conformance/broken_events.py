@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lmos_actors.conformance._scripted import Listening, ScriptedConnection, ScriptedServer
-from lmos_actors.conformance._scripted_thing import invalid
-from lmos_actors.conformance._wire import Wire
+from lmos_actors.conformance.scripted import ScriptedConnection, ScriptedServer, Wire
+from lmos_actors.conformance.scripted._thing import invalid
 from tests.conformance.breaking import Broken
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:
     from typing import Literal
 
-    from lmos_actors.conformance._scripted_thing import ScriptedThing
-    from lmos_actors.conformance._scripted_voice import Request
+    from lmos_actors.conformance.scripted import Request, ScriptedThing
+    from lmos_actors.conformance.scripted._server import Listening
 
 SHELF = Shelf()
 

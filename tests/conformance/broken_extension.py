@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lmos_actors.conformance._scripted import ScriptedConnection, ScriptedServer
-from lmos_actors.conformance._scripted_runs import completed, content_of
-from lmos_actors.conformance._scripted_thing import ABSENT, Problem, invalid, not_found, too_late
-from lmos_actors.conformance._scripted_voice import Hang
+from lmos_actors.conformance.scripted import (
+    ABSENT,
+    Hang,
+    Problem,
+    ScriptedConnection,
+    ScriptedServer,
+    completed,
+)
+from lmos_actors.conformance.scripted._runs import content_of
+from lmos_actors.conformance.scripted._thing import invalid, not_found, too_late
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance._scripted_runs import Final_, Run, RunsVoice
-    from lmos_actors.conformance._scripted_voice import Request
+    from lmos_actors.conformance.scripted import Request, Run
+    from lmos_actors.conformance.scripted._runs import Final_, RunsVoice
 
 SHELF = Shelf()
 SOON = 0.01

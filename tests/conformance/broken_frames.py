@@ -6,11 +6,16 @@ import json
 import re
 from typing import Any
 
-from lmos_actors.conformance._frames import CLOSE, CONTINUATION, PING, TEXT, FrameReader, RawFrame
-from lmos_actors.conformance._scripted import ScriptedConnection
-from lmos_actors.conformance._scripted_thing import Problem, invalid
-from lmos_actors.conformance._scripted_voice import Hang, Json, Raw
-from lmos_actors.conformance._wire import Wire
+from lmos_actors.conformance.scripted import Hang, Json, Problem, Raw, ScriptedConnection, Wire
+from lmos_actors.conformance.scripted._thing import invalid
+from lmos_actors.conformance.wire import (
+    CLOSE,
+    CONTINUATION,
+    PING,
+    TEXT,
+    FrameReader,
+    RawFrame,
+)
 from tests.conformance.shelf import Shelf
 
 SHELF = Shelf()

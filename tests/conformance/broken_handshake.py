@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lmos_actors.conformance._scripted_http import Reply, ScriptedPages
-from lmos_actors.conformance._serving import Head, Serving, refusal
+from lmos_actors.conformance.scripted import Head, Reply, ScriptedPages, Serving
+from lmos_actors.conformance.scripted._serving import refusal
 from tests.conformance.breaking import Broken
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance._scripted_thing import ScriptedThing
+    from lmos_actors.conformance.scripted import ScriptedThing
 
 SHELF = Shelf()
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from lmos_actors.conformance._scripted_http import HttpRequest, Reply, ScriptedPages, given
-from lmos_actors.conformance._scripted_thing import Done, Problem
+from lmos_actors.conformance.scripted import Done, HttpRequest, Problem, Reply, ScriptedPages
+from lmos_actors.conformance.scripted._http import given
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance._scripted_thing import Outcome, ScriptedThing
+    from lmos_actors.conformance.scripted import Outcome, ScriptedThing
 
 SHELF = Shelf()
 

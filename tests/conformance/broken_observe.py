@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lmos_actors.conformance._scripted import Listening, ScriptedConnection, ScriptedServer
-from lmos_actors.conformance._scripted_thing import Problem, not_allowed
+from lmos_actors.conformance.scripted import Problem, ScriptedConnection, ScriptedServer, not_allowed
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance._scripted_thing import ScriptedThing
-    from lmos_actors.conformance._scripted_voice import Request
+    from lmos_actors.conformance.scripted import Request, ScriptedThing
+    from lmos_actors.conformance.scripted._server import Listening
 
 SHELF = Shelf()
 

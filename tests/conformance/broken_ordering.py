@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lmos_actors.conformance._scripted import Listening, ScriptedConnection
-from lmos_actors.conformance._scripted_thing import Problem
+from lmos_actors.conformance.scripted import Problem, ScriptedConnection
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lmos_actors.conformance._scripted_voice import Request
+    from lmos_actors.conformance.scripted import Request
+    from lmos_actors.conformance.scripted._server import Listening
 
 SHELF = Shelf()
 SOON = 0.01

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lmos_actors.conformance._scripted import ScriptedConnection
-from lmos_actors.conformance._scripted_thing import Problem, ScriptedThing
+from lmos_actors.conformance.scripted import Problem, ScriptedConnection, ScriptedThing
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance._scripted_thing import Json
-    from lmos_actors.conformance._scripted_voice import Request
+    from lmos_actors.conformance.scripted import Json, Request
 
 SHELF = Shelf()
 

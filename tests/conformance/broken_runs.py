@@ -5,14 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lmos_actors.conformance._scripted import ScriptedConnection
-from lmos_actors.conformance._scripted_runs import completed
-from lmos_actors.conformance._scripted_thing import Problem, invalid, not_found
+from lmos_actors.conformance.scripted import Problem, ScriptedConnection, completed
+from lmos_actors.conformance.scripted._thing import invalid, not_found
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance._scripted_runs import Run
-    from lmos_actors.conformance._scripted_voice import Request
+    from lmos_actors.conformance.scripted import Request, Run
 
 SHELF = Shelf()
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lmos_actors.conformance import Level
-from lmos_actors.conformance._scripted import ScriptedConnection
-from lmos_actors.conformance._scripted_thing import ABSENT, invalid
+from lmos_actors.conformance.scripted import ABSENT, ScriptedConnection
+from lmos_actors.conformance.scripted._thing import invalid
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance._scripted_runs import Final_
-    from lmos_actors.conformance._scripted_thing import Json
-    from lmos_actors.conformance._scripted_voice import Request
+    from lmos_actors.conformance.scripted import Json, Request
+    from lmos_actors.conformance.scripted._runs import Final_
 
 SHELF = Shelf()
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lmos_actors.conformance._scripted import ScriptedConnection, ScriptedServer
+from lmos_actors.conformance.scripted import ScriptedConnection, ScriptedServer
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance._scripted_thing import Json, ScriptedThing
-    from lmos_actors.conformance._scripted_voice import Request
+    from lmos_actors.conformance.scripted import Json, Request, ScriptedThing
 
 SHELF = Shelf()
 

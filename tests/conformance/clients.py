@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from lmos_actors.conformance._frames import (
+from lmos_actors.conformance.scripted._description import ID, ID_B
+from lmos_actors.conformance.wire import (
     CLOSE,
     CONTINUATION,
     PING,
@@ -21,7 +22,6 @@ from lmos_actors.conformance._frames import (
     close_payload,
     write_frame,
 )
-from lmos_actors.conformance._scripted_description import ID, ID_B
 from lmos_actors.transport import endpoint_of
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from lmos_actors.conformance._scripted import ScriptedServer
-from lmos_actors.conformance._serving import Serving
+from lmos_actors.conformance.scripted import ScriptedServer, Serving
 from lmos_actors.transport import TcpNetwork, endpoint_of
 
 if TYPE_CHECKING:

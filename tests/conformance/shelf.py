@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from lmos_actors.conformance import Level
-from lmos_actors.conformance._scripted import ScriptedConnection, ScriptedServer
-from lmos_actors.conformance._scripted_http import ScriptedPages
-from lmos_actors.conformance._scripted_thing import ScriptedThing
-from lmos_actors.conformance._serving import Serving
-from lmos_actors.conformance._wire import Wire
+from lmos_actors.conformance.scripted import (
+    ScriptedConnection,
+    ScriptedPages,
+    ScriptedServer,
+    ScriptedThing,
+    Serving,
+    Wire,
+)
 from tests.conformance.breaking import Broken
 
 if TYPE_CHECKING:

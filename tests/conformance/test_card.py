@@ -19,8 +19,8 @@ from lmos_actors.conformance import (
     card_junit,
     card_text,
 )
-from lmos_actors.conformance._card_html import OF_PASSED
-from lmos_actors.conformance._card_text import LONGEST, SOME_TRAFFIC, WIDTH
+from lmos_actors.conformance.card._html import OF_PASSED
+from lmos_actors.conformance.card._text import LONGEST, SOME_TRAFFIC, WIDTH
 from tests.conformance.cards import DEPARTURE, HOSTILE, card, everything, result, went
 
 OBEYED = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")

@@ -10,9 +10,8 @@ import pytest
 import trio
 
 from lmos_actors.conformance import Level, Verdict
-from lmos_actors.conformance._scripted_http import HttpRequest, Reply, ScriptedPages
-from lmos_actors.conformance._scripted_thing import ScriptedThing
-from lmos_actors.conformance._serving import Head, Serving, refusal
+from lmos_actors.conformance.scripted import Head, HttpRequest, Reply, ScriptedPages, ScriptedThing, Serving
+from lmos_actors.conformance.scripted._serving import refusal
 from tests.conformance.breaking import HERE, card_of, ids, right, told
 from tests.conformance.broken_connection import HoldsOn
 from tests.conformance.broken_description import Describes, HasNoSecurity, ServesPlainText

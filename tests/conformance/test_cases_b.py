@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lmos_actors.conformance import Hints, Level, Verdict, all_cases
-from lmos_actors.conformance._case import Visit
-from lmos_actors.conformance._scripted import ScriptedConnection, ScriptedServer
-from lmos_actors.conformance._scripted_thing import Done, ScriptedThing
+from lmos_actors.conformance.scripted import Done, ScriptedConnection, ScriptedServer, ScriptedThing
+from lmos_actors.conformance.session import Visit
 from tests.conformance.breaking import card_of, ids, right, told
 from tests.conformance.broken import ALL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lmos_actors.conformance._scripted_thing import Json, Outcome
+    from lmos_actors.conformance.scripted import Json, Outcome
 
 JUNK: tuple[Any, ...] = (None, True, -1, 1e300, "", "x", [], {}, [[{}]], {"a": None}, "\ud800", "2026-01-01")
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from lmos_actors.conformance._frames import (
+from lmos_actors.conformance.wire import (
     CLOSE,
     TEXT,
     FrameReader,
     FrameTooLong,
     RawFrame,
     close_payload,
-    mask,
     write_frame,
 )
+from lmos_actors.conformance.wire._frames import mask
 
 FRAMES = st.builds(
     RawFrame,

@@ -7,7 +7,7 @@ import json
 import msgspec
 import pytest
 
-from lmos_actors.conformance._hints import Call, Hints, NewValue
+from lmos_actors.conformance.target import Call, Hints, NewValue
 from lmos_actors.files import FileError
 
 YAML = """\

@@ -10,7 +10,12 @@ import pytest
 import trio
 
 from lmos_actors.conformance import Card, card_html, card_json, card_junit, card_text, judge_clients
-from lmos_actors.conformance._frames import CONTINUATION, PING, TEXT, write_frame
+from lmos_actors.conformance.wire import (
+    CONTINUATION,
+    PING,
+    TEXT,
+    write_frame,
+)
 from lmos_actors.transport import MemoryNetwork, endpoint_of
 from tests.conformance.breaking import on_virtual_time
 

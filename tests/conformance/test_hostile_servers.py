@@ -21,16 +21,21 @@ from lmos_actors.conformance import (
     card_text,
     conform,
 )
-from lmos_actors.conformance._frames import CONTINUATION, PING, TEXT, write_frame
-from lmos_actors.conformance._http import read_json
-from lmos_actors.conformance._inputs import fits, largest, samples
-from lmos_actors.conformance._letter import hear
-from lmos_actors.conformance._lookup import next_of
-from lmos_actors.conformance._scripted import ScriptedConnection
-from lmos_actors.conformance._scripted_description import described
-from lmos_actors.conformance._scripted_http import Reply, ScriptedPages
-from lmos_actors.conformance._scripted_voice import Say
-from lmos_actors.conformance._socket import ConnectionGone, Handshake, Recorder, Socket
+from lmos_actors.conformance.inputs import fits, largest, samples
+from lmos_actors.conformance.scripted import Reply, Say, ScriptedConnection, ScriptedPages, described
+from lmos_actors.conformance.session._messages import hear
+from lmos_actors.conformance.target._lookup import next_of
+from lmos_actors.conformance.wire import (
+    CONTINUATION,
+    PING,
+    TEXT,
+    ConnectionGone,
+    Handshake,
+    Recorder,
+    Socket,
+    read_json,
+    write_frame,
+)
 from lmos_actors.transport import MemoryNetwork, memory_pair
 from tests.conformance.breaking import HERE, card_of, ids, on_virtual_time, right
 

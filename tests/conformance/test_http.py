@@ -8,13 +8,14 @@ import pytest
 import trio
 
 from lmos_actors import ConfigError
-from lmos_actors.conformance._http import LONGEST, Unreachable, exchange, read_json
+from lmos_actors.conformance.wire import Unreachable, exchange, read_json
+from lmos_actors.conformance.wire._http import LONGEST
 from lmos_actors.transport import MemoryNetwork, TcpNetwork
 
 from .pages import SILENCE, Page, described, serving
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance._verdicts import Traffic
+    from lmos_actors.conformance.card import Traffic
 
 HERE = "http://thing:80"
 

@@ -11,9 +11,17 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from jsonschema_rs import Draft7Validator
 
-from lmos_actors.conformance._inputs import Sample, another, fits, largest, samples, smallest, valid
-from lmos_actors.conformance._patterns import matching
-from lmos_actors.conformance._schemas import same
+from lmos_actors.conformance.inputs import (
+    Sample,
+    another,
+    fits,
+    largest,
+    same,
+    samples,
+    smallest,
+    valid,
+)
+from lmos_actors.conformance.inputs._patterns import matching
 
 FORMATS = (
     "date", "time", "date-time", "email", "idn-email", "hostname", "idn-hostname", "ipv4", "ipv6", "uri",

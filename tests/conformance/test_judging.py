@@ -13,16 +13,15 @@ import trio
 
 from lmos_actors import LmosActorsError, open_node
 from lmos_actors.conformance import Card, Level, Verdict
-from lmos_actors.conformance._client_book import Book
-from lmos_actors.conformance._client_cases import CLIENT_CASES, RIDDLES
-from lmos_actors.conformance._client_rules import MessageRules
-from lmos_actors.conformance._frames import RawFrame, close_payload, write_frame
-from lmos_actors.conformance._http import exchange
-from lmos_actors.conformance._judging import judge_clients
-from lmos_actors.conformance._riddle_description import puzzling, puzzling_b
-from lmos_actors.conformance._riddles import RiddleConnection, RiddleServer
-from lmos_actors.conformance._scripted_description import ID, ID_B
-from lmos_actors.conformance._scripted_voice import REQUESTS, Say
+from lmos_actors.conformance.clients import CLIENT_CASES, judge_clients
+from lmos_actors.conformance.clients._cases import RIDDLES
+from lmos_actors.conformance.clients._challenge_descriptions import puzzling, puzzling_b
+from lmos_actors.conformance.clients._challenges import RiddleConnection, RiddleServer
+from lmos_actors.conformance.clients._log import Book
+from lmos_actors.conformance.clients._rules import MessageRules
+from lmos_actors.conformance.scripted import REQUESTS, Say
+from lmos_actors.conformance.scripted._description import ID, ID_B
+from lmos_actors.conformance.wire import RawFrame, close_payload, exchange, write_frame
 from lmos_actors.protocol import td
 from lmos_actors.transport import MemoryNetwork, endpoint_of
 from tests.conformance.broken_clients import ALL, BrokenClient

@@ -15,7 +15,7 @@ from agents.conformance import Conformance, ConformanceB
 from lmos_actors import Agent, describe, open_node
 from lmos_actors.cli import main
 from lmos_actors.conformance import ConformOptions, Level, Verdict, all_cases, conform
-from lmos_actors.conformance._scripted_description import described, described_b
+from lmos_actors.conformance.scripted import described, described_b
 from lmos_actors.protocol.td import dump
 from lmos_actors.transport import MemoryNetwork
 from tests.conformance.breaking import HINTS, ids, on_virtual_time, told

@@ -10,19 +10,17 @@ import pytest
 import trio
 
 from lmos_actors.conformance import Call, ConformOptions, Verdict, conform
-from lmos_actors.conformance._case import Visit
-from lmos_actors.conformance._scripted import ScriptedConnection, ScriptedServer
-from lmos_actors.conformance._scripted_description import ID_B, VALUES
+from lmos_actors.conformance.scripted import ScriptedConnection, ScriptedServer
+from lmos_actors.conformance.scripted._description import ID_B, VALUES
+from lmos_actors.conformance.session import Visit
 from lmos_actors.transport import MemoryNetwork
 from tests.conformance.breaking import HERE, HINTS, card_of, ids, on_virtual_time, right, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from lmos_actors.conformance._scripted_thing import Json
-    from lmos_actors.conformance._scripted_voice import Request
-    from lmos_actors.conformance._serving import Serving
-    from lmos_actors.conformance._verdicts import Traffic
+    from lmos_actors.conformance.card import Traffic
+    from lmos_actors.conformance.scripted import Json, Request, Serving
 
 URL = f"http://{HERE.authority}/agents/conformance"
 WRITING = (

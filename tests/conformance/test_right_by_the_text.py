@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lmos_actors.conformance import Verdict
-from lmos_actors.conformance._scripted import ScriptedConnection, ScriptedServer
-from lmos_actors.conformance._scripted_runs import completed
-from lmos_actors.conformance._scripted_thing import invalid, not_allowed, not_found
-from lmos_actors.conformance._serving import Head, Serving
+from lmos_actors.conformance.scripted import (
+    Head,
+    ScriptedConnection,
+    ScriptedServer,
+    Serving,
+    completed,
+    not_allowed,
+)
+from lmos_actors.conformance.scripted._thing import invalid, not_found
 from tests.conformance.breaking import card_of, right, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lmos_actors.conformance._scripted_http import Reply
-    from lmos_actors.conformance._scripted_runs import Run
-    from lmos_actors.conformance._scripted_thing import Json, ScriptedThing
-    from lmos_actors.conformance._scripted_voice import Request
+    from lmos_actors.conformance.scripted import Json, Reply, Request, Run, ScriptedThing
 
 
 class SpeaksDraftsToo(Serving):

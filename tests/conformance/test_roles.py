@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from lmos_actors.conformance._hints import Call, Hints, NewValue
-from lmos_actors.conformance._inputs import fits
-from lmos_actors.conformance._roles import NotOffered, NotRun, Roles
-from lmos_actors.conformance._scripted_description import described
-from lmos_actors.conformance._target import Target, Thing
-from lmos_actors.conformance._things import readable_part
+from lmos_actors.conformance.inputs import fits
+from lmos_actors.conformance.scripted import described
+from lmos_actors.conformance.target import Call, Hints, NewValue, NotOffered, NotRun, Roles, Target
+from lmos_actors.conformance.target._target import Thing
+from lmos_actors.conformance.target._things import readable_part
 
 SECONDS = {"type": "object", "properties": {"seconds": {"type": "number", "minimum": 0, "maximum": 60}}}
 

@@ -10,14 +10,21 @@ import trio
 
 from lmos_actors import ConfigError
 from lmos_actors.conformance import ConformOptions, Level, Result, Unreachable, Verdict, all_cases, conform
-from lmos_actors.conformance._case import Chapter, Failed
-from lmos_actors.conformance._deviations import DEVIATIONS, ROWS, lmos
-from lmos_actors.conformance._http import Unreachable as Nobody
-from lmos_actors.conformance._roles import NotOffered, NotRun
 from lmos_actors.conformance._run import prepare, run_case
-from lmos_actors.conformance._serving import Head, Serving, refusal
-from lmos_actors.conformance._socket import ConnectionGone, Gone
-from lmos_actors.conformance._talk import AS_IN_EXAMPLES, AS_KOTLIN, AS_WRITTEN, NoAnswer
+from lmos_actors.conformance.card import DEVIATIONS, lmos
+from lmos_actors.conformance.card._deviations import ROWS
+from lmos_actors.conformance.scripted import Head, Serving
+from lmos_actors.conformance.scripted._serving import refusal
+from lmos_actors.conformance.session import (
+    AS_IN_EXAMPLES,
+    AS_KOTLIN,
+    AS_WRITTEN,
+    Chapter,
+    Failed,
+    NoAnswer,
+)
+from lmos_actors.conformance.target import NotOffered, NotRun
+from lmos_actors.conformance.wire import ConnectionGone, Gone, Unreachable as Nobody
 from lmos_actors.transport import MemoryNetwork
 from tests.conformance.breaking import HERE, card_of, on_virtual_time, right
 from tests.conformance.kotlin import kotlin_card
@@ -25,8 +32,8 @@ from tests.conformance.kotlin import kotlin_card
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from lmos_actors.conformance._case import Visit
-    from lmos_actors.conformance._scripted_http import Reply
+    from lmos_actors.conformance.scripted import Reply
+    from lmos_actors.conformance.session import Visit
 
 URL = f"http://{HERE.authority}/agents/conformance"
 

@@ -9,11 +9,19 @@ from uuid import UUID
 
 import pytest
 
-from lmos_actors.conformance._scripted import ScriptedConnection, ScriptedServer
-from lmos_actors.conformance._scripted_description import ID, ID_B, described, described_b
-from lmos_actors.conformance._scripted_http import HttpRequest, ScriptedPages
-from lmos_actors.conformance._scripted_voice import MOST_WAITING, Cut, Hang, Say
-from lmos_actors.conformance._wire import Wire
+from lmos_actors.conformance.scripted import (
+    Hang,
+    HttpRequest,
+    Say,
+    ScriptedConnection,
+    ScriptedPages,
+    ScriptedServer,
+    Wire,
+    described,
+    described_b,
+)
+from lmos_actors.conformance.scripted._connection import MOST_WAITING, Cut
+from lmos_actors.conformance.scripted._description import ID, ID_B
 from lmos_actors.protocol import td
 
 M = "5b6c7d8e-9f0a-4b1c-8d2e-3f4a5b6c7d15"

@@ -11,7 +11,9 @@ import pytest
 import trio
 
 from lmos_actors import ActionFailed, InvalidInput, NotAllowed, open_node
-from lmos_actors.conformance._frames import (
+from lmos_actors.conformance.scripted import ScriptedServer, Serving
+from lmos_actors.conformance.scripted._description import ID
+from lmos_actors.conformance.wire import (
     BINARY,
     CLOSE,
     CONTINUATION,
@@ -23,9 +25,6 @@ from lmos_actors.conformance._frames import (
     close_payload,
     write_frame,
 )
-from lmos_actors.conformance._scripted import ScriptedServer
-from lmos_actors.conformance._scripted_description import ID
-from lmos_actors.conformance._serving import Serving
 from lmos_actors.transport import MemoryNetwork, Network, TcpNetwork, endpoint_of
 
 if TYPE_CHECKING:

@@ -9,18 +9,23 @@ import pytest
 import trio
 
 from lmos_actors.conformance import Traffic, Unreachable
-from lmos_actors.conformance._frames import (
+from lmos_actors.conformance.wire import (
     BINARY,
     CLOSE,
     PING,
     PONG,
     TEXT,
+    ConnectionGone,
     FrameReader,
+    Gone,
+    Knock,
+    Recorder,
+    Refused,
+    Socket,
     accept_of,
+    open_socket,
     write_frame,
 )
-from lmos_actors.conformance._knock import Knock, Refused, open_socket
-from lmos_actors.conformance._socket import ConnectionGone, Gone, Recorder, Socket
 from lmos_actors.transport import MemoryNetwork, endpoint_of
 
 if TYPE_CHECKING:

@@ -10,11 +10,18 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 import trio
 
-from lmos_actors.conformance._socket import ConnectionGone, Gone
-from lmos_actors.conformance._talk import AS_IN_EXAMPLES, AS_KOTLIN, AS_WRITTEN, NoAnswer, Speech, Talk
+from lmos_actors.conformance.session import (
+    AS_IN_EXAMPLES,
+    AS_KOTLIN,
+    AS_WRITTEN,
+    NoAnswer,
+    Speech,
+    Talk,
+)
+from lmos_actors.conformance.wire import ConnectionGone, Gone
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance._socket import Socket
+    from lmos_actors.conformance.wire import Socket
 
 THING = "urn:thing"
 

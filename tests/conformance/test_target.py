@@ -9,10 +9,9 @@ import attrs
 import pytest
 
 from lmos_actors import ConfigError
-from lmos_actors.conformance._affordances import HttpForm
-from lmos_actors.conformance._http import Unreachable
-from lmos_actors.conformance._lookup import next_of
-from lmos_actors.conformance._target import Reach, Target, find_target
+from lmos_actors.conformance.target import HttpForm, Reach, Target, find_target
+from lmos_actors.conformance.target._lookup import next_of
+from lmos_actors.conformance.wire import Unreachable
 from lmos_actors.protocol.td import MAX_BYTES
 
 from .pages import SILENCE, Page, described, moved, serving

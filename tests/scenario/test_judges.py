@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 
 from lmos_actors import Agent as RealAgent, Property, Secret, prop
 from lmos_actors.files import Duration
+from lmos_actors.scenario import Compare
 from lmos_actors.scenario._formulas import FormulaProblem, compile_formula
 from lmos_actors.scenario._judging import kind_of, name_of
 from lmos_actors.scenario._look import StateOf, fields_known, known_names, state_of
@@ -18,7 +19,6 @@ from lmos_actors.scenario._model_checks import (
     AnyCheck,
     Below,
     Causal,
-    Compare,
     Converges,
     Eventually,
     Latency,

@@ -12,8 +12,7 @@ import pytest
 
 from lmos_actors._errors import ConfigError
 from lmos_actors.files import Duration, FileError, parse
-from lmos_actors.scenario import Resolved, fill_late, resolve, scenario_schema
-from lmos_actors.scenario._model import Scenario
+from lmos_actors.scenario import Resolved, Scenario, fill_late, resolve, scenario_schema
 from lmos_actors.scenario._model_agents import AgentEntry, Root, Supervisor
 from tests.source import ROOT
 

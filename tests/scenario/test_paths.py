@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, strategies as st
 from jsonpath import JSONPathEnvironment
 
-from lmos_actors.scenario._paths import path_problem, pick, select
+from lmos_actors.scenario import pick
+from lmos_actors.scenario._paths import path_problem, select
 
 LIBRARY = JSONPathEnvironment(strict=True)
 NAMES = ("a", "b", "_c", "d1", "0")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from lmos_actors.actors import NORMAL, SHUTDOWN, ExitReason, Status
-from lmos_actors.supervision import Backoff, ChildSpec, SupervisorSpec
-from lmos_actors.supervision._plan import Counts, Decision, Plan
+from lmos_actors.supervision import Backoff, ChildSpec, Counts, SupervisorSpec
+from lmos_actors.supervision._plan import Decision, Plan
 
 BOOM = RuntimeError("boom")
 CRASH = ExitReason("error", error=BOOM)

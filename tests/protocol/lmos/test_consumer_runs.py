@@ -9,8 +9,8 @@ from msgspec import UNSET
 
 from lmos_actors._errors import ActionCancelled, ActionFailed, LocalProtocolError, MailboxFull, NotAllowed
 from lmos_actors.protocol import lmos
-from lmos_actors.protocol.lmos import Call, SessionOptions, Standing
-from lmos_actors.protocol.lmos._frames import Binary, Frame, pack_frame
+from lmos_actors.protocol.lmos import Binary, Call, SessionOptions, Standing
+from lmos_actors.protocol.lmos._frames import Frame, pack_frame
 from tests.protocol.lmos.by_hand import OURS, PROBLEM, THING, Hand, told
 
 CREDIT = SessionOptions().credit

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from lmos_actors.protocol.lmos._frames import BadFrame, Binary, Frame, pack_frame, parse_frame
+from lmos_actors.protocol.lmos import Binary
+from lmos_actors.protocol.lmos._frames import (
+    BadFrame,
+    Frame,
+    pack_frame,
+    parse_frame,
+)
 
 NUMBERS = st.integers(0, 2**32 - 1)
 FRAMES = st.builds(Frame, NUMBERS.filter(bool), NUMBERS, st.binary(max_size=64), st.booleans())

@@ -9,8 +9,7 @@ from hypothesis import given, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from lmos_actors._errors import LocalProtocolError
-from lmos_actors.protocol.lmos import _messages as m
-from lmos_actors.protocol.lmos._frames import Binary
+from lmos_actors.protocol.lmos import Binary, _messages as m
 from lmos_actors.protocol.lmos._outbox import Outbox
 
 if TYPE_CHECKING:

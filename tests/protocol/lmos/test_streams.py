@@ -14,19 +14,28 @@ import pytest
 from hypothesis import given, strategies as st
 
 from lmos_actors._errors import InvalidInput, LocalProtocolError, MailboxFull, NotAllowed
-from lmos_actors.protocol.lmos import _messages as m
-from lmos_actors.protocol.lmos._consumer_streams import ConsumerStreams, offers
-from lmos_actors.protocol.lmos._frames import MAX_STREAM, BadFrame, Binary, Frame, pack_frame, parse_frame
-from lmos_actors.protocol.lmos._outbox import Outbox
-from lmos_actors.protocol.lmos._streams import (
-    BYTES,
-    JSON,
+from lmos_actors.protocol.lmos import (
     Arrived,
+    Binary,
     Credited,
     Finished,
     Incoming,
     Outgoing,
     Stopped,
+    _messages as m,
+)
+from lmos_actors.protocol.lmos._consumer_streams import ConsumerStreams, offers
+from lmos_actors.protocol.lmos._frames import (
+    MAX_STREAM,
+    BadFrame,
+    Frame,
+    pack_frame,
+    parse_frame,
+)
+from lmos_actors.protocol.lmos._outbox import Outbox
+from lmos_actors.protocol.lmos._streams import (
+    BYTES,
+    JSON,
     StreamTable,
     Violation,
 )

@@ -15,9 +15,17 @@ from lmos_actors._errors import (
     NotAllowed,
     NotFound,
 )
-from lmos_actors.protocol.lmos import Asked, SessionOptions, Withdrawn
-from lmos_actors.protocol.lmos._frames import Binary, Frame, pack_frame
-from lmos_actors.protocol.lmos._streams import Arrived, Credited, Finished, Stopped
+from lmos_actors.protocol.lmos import (
+    Arrived,
+    Asked,
+    Binary,
+    Credited,
+    Finished,
+    SessionOptions,
+    Stopped,
+    Withdrawn,
+)
+from lmos_actors.protocol.lmos._frames import Frame, pack_frame
 from tests.protocol.lmos.talk import Talk
 
 if TYPE_CHECKING:

@@ -11,9 +11,16 @@ from hypothesis import given, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from lmos_actors._errors import ActionCancelled, ActionFailed, NotAllowed, NotFound
-from lmos_actors.protocol.lmos import AnswerMemory, Asked, Listening, SessionOptions, State, ThingSession
+from lmos_actors.protocol.lmos import (
+    AnswerMemory,
+    Asked,
+    Listening,
+    SessionOptions,
+    State,
+    ThingSession,
+    message_types,
+)
 from lmos_actors.protocol.lmos._frames import Frame, pack_frame
-from lmos_actors.protocol.lmos._messages import message_types
 from tests.protocol.lmos.talk import AT, THING, TIME, Talk
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections import deque
 import pytest
 from hypothesis import given, strategies as st
 
-from lmos_actors.protocol.lmos._messages import Credit
+from lmos_actors.protocol.lmos import Credit
 from lmos_actors.protocol.lmos._windows import (
     DEFAULT_CREDIT,
     MAX_CREDIT,

@@ -1,0 +1,35 @@
+"""The report card: levels, verdicts, deviations, and the forms it is written in."""
+
+from ._deviations import (
+    DEVIATIONS as DEVIATIONS,
+    agent as agent,
+    binding as binding,
+    discovery as discovery,
+    extension as extension,
+    http as http,
+    kotlin as kotlin,
+    lmos as lmos,
+    rfc6455 as rfc6455,
+    td as td,
+)
+from ._html import card_html as card_html
+from ._json import card_data as card_data, card_json as card_json
+from ._junit import card_junit as card_junit
+from ._text import (
+    card_text as card_text,
+    case_lines as case_lines,
+    counted as counted,
+    cut as cut,
+    end_lines as end_lines,
+    group_lines as group_lines,
+)
+from ._verdicts import (
+    Card as Card,
+    Departure as Departure,
+    Kind as Kind,
+    Level as Level,
+    Result as Result,
+    Section as Section,
+    Traffic as Traffic,
+    Verdict as Verdict,
+)

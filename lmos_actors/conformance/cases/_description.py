@@ -1,0 +1,314 @@
+"""The description: how it is served, and what stands in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from lmos_actors._errors import ConfigError
+from lmos_actors.conformance.card import (
+    agent,
+    binding,
+    discovery,
+    td,
+)
+from lmos_actors.conformance.inputs import is_array, is_object
+from lmos_actors.conformance.session import Chapter
+from lmos_actors.conformance.target import (
+    ACCEPT,
+    WELL_KNOWN,
+    is_url,
+    on_web,
+    sockets_of,
+)
+from lmos_actors.conformance.wire import read_json
+from lmos_actors.protocol.td import SUBPROTOCOL, check, effective_forms, expand, is_uri, resolve, variables_of
+from lmos_actors.transport import endpoint_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lmos_actors.conformance.session import Visit
+    from lmos_actors.conformance.wire import HttpAnswer
+    from lmos_actors.protocol.td import Finding, Form
+
+CHAPTER = Chapter()
+
+_MEDIA_TYPES: Final = ("application/td+json", "application/json", "application/ld+json")
+_MOVED: Final = (301, 302, 303, 307, 308)
+_NOT_THERE: Final = (401, 403, 404, 405, 410)
+_SAME: Final = ("content-type", "content-length")  # of what HEAD and GET say; the rest may change in between
+_TELLING: Final = ("@context", "title", "properties", "actions", "events")
+_TOLD: Final = 3  # findings in one verdict
+_READABLE: Final = "a description that can be read"
+_SERVED: Final = "a description that is served"
+
+
+# --- how it is served
+
+
+@CHAPTER.case(
+    "description.served",
+    "The description is served as JSON",
+    section=discovery("Thing Description Server"),
+    expected="200 with Content-Type application/td+json or application/json",
+    needs=_SERVED,
+)
+async def served(visit: Visit) -> None:
+    answer = await visit.http("GET", _url(visit), headers=(ACCEPT,))
+    if answer.status != 200:
+        visit.fail(f"{answer.status}")
+    _media_type(visit, answer)
+
+
+@CHAPTER.case(
+    "description.head",
+    "HEAD of the description is answered as GET is, without a body",
+    section=discovery("Thing Description Server"),
+    expected="the status and the headers that GET is answered with",
+    needs=_SERVED,
+)
+async def head(visit: Visit) -> None:
+    url = _url(visit)
+    got = await visit.http("GET", url, headers=(ACCEPT,))
+    asked = await visit.http("HEAD", url, headers=(ACCEPT,))
+    if asked.status != got.status:
+        visit.differs("no-head", f"{asked.status}, where GET is answered with {got.status}")
+        return
+    for name in _SAME:
+        one, other = asked.header(name), got.header(name)
+        if one is not None and other is not None and one != other:
+            visit.differs("no-head", f"{name} is {one!r}, of GET {other!r}")
+
+
+@CHAPTER.case(
+    "description.well-known",
+    "What is at /.well-known/wot is one description",
+    section=discovery("Well-Known URIs"),
+    expected="200 with one description, as application/td+json or application/json, if anything is there",
+    needs="something at /.well-known/wot",
+)
+async def well_known(visit: Visit) -> None:
+    url = on_web(_url(visit), WELL_KNOWN)
+    answer = await visit.http("GET", url, headers=(ACCEPT,))
+    location = answer.header("location")
+    if answer.status in _MOVED and location is not None:
+        answer = await visit.http("GET", resolve(url, location), headers=(ACCEPT,))
+    if answer.status in _NOT_THERE:
+        visit.not_offered(f"{WELL_KNOWN} answers {answer.status}")
+    if answer.status != 200:
+        visit.fail(f"{WELL_KNOWN} answers {answer.status}")
+    _media_type(visit, answer)
+    try:
+        found = answer.json()
+    except ValueError as error:
+        visit.fail(f"{WELL_KNOWN} is no JSON: {error}")
+    if not is_object(found) or not any(word in found for word in _TELLING):
+        visit.fail(f"{WELL_KNOWN} is no description: {answer.text[:100]}")
+
+
+def _url(visit: Visit) -> str:
+    where = visit.target.thing.where
+    if not is_url(where):
+        visit.not_offered(f"its description was read from the file {where}")
+    return where
+
+
+def _media_type(visit: Visit, answer: HttpAnswer) -> None:
+    if answer.media_type not in _MEDIA_TYPES:
+        said = answer.header("content-type")
+        visit.differs("td-media-type", "no Content-Type" if said is None else f"Content-Type: {said}")
+
+
+# --- what stands in it
+
+
+@CHAPTER.case(
+    "description.readable",
+    "The description can be read",
+    section=td("5.2 Preliminaries"),
+    expected="a JSON object, each name in it once, whose members have the types that TD 1.1 gives them",
+    needs=_READABLE,
+)
+async def readable(visit: Visit) -> None:
+    thing = visit.target.thing
+    if thing.problem:
+        visit.fail(thing.problem)
+    try:
+        read_json(thing.text)
+    except ValueError as error:
+        visit.fail(error)
+
+
+@CHAPTER.case(
+    "description.schema",
+    "The description is by the rules of TD 1.1",
+    section=td("Appendix B. JSON Schema for TD Instance Validation"),
+    expected="nothing that the JSON schema of TD 1.1 refuses, and no name that nothing defines",
+    needs=_READABLE,
+)
+async def schema(visit: Visit) -> None:
+    _judge(visit, "", "td-doubtful")
+
+
+@CHAPTER.case(
+    "description.context",
+    "@context names TD 1.1 and LMOS",
+    section=agent("@context"),
+    expected="an @context of https://www.w3.org/2022/wot/td/v1.1 and https://eclipse.dev/lmos/protocol/v1",
+    needs=_READABLE,
+)
+async def context(visit: Visit) -> None:
+    _judge(visit, "context", "td-context")
+    if "https://eclipse.dev/lmos/protocol/v1" not in _texts(_data(visit).get("@context")):
+        visit.differs("td-context", "https://eclipse.dev/lmos/protocol/v1 is not in it")
+
+
+@CHAPTER.case(
+    "description.type",
+    "@type says that it is an agent",
+    section=agent("@type"),
+    expected="an @type of lmos:Agent, or of a tool lmos:Tool",
+    needs=_READABLE,
+)
+async def kind(visit: Visit) -> None:
+    _judge(visit, "type", "td-type", tolerated=False)  # `Agent`, as the table has it, is right too
+    found = [each.rpartition(":")[2].rpartition("#")[2] for each in _texts(_data(visit).get("@type"))]
+    if "Agent" not in found and "Tool" not in found:
+        visit.differs("td-type", f"@type is {_data(visit).get('@type')!r}")
+
+
+@CHAPTER.case(
+    "description.id",
+    "The id is a URI",
+    section=td("5.3.1.1 Thing"),
+    expected="an id that is a URI, such as urn:uuid:..., if there is one: it is the thingID of the messages",
+    needs="an id",
+)
+async def identity(visit: Visit) -> None:
+    found = _data(visit).get("id")
+    if found is None:
+        visit.not_offered("its description has no id")
+    if not isinstance(found, str) or not is_uri(found):
+        visit.differs("td-id", f"id is {found!r}")
+
+
+@CHAPTER.case(
+    "description.security",
+    "The description says who is let in",
+    section=td("5.3.1.1 Thing"),
+    expected="security and securityDefinitions; nosec_sc with the scheme nosec if everybody is",
+    needs=_READABLE,
+)
+async def security(visit: Visit) -> None:
+    _judge(visit, "security", "td-security")
+
+
+@CHAPTER.case(
+    "description.subprotocol",
+    "Forms for a WebSocket name the subprotocol lmosprotocol",
+    section=binding("WebSocket Protocol Handshake"),
+    expected="a form with the subprotocol lmosprotocol for every affordance that has one for a WebSocket",
+    needs="a form",
+)
+async def subprotocol(visit: Visit) -> None:
+    target = visit.target
+    if not sockets_of(target.readable_part):
+        visit.fail("no form leads to a WebSocket")
+    for name, forms in _forms(visit):
+        sockets = [form for form in forms if form.href.lower().startswith(("ws:", "wss:"))]
+        if sockets and all(form.subprotocol != SUBPROTOCOL for form in sockets):
+            said = sockets[0].subprotocol
+            visit.differs("form-no-subprotocol", f"{name}: {said if said else 'no subprotocol'}")
+
+
+@CHAPTER.case(
+    "description.operations",
+    "Operations of forms fit their affordances",
+    section=td("5.3.4.2 Form"),
+    expected="of each form an op that its affordance can have: no writeproperty of a readOnly property",
+    needs=_READABLE,
+)
+async def operations(visit: Visit) -> None:
+    _judge(visit, "op", "td-doubtful")
+
+
+@CHAPTER.case(
+    "description.addresses",
+    "Addresses in forms lead somewhere",
+    section=td("5.3.4.2 Form"),
+    expected="an href in each form that is a URI, or one when resolved against base",
+    needs=_READABLE,
+)
+async def addresses(visit: Visit) -> None:
+    _judge(visit, "href", "td-doubtful")
+    for name, forms in _forms(visit):
+        for form in forms:
+            if not variables_of(form.href) and form.href.lower().startswith(("ws", "http")):
+                try:
+                    endpoint_of(expand(form.href, {}))
+                except ConfigError as error:
+                    visit.fail(f"{name}: {error}")
+
+
+def _forms(visit: Visit) -> Iterator[tuple[str, tuple[Form, ...]]]:
+    """Give the forms of each affordance, and of the whole thing."""
+    described, target = visit.target.readable_part, visit.target
+    for affordances in (target.properties, target.actions, target.events):
+        for name, affordance in affordances.items():
+            yield name, effective_forms(described, affordance)
+    yield "the thing", effective_forms(described)
+
+
+def _data(visit: Visit) -> dict[str, Any]:
+    thing = visit.target.thing
+    if not thing.data:
+        visit.not_offered("its description cannot be read: description.readable says why")
+    return thing.data
+
+
+def _judge(visit: Visit, part: str, key: str, *, tolerated: bool = True) -> None:
+    """Fail for errors in a part of the description, and note what is only not as it should be."""
+    thing = visit.target.thing
+    data = _data(visit)
+    if data.get("base") is None and is_url(thing.where):
+        data = {**data, "base": thing.where}  # RFC 3986, 5.1.3
+    found = [each for each in check(data) if _part_of(each) == part]
+    if part == "" and thing.description is None:
+        visit.not_offered("its description cannot be read: description.readable says why")
+    errors = [str(each) for each in found if each.severity == "error"]
+    if errors:
+        visit.fail(
+            "; ".join([*errors[:_TOLD], *([f"and {len(errors) - _TOLD} more"] if errors[_TOLD:] else [])])
+        )
+    for each in found[:_TOLD]:
+        if tolerated or not each.tolerated:
+            visit.differs(key, str(each))
+
+
+def _part_of(finding: Finding) -> str:
+    """Say which case a finding belongs to; "" for the one of all the rest."""
+    place = finding.place
+    first, last = (place[0], place[-1]) if place else ("", "")
+    if "op" in place[-2:] or last == "observable":
+        return "op"
+    if last in ("href", "base"):
+        return "href"
+    if last == "subprotocol" or "a subprotocol" in finding.message:
+        return "subprotocol"
+    told = finding.message
+    if "@context does not say" in told:
+        return "context"
+    if first in ("@context", "@type", "id"):
+        return str(first).removeprefix("@")
+    return "security" if first in ("security", "securityDefinitions") or told.startswith("security") else ""
+
+
+def _texts(value: object) -> list[str]:
+    """Give every text in an array, and in the values of objects in it."""
+    if isinstance(value, str):
+        return [value]
+    if is_object(value):
+        return [each for each in value.values() if isinstance(each, str)]
+    if is_array(value):
+        return [text for each in value for text in _texts(each)]
+    return []

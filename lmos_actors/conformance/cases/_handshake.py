@@ -1,0 +1,206 @@
+"""The opening handshake, and the subprotocol."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from lmos_actors.conformance.card import binding, rfc6455
+from lmos_actors.conformance.session import Chapter
+from lmos_actors.conformance.target import sockets_of
+from lmos_actors.conformance.wire import Refused
+
+if TYPE_CHECKING:
+    from lmos_actors.conformance.session import Visit
+    from lmos_actors.conformance.wire import Handshake
+
+CHAPTER = Chapter()
+
+_OURS: Final = "lmosprotocol"
+_OTHER: Final = "chat.example"
+_MOST: Final = 16  # addresses that are tried
+_REFUSED: Final = range(400, 500)
+
+
+@CHAPTER.case(
+    "handshake.accept",
+    "The upgrade is accepted with the right key",
+    section=rfc6455("4.2.2"),
+    expected="101 with the Sec-WebSocket-Accept of the key that was sent",
+)
+async def accept(visit: Visit) -> None:
+    socket = await visit.socket()
+    if socket.handshake.header("sec-websocket-accept") != socket.handshake.accept:
+        visit.fail(f"Sec-WebSocket-Accept: {socket.handshake.header('sec-websocket-accept')}")
+
+
+@CHAPTER.case(
+    "handshake.headers",
+    "The answer says that the connection is a WebSocket now",
+    section=rfc6455("4.2.2"),
+    expected="Upgrade: websocket and Connection: Upgrade in the answer",
+)
+async def headers(visit: Visit) -> None:
+    handshake = (await visit.socket()).handshake
+    upgrade = handshake.header("upgrade")
+    if upgrade is None or upgrade.lower() != "websocket":
+        visit.fail("no Upgrade header" if upgrade is None else f"Upgrade: {upgrade}")
+    connection = handshake.header("connection") or ""
+    if "upgrade" not in _words(connection.lower()):
+        visit.fail(f"Connection: {connection}" if connection else "no Connection header")
+
+
+@CHAPTER.case(
+    "handshake.header-words",
+    "Headers of the handshake are read as browsers write them",
+    section=rfc6455("4.2.1"),
+    expected='101 where it says "Connection: keep-alive, Upgrade" and "Upgrade: WebSocket"',
+)
+async def header_words(visit: Visit) -> None:
+    await visit.socket()  # if this is refused, it is not for the words
+    try:
+        await visit.socket(headers=((b"Connection", b"keep-alive, Upgrade"), (b"Upgrade", b"WebSocket")))
+    except Refused as refused:
+        visit.fail(refused)
+
+
+@CHAPTER.case(
+    "handshake.subprotocol",
+    "lmosprotocol is selected where it is offered",
+    section=binding("WebSocket Protocol Handshake"),
+    expected="Sec-WebSocket-Protocol: lmosprotocol in the answer",
+)
+async def subprotocol(visit: Visit) -> None:
+    selected = _selected((await visit.socket(offered=(_OURS,))).handshake)
+    if selected is None:
+        visit.differs("no-subprotocol", "none is selected")
+    elif selected != _OURS:
+        visit.fail(f"Sec-WebSocket-Protocol: {selected}")
+
+
+@CHAPTER.case(
+    "handshake.subprotocol-among-others",
+    "lmosprotocol is selected where others are offered before it",
+    section=rfc6455("4.2.2"),
+    expected="Sec-WebSocket-Protocol: lmosprotocol in the answer",
+    needs="lmosprotocol, selected where it alone is offered",
+)
+async def subprotocol_among_others(visit: Visit) -> None:
+    if _selected((await visit.socket(offered=(_OURS,))).handshake) != _OURS:
+        visit.not_offered("it does not select lmosprotocol where that alone is offered")
+    selected = _selected((await visit.socket(offered=(_OTHER, _OURS))).handshake)
+    if selected is None:
+        visit.differs("no-subprotocol", f"none is selected of {_OTHER}, {_OURS}")
+    elif selected != _OURS:
+        visit.fail(f"Sec-WebSocket-Protocol: {selected}")
+
+
+@CHAPTER.case(
+    "handshake.subprotocol-unasked",
+    "No subprotocol is selected where none is offered",
+    section=rfc6455("4.2.2"),
+    expected="no Sec-WebSocket-Protocol in the answer, or a refusal with 4xx",
+)
+async def subprotocol_unasked(visit: Visit) -> None:
+    await _selects_none(visit, ())
+
+
+@CHAPTER.case(
+    "handshake.subprotocol-unknown",
+    "No subprotocol is selected of which none is spoken",
+    section=rfc6455("4.2.2"),
+    expected="no Sec-WebSocket-Protocol in the answer, or a refusal with 4xx",
+)
+async def subprotocol_unknown(visit: Visit) -> None:
+    await _selects_none(visit, (_OTHER,))
+
+
+async def _selects_none(visit: Visit, offered: tuple[str, ...]) -> None:
+    try:
+        selected = _selected((await visit.socket(offered=offered)).handshake)
+    except Refused as refused:
+        if refused.handshake.status not in _REFUSED:
+            visit.fail(refused)
+        return
+    if selected is not None:
+        visit.fail(f"Sec-WebSocket-Protocol: {selected}, where {', '.join(offered) or 'nothing'} was offered")
+
+
+@CHAPTER.case(
+    "handshake.version",
+    "An unknown version of WebSocket is refused",
+    section=rfc6455("4.4"),
+    expected="426, or another 4xx, with Sec-WebSocket-Version: 13, for version 99, which does not exist",
+)
+async def version(visit: Visit) -> None:
+    refused = await _refusal(visit, headers=((b"Sec-WebSocket-Version", b"99"),))
+    if refused is None:
+        visit.fail("101, although version 99 was asked for")
+    if refused.status not in _REFUSED:
+        visit.fail(f"{refused.status}")
+    spoken = refused.header("sec-websocket-version")
+    if "13" not in _words(spoken or ""):
+        said = "no Sec-WebSocket-Version" if spoken is None else f"Sec-WebSocket-Version: {spoken}"
+        visit.differs("version-unsaid", f"{refused.status} with {said}")
+
+
+@CHAPTER.case(
+    "handshake.key",
+    "A handshake without a key is refused",
+    section=rfc6455("4.2.1"),
+    expected="400, or another 4xx, where there is no Sec-WebSocket-Key",
+)
+async def key(visit: Visit) -> None:
+    refused = await _refusal(visit, without=(b"Sec-WebSocket-Key",))
+    if refused is None:
+        visit.fail("101, although there was no Sec-WebSocket-Key")
+    if refused.status not in _REFUSED:
+        visit.fail(f"{refused.status}")
+
+
+async def _refusal(
+    visit: Visit, *, headers: tuple[tuple[bytes, bytes], ...] = (), without: tuple[bytes, ...] = ()
+) -> Handshake | None:
+    try:
+        await visit.socket(headers=headers, without=without)
+    except Refused as refused:
+        return refused.handshake
+    return None
+
+
+@CHAPTER.case(
+    "handshake.extensions",
+    "No extension of WebSocket is in use that was not asked for",
+    section=rfc6455("9.1"),
+    expected="no Sec-WebSocket-Extensions in the answer",
+)
+async def extensions(visit: Visit) -> None:
+    found = (await visit.socket()).handshake.header("sec-websocket-extensions")
+    if found:
+        visit.fail(f"Sec-WebSocket-Extensions: {found}")
+
+
+@CHAPTER.case(
+    "handshake.addresses",
+    "Every address of its forms for LMOS takes a connection",
+    section=binding("WebSocket Protocol Handshake"),
+    expected="101 at the href of every form for LMOS",
+    needs="a form for LMOS",
+)
+async def addresses(visit: Visit) -> None:
+    found = [url for url, _ in sockets_of(visit.target.readable_part)]
+    if not found:
+        visit.not_offered("its description has no form for LMOS")
+    for url in found[:_MOST]:
+        try:
+            socket = await visit.socket(url=url)
+        except Refused as refused:
+            visit.fail(f"{url}: {refused}")
+        await socket.aclose()
+
+
+def _selected(handshake: Handshake) -> str | None:
+    return handshake.header("sec-websocket-protocol")
+
+
+def _words(value: str) -> list[str]:
+    return [word.strip() for word in value.split(",")]

@@ -1,0 +1,211 @@
+"""Order and interleaving: what was asked first is done first, and what takes long holds up nothing else."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from lmos_actors.conformance.card import lmos
+from lmos_actors.conformance.inputs import fits, is_object, same
+from lmos_actors.conformance.session import (
+    SILENCE,
+    Chapter,
+    NoAnswer,
+    changing,
+    events,
+    observing,
+    readings,
+    subscribed,
+)
+from lmos_actors.conformance.target import Call
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lmos_actors.conformance.session import Heard, Talk, Visit
+
+CHAPTER = Chapter()
+
+_RESPONSES: Final = lmos("One Request-Multiple Responses")
+_REPLY: Final = lmos("Request-Reply")
+_SLOW: Final = "an action that takes a while, --hints, and a property that can be read"
+_MANY: Final = 50
+_EVENTS: Final = 5
+
+
+@CHAPTER.case(
+    "ordering.pipelined",
+    "Fifty requests at once are all answered",
+    section=_REPLY,
+    expected="an answer to each of fifty readProperty that are sent without waiting in between",
+    needs="a property that can be read",
+)
+async def pipelined(visit: Visit) -> None:
+    name, talk = visit.roles.readable_property(), await visit.talk()
+    first = await talk.ask("readProperty", name=name)
+    if first.kind != "propertyReading":
+        visit.not_offered(f"{name} cannot be read: properties.read says more")
+    sent = [await talk.send("readProperty", name=name) for _ in range(_MANY)]
+    for each in sent:
+        talk.forget(each)
+    answered = 0
+    while answered < _MANY:
+        heard = await talk.next()
+        if heard is None:
+            visit.fail(f"{answered} of {_MANY} requests were answered")
+        answered += heard.kind in ("propertyReading", "error")
+
+
+@CHAPTER.case(
+    "ordering.write-then-read",
+    "What is written is read by the next message",
+    section=lmos("writeProperty"),
+    expected="the value that was written in answer to the readProperty sent right behind its writeProperty, "
+    "without waiting in between",
+    needs="a property that can be read and written",
+    unsafe=True,
+)
+async def write_then_read(visit: Visit) -> None:
+    name, talk = visit.roles.writable_property(), await visit.talk()
+    async with changing(visit, name) as changer:
+        before, after = changer.value, await changer.change()
+        for value in (before, after):
+            write = await talk.send("writeProperty", name=name, data=value)
+            read = await talk.send("readProperty", name=name)
+            try:
+                heard = await talk.answer(read)
+            except NoAnswer:
+                visit.not_offered("answers cannot be told apart: correlation.* say more")
+            talk.forget(write)
+            if not same(heard.value, value):
+                visit.differs("out-of-order", f"{value!r} was written, and read behind it {heard.value!r}")
+
+
+@CHAPTER.case(
+    "ordering.changes",
+    "An observer is told the changes in their order",
+    section=_RESPONSES,
+    expected="readings in the order in which the values were written, the last one with the last of them; "
+    "older ones may be left out",
+    needs="an observable property that can be changed",
+    unsafe=True,
+)
+async def changes(visit: Visit) -> None:
+    name, written, told = visit.roles.changeable_property(), list[Any](), list[Any]()
+    talk = await observing(visit, name)
+    async with changing(visit, name) as changer:
+        for _ in range(4):
+            written.append(await changer.change())
+        while not (told and same(told[-1], written[-1])):
+            heard = await talk.reading(name)
+            if heard is None:
+                break
+            told.append(heard.value)
+        await visit.settle(talk, but=name)
+        told += [heard.value for heard in await readings(talk, name)]
+    if not told:
+        visit.not_offered("changes do not come to who observes: observe.change says more")
+    if not _in_order(told, written):
+        visit.fail(f"the values were {written!r}, in this order, and the readings say {told!r}")
+
+
+def _in_order(told: Sequence[Any], written: Sequence[Any]) -> bool:
+    """Whether values are some of those that were written, in their order, and the last of them last."""
+    place = 0
+    for value in told:
+        while place < len(written) and not same(value, written[place]):
+            place += 1
+        if place == len(written):
+            return False
+    return same(told[-1], written[-1])
+
+
+@CHAPTER.case(
+    "ordering.events",
+    "Events come in the order in which they happened",
+    section=lmos("event"),
+    expected="messages `event` in the order of the invocations, one after the other, that made them happen, "
+    "as far as their data and their timestamps tell",
+    needs="an event that an action which may be invoked makes happen",
+)
+async def events_in_order(visit: Visit) -> None:
+    event = visit.roles.event()
+    call, talk, asking = await visit.trigger(event), await subscribed(visit, event), await visit.talk()
+    marks = [f"conformance-{number}" for number in range(_EVENTS)]
+    for mark in marks:
+        with suppress(*SILENCE):
+            await visit.invoke(asking, _marked(visit, call, mark))
+    heard = await _gathered(visit, talk, event)
+    told = [mark for each in heard for mark in marks if f'"{mark}"' in json.dumps(each.data.get("data"))]
+    if told != sorted(told):
+        visit.fail(f"the invocations were numbered from 0, and their events came as {told!r}")
+    times = [time for each in heard if (time := _time(each)) is not None]
+    if times != sorted(times):
+        visit.fail(f"the timestamps are {[each.isoformat() for each in times]!r}, in this order")
+
+
+async def _gathered(visit: Visit, talk: Talk, event: str) -> list[Heard]:
+    found: list[Heard] = []
+    while len(found) < _EVENTS and (heard := await talk.event(event)) is not None:
+        found.append(heard)
+    if not found:
+        visit.not_offered(f"{event} does not come to who has subscribed: events.delivered says more")
+    await visit.settle(talk)
+    return found + await events(talk, event)
+
+
+def _marked(visit: Visit, call: Call, mark: str) -> Call:
+    """Put a mark into an input: in the place of a text, where there is one and the schema lets it."""
+    schema = visit.target.actions[call.action].input if call.action in visit.target.actions else None
+    if is_object(call.input):
+        for key, value in call.input.items():
+            changed = {**call.input, key: mark}
+            if isinstance(value, str) and fits(schema or {}, changed) is None:
+                return Call(action=call.action, input=changed)
+    return call
+
+
+def _time(heard: Heard) -> datetime | None:
+    value = heard.data.get("timestamp")
+    with suppress(ValueError):
+        found = datetime.fromisoformat(value) if isinstance(value, str) else None
+        return found if found is not None and found.tzinfo is not None else None
+    return None
+
+
+@CHAPTER.case(
+    "ordering.slow-run",
+    "A run that takes long does not hold up what is asked behind it",
+    section=_RESPONSES,
+    expected="an answer to readProperty while an action that was invoked before goes on",
+    needs=_SLOW,
+)
+async def slow_run(visit: Visit) -> None:
+    name, call = visit.roles.readable_property(), visit.roles.slow_call()
+    talk = await visit.talk()
+    run = await talk.send("invokeAction", name=call.action, **call.members())
+    read = await talk.send("readProperty", name=name)
+    talk.forget(run)
+    try:
+        await talk.answer(read)
+    except NoAnswer as error:
+        visit.differs("held-up", f"while {call.action} goes on, there is {error}")
+
+
+@CHAPTER.case(
+    "ordering.slow-elsewhere",
+    "A run that takes long does not hold up other connections",
+    section=_RESPONSES,
+    expected="an answer to readProperty while an action goes on that was invoked over another connection",
+    needs=_SLOW,
+)
+async def slow_elsewhere(visit: Visit) -> None:
+    name, call = visit.roles.readable_property(), visit.roles.slow_call()
+    busy, talk = await visit.talk(), await visit.talk()
+    await visit.settle(talk)
+    await busy.send("invokeAction", name=call.action, **call.members())
+    with suppress(NoAnswer):
+        await busy.next(within=visit.ground.patience / 4)
+    await talk.ask("readProperty", name=name)

@@ -1,0 +1,190 @@
+"""The book in which is noted what clients do, case by case, and what comes of it."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+import attrs
+
+from lmos_actors.conformance.card import (
+    DEVIATIONS,
+    Departure,
+    Level,
+    Result,
+    Traffic,
+    Verdict,
+)
+
+from ._cases import PASSIVE, RIDDLES, ClientCase
+
+_KEPT: Final = 200  # of what went by on a connection
+_SHOWN: Final = 20  # of it before something that is wrong
+_WRONGS: Final = 20  # of one case that are told
+_TOKENS: Final = 64  # of one riddle that are good
+_LONGEST: Final = 500  # characters that are told of something wrong
+_TO_FAIL: Final = ("failure", "error", "numeric-status")
+
+
+@attrs.define
+class Riddle:
+    """How a riddle stands: tokens that are good, whether it was begun and proven, wrong proofs."""
+
+    tokens: deque[str] = attrs.field(factory=lambda: deque[str](maxlen=_TOKENS))
+    begun: int = 0
+    proven: int = 0
+    wrong: list[str] = attrs.field(factory=list[str])
+    log: Log | None = None
+    since: int = 0
+
+
+@attrs.define
+class Watch:
+    """How something that is only watched stands."""
+
+    tried: int = 0
+    departures: list[Departure] = attrs.field(factory=list[Departure])
+    wrong: list[str] = attrs.field(factory=list[str])
+    traffic: tuple[Traffic, ...] = ()
+
+
+class Log:
+    """What went by on one connection."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._kept: deque[Traffic] = deque(maxlen=_KEPT)
+
+    def keep(self, traffic: Traffic) -> None:
+        """Keep something."""
+        self.count += 1
+        self._kept.append(traffic)
+
+    def since(self, count: int) -> tuple[Traffic, ...]:
+        """Give what came when there were so many already, and after it, as far as it is kept."""
+        gone = self.count - len(self._kept)
+        return tuple(self._kept)[max(0, count - gone) :][:_SHOWN]
+
+    def last(self) -> tuple[Traffic, ...]:
+        """Give the newest."""
+        return tuple(self._kept)[-_SHOWN:]
+
+
+class Book:
+    """Notes what clients do, case by case."""
+
+    def __init__(self, level: Level) -> None:
+        self.level = level
+        self.watched = {case.id: Watch() for case in PASSIVE}
+        self.riddles = {case.riddle: Riddle() for case in RIDDLES}
+
+    # ---- what is watched
+
+    def tried(self, what: str) -> None:
+        """Note that there was something to be judged."""
+        self.watched[f"client.{what}"].tried += 1
+
+    def wrong(self, what: str, seen: str, log: Log, key: str = "") -> None:
+        """Note that something is wrong; with a `key`, that it differs so from what is written."""
+        watch = self.watched[f"client.{what}"]
+        watch.tried += 1
+        if len(watch.departures) + len(watch.wrong) >= _WRONGS:
+            return
+        watch.traffic = watch.traffic or log.last()
+        if not key:
+            watch.wrong.append(_plain(seen))
+            return
+        deviation = DEVIATIONS[key]
+        told = Departure(key, deviation.title, _plain(seen), deviation.section)
+        if told not in watch.departures:
+            watch.departures.append(told)
+
+    # ---- riddles
+
+    def give(self, riddle: str, token: str) -> str:
+        """Note that a token is good for a riddle; give it."""
+        self.riddles[riddle].tokens.append(token)
+        return token
+
+    def begin(self, riddle: str, log: Log) -> None:
+        """Note that a riddle was begun, by what has just come."""
+        found = self.riddles[riddle]
+        found.begun += 1
+        found.log, found.since = log, max(0, log.count - 1)
+
+    def is_open(self, riddle: str) -> bool:
+        """Whether a riddle was begun and has come to nothing yet."""
+        found = self.riddles[riddle]
+        return found.begun > found.proven + len(found.wrong)
+
+    def prove(self, riddle: str, proof: str, failed: bool, log: Log) -> str:
+        """Note a proof; say what is wrong with it, empty if nothing is."""
+        found = self.riddles[riddle]
+        if found.log is None:
+            found.log, found.since = log, max(0, log.count - 1)
+        wanted = riddle in _TO_FAIL
+        if not any(token in proof for token in found.tokens):
+            wrong = f"{proof[:100]!r} is not the token"
+        elif failed is not wanted:
+            wrong = f"failed was {failed}".lower()
+        else:
+            found.proven += 1
+            return ""
+        if len(found.wrong) < _WRONGS:
+            found.wrong.append(_plain(wrong))
+        return wrong
+
+    # ---- results
+
+    def results(self) -> tuple[Result, ...]:
+        """Give how each case came out, as far as is known now."""
+        watched = [self._watched(case, self.watched[case.id]) for case in PASSIVE]
+        return (*watched, *(self._riddle(case, self.riddles[case.riddle]) for case in RIDDLES))
+
+    def _watched(self, case: ClientCase, watch: Watch) -> Result:
+        failing = [each for each in watch.departures if DEVIATIONS[each.key].fails(self.level)]
+        counting = [each for each in watch.departures if DEVIATIONS[each.key].counts(self.level)]
+        told = [f"{each.title}: {each.seen}" for each in failing or counting]
+        if not watch.tried:
+            result = _result(case, Verdict.NOT_RUN, f"no client did anything to be judged so{_by(case)}")
+        elif watch.wrong or failing:
+            result = _result(case, Verdict.FAILED, "; ".join([*watch.wrong, *told]))
+        elif counting:
+            result = _result(case, Verdict.TOLERATED, "; ".join(told))
+        else:
+            result = _result(case, Verdict.PASSED)
+        return attrs.evolve(result, departures=tuple(watch.departures), traffic=watch.traffic)
+
+    def _riddle(self, case: ClientCase, riddle: Riddle) -> Result:
+        if riddle.wrong:
+            result = _result(case, Verdict.FAILED, "; ".join(riddle.wrong))
+        elif riddle.proven:
+            result = _result(case, Verdict.PASSED)
+        elif not riddle.begun:
+            result = _result(case, Verdict.NOT_RUN, f"no client has begun it{_by(case)}")
+        elif not any(each.proven or each.wrong for each in self.riddles.values()):
+            result = _result(case, Verdict.NOT_RUN, "no client has ever invoked prove")
+        else:
+            result = _result(case, Verdict.FAILED, f"it was begun {riddle.begun}x, and never proven")
+        traffic = riddle.log.since(riddle.since) if riddle.log is not None else ()
+        return attrs.evolve(result, traffic=traffic)
+
+
+def _plain(text: str) -> str:
+    """Give a text that UTF-8 has a form for, and that is not too long."""
+    return text[:_LONGEST].encode("utf-8", "replace").decode()
+
+
+def _by(case: ClientCase) -> str:
+    return f". How: {case.how}" if case.how else ""
+
+
+def _result(case: ClientCase, verdict: Verdict, seen: str = "") -> Result:
+    return Result(
+        id=case.id,
+        title=case.title,
+        section=case.section,
+        expected=case.expected,
+        verdict=verdict,
+        seen=seen,
+    )

@@ -1,0 +1,112 @@
+"""How much work it is to hold a value against a data schema, found out before it is done."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+from ._schemas import (
+    as_list,
+    as_object,
+    is_array,
+    is_object,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+HEAVIEST: Final = 100_000
+"""Schemas that are looked at for the deepest place of one value, at most."""
+
+DEEPEST: Final = 100
+"""Levels of a value that is held against a schema, at most."""
+
+_IN_PLACE: Final = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else")
+_BELOW: Final = ("items", "additionalItems", "contains", "additionalProperties", "propertyNames")
+
+
+def depth_of(value: object) -> int:
+    """Count the levels of plain data: 0 for what is neither an object nor an array."""
+    level: list[Any] = [value]
+    depth = -1
+    while level and depth <= DEEPEST:
+        depth += 1
+        level = [each for outer in level for each in _parts(outer)]
+    return depth
+
+
+def _parts(value: object) -> Iterator[Any]:
+    if is_object(value):
+        yield from value.values()
+    elif is_array(value):
+        yield from value
+
+
+def is_bearable(schema: Mapping[str, Any], depth: int) -> bool:
+    """Say whether values of so many levels can be held against a schema in good time.
+
+    Schemas that refer to each other may be short, and yet have each value looked at for ever, or for as long
+    as that. References to what has a name, rather than a place in the schema, are not followed.
+    """
+    try:
+        root = dict(schema)
+        return depth <= DEEPEST and _Weighing(root).of(root, depth) <= HEAVIEST
+    except RecursionError:
+        return False
+
+
+class _Weighing:
+    """One schema, and what has been found out about its parts."""
+
+    def __init__(self, root: dict[str, Any]) -> None:
+        self._root = root
+        self._known: dict[tuple[int, int], float] = {}
+        self._parts: list[object] = []  # kept, so that no id comes twice
+
+    def of(self, schema: object, depth: int) -> float:
+        """Give how many schemas are looked at for a value of so many levels: infinite in a circle."""
+        if not is_object(schema):
+            return 1
+        key = (id(schema), depth)
+        if key not in self._known:
+            self._parts.append(schema)
+            self._known[key] = math.inf  # until it is known: who asks for it meanwhile goes round
+            self._known[key] = 1 + self._in_place(schema, depth) + self._below(schema, depth - 1)
+        return self._known[key]
+
+    def _in_place(self, schema: dict[str, Any], depth: int) -> float:
+        weight = 0.0
+        if "$ref" in schema:
+            reference = schema["$ref"]
+            if not isinstance(reference, str):
+                return math.inf
+            weight += self.of(self._place(reference), depth)
+        for word in _IN_PLACE:
+            found: object = schema.get(word)
+            weight += sum(self.of(each, depth) for each in (found if is_array(found) else [found]))
+        return weight + sum(self.of(each, depth) for each in as_object(schema.get("dependencies")).values())
+
+    def _below(self, schema: dict[str, Any], depth: int) -> float:
+        if depth < 0:
+            return 0
+        named = [self.of(each, depth) for each in as_object(schema.get("properties")).values()]
+        matched = as_object(schema.get("patternProperties")).values()
+        listed = [self.of(each, depth) for each in as_list(schema.get("items"))]
+        rest = [self.of(schema.get(word), depth) for word in _BELOW]
+        # of several members, and of several items, each is another value
+        both = (max(named, default=0), max(listed, default=0), *rest)
+        return sum(both) + sum(self.of(each, depth) for each in matched)
+
+    def _place(self, reference: str) -> object:
+        """Give what is at a place of the schema; a name is taken to lead in a circle."""
+        place: Any = self._root
+        if reference not in ("#", "") and not reference.startswith("#/"):
+            return {"$ref": None}
+        for part in unquote(reference[1:]).split("/")[1:]:
+            key = part.replace("~1", "/").replace("~0", "~")
+            if is_array(place) and key.isdecimal() and len(key) < 9 and int(key) < len(place):
+                place = place[int(key)]
+            else:
+                place = as_object(place).get(key)
+        return place

@@ -1,0 +1,204 @@
+"""What the scripted server answers to HTTP: descriptions, and the forms of its things. Without any I/O."""
+
+from __future__ import annotations
+
+import html
+import json
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+import attrs
+
+from ._connection import LMOS_ERRORS, is_object, no_number
+from ._thing import (
+    ABSENT,
+    Done,
+    Failed,
+    Outcome,
+    Problem,
+    ScriptedThing,
+    invalid,
+    not_allowed,
+    not_found,
+    refused,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ._server import ScriptedServer
+
+_JSON: Final = "application/json"
+_TD: Final = "application/td+json"
+
+
+@attrs.frozen(kw_only=True)
+class HttpRequest:
+    """A request: `headers` by their names in small letters, `path` without the query."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+
+@attrs.frozen
+class Reply:
+    """An answer."""
+
+    status: int
+    body: bytes = b""
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class ScriptedPages:
+    """Answers requests of HTTP. `base`: the address as a `ws` URL, for the forms of the descriptions."""
+
+    def __init__(self, server: ScriptedServer) -> None:
+        self.server = server
+
+    def answer(self, request: HttpRequest, base: str) -> Reply:
+        """Answer a request; HEAD as GET, the body is for the caller to leave out."""
+        method = "GET" if request.method == "HEAD" else request.method
+        try:
+            return self.route(method, request, base)
+        except Problem as problem:
+            return self.problem(problem)
+
+    def route(self, method: str, request: HttpRequest, base: str) -> Reply:
+        """Find what a request is for. Raises Problem."""
+        parts = [unquote(part) for part in request.path.strip("/").split("/")]
+        match parts:
+            case [""]:
+                return self.front_page(method, request, base)
+            case [".well-known", "wot"]:
+                return self.description(method, self.server.main, base)
+            case ["agents", name]:
+                return self.description(method, self.named(name), base)
+            case ["agents", name, "properties"]:
+                return self.properties(method, self.named(name), request)
+            case ["agents", name, "properties", prop]:
+                return self.property(method, self.named(name), prop, request)
+            case ["agents", name, "actions", action]:
+                return self.action(method, self.named(name), action, request)
+            case _:
+                raise not_found("place", request.path)
+
+    def named(self, name: str) -> ScriptedThing:
+        """Give the thing of a name. Raises Problem."""
+        for thing in self.server.things.values():
+            if thing.name == name:
+                return thing
+        raise not_found("thing", name)
+
+    # ---- descriptions
+
+    def front_page(self, method: str, request: HttpRequest, base: str) -> Reply:
+        """Give the descriptions of all things, as an array; to a browser a page."""
+        only(method, "GET")
+        if "text/html" in request.headers.get("accept", ""):
+            page = self.page(base).encode()
+            return Reply(200, page, (("Content-Type", "text/html; charset=utf-8"),))
+        return given([self.described(thing, base) for thing in self.server.things.values()])
+
+    def page(self, base: str) -> str:
+        """Write the page for browsers."""
+        items = "".join(
+            f'<li><a href="/agents/{thing.name}">{html.escape(thing.describe(base)["title"])}</a></li>'
+            for thing in self.server.things.values()
+        )
+        return (
+            '<!doctype html><html lang="en"><meta charset="utf-8"><title>LMOS conformance</title>'
+            f"<h1>LMOS conformance</h1><p>Things at {html.escape(base)}/ws</p><ul>{items}</ul></html>"
+        )
+
+    def description(self, method: str, thing: ScriptedThing, base: str) -> Reply:
+        """Give the description of a thing."""
+        only(method, "GET")
+        return given(self.described(thing, base), kind=_TD)
+
+    def described(self, thing: ScriptedThing, base: str) -> Any:
+        """Give a description, as plain data."""
+        return thing.describe(base)
+
+    # ---- forms
+
+    def properties(self, method: str, thing: ScriptedThing, request: HttpRequest) -> Reply:
+        """Read all properties that can be read, or write some."""
+        only(method, "GET", "PUT")
+        if method == "GET":
+            return given({name: thing.read(name) for name in thing.readable()})
+        data = brought(request)
+        if not is_object(data):
+            raise invalid("an object is needed")
+        for name, value in data.items():
+            thing.check_write(name, value, f"$.{name}")
+        thing.write(data)
+        return Reply(204)
+
+    def property(self, method: str, thing: ScriptedThing, name: str, request: HttpRequest) -> Reply:
+        """Read a property, or write it."""
+        thing.property(name)
+        only(method, "GET", "PUT")
+        if method == "GET":
+            return given(thing.read(name))
+        value = brought(request)
+        thing.check_write(name, value, "$")
+        thing.write({name: value})
+        return Reply(204)
+
+    def action(self, method: str, thing: ScriptedThing, name: str, request: HttpRequest) -> Reply:
+        """Invoke an action."""
+        thing.action(name)
+        only(method, "POST")
+        value = brought(request) if request.body else ABSENT
+        thing.check_input(name, value)
+        return self.outcome(thing.act(name, value))
+
+    def outcome(self, outcome: Outcome) -> Reply:
+        """Say what an action has come to."""
+        if isinstance(outcome, Failed):
+            raise refused(outcome.output)
+        if not isinstance(outcome, Done):
+            raise not_allowed("this action is invoked over LMOS only")
+        return Reply(204) if outcome.output is ABSENT else given(outcome.output)
+
+    def problem(self, problem: Problem) -> Reply:
+        """Give the problem details of RFC 9457."""
+        instance = LMOS_ERRORS + self.server.new_id()
+        told = {
+            "type": problem.type,
+            "title": problem.title,
+            "status": problem.status,
+            "detail": problem.detail,
+            "instance": instance,
+            **problem.more,
+        }
+        allow = problem.more.get("allow")
+        more = (("Allow", ", ".join(allow)),) if allow else ()
+        body = json.dumps(told).encode()
+        return Reply(problem.status, body, (("Content-Type", "application/problem+json"), *more))
+
+
+def only(method: str, *allowed: str) -> None:
+    """Raise Problem 405 if a place does not take a method."""
+    if method not in allowed:
+        problem = not_allowed(f"this place takes {' and '.join(allowed)}")
+        problem.more["allow"] = list(allowed)
+        raise problem
+
+
+def given(value: Any, *, kind: str = _JSON) -> Reply:
+    """Answer with a JSON value."""
+    return Reply(200, json.dumps(value).encode(), (("Content-Type", kind),))
+
+
+def brought(request: HttpRequest) -> Any:
+    """Read the JSON that a request brings. Raises Problem."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != _JSON:
+        raise Problem("about:blank", "Unsupported Media Type", 415, f"{_JSON} is needed")
+    try:
+        return json.loads(request.body, parse_constant=no_number)
+    except (ValueError, RecursionError) as error:
+        raise invalid(f"not JSON: {error}"[:500]) from None

@@ -1,0 +1,403 @@
+"""Runs of the scripted server: invoking, asking how they stand, cancelling, items under credit, repeats."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import OrderedDict, deque
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+
+import attrs
+
+from ._connection import (
+    Request,
+    Voice,
+    World,
+    is_object,
+)
+from ._thing import (
+    ABSENT,
+    Done,
+    Failed,
+    Items,
+    Json,
+    Later,
+    Outcome,
+    Problem,
+    cancelled,
+    failed,
+    invalid,
+    not_found,
+    too_late,
+    too_many,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ._thing import ScriptedThing
+
+REMEMBERED: Final = 256
+REMEMBERED_SECONDS: Final = 60.0
+PROGRESS_SECONDS: Final = 0.5
+_ENDED: Final = 64
+_LONGEST: Final = 1e9  # seconds
+_OPEN: Final = 256
+_LONG: Final = 65536  # characters of a request that is not remembered
+_WITH_EFFECT: Final = ("writeProperty", "writeMultipleProperties", "writeAllProperties", "invokeAction")
+
+Final_: TypeAlias = Problem | tuple[str, Json]
+"""How a request was answered for good: an error, or a type of message and its own members."""
+
+
+@attrs.define(eq=False)
+class Timer:
+    """Something that happens at a time, unless it is cancelled."""
+
+    at: float
+    act: Callable[[], object]
+    cancelled: bool = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+@attrs.define(eq=False)
+class Known:
+    """A request that was answered, or is being carried out, in case it comes again."""
+
+    content: str
+    final: Final_ | None = None
+    run: Run | None = None
+    until: float = 0.0
+
+
+@attrs.define(eq=False)
+class Run:
+    """An action that was invoked: who is to hear of it, by which correlation, and how it stands."""
+
+    request: Request
+    heard_by: dict[RunsVoice, str | None]
+    status: str = "in progress"
+    final: Final_ | None = None
+    credit: list[int] | None = None
+    next: int = 0
+    to: int = 0
+    gathered: list[int] | None = None
+    timers: list[Timer] = attrs.field(factory=list[Timer])
+
+
+class Memory:
+    """What was asked by one peer, and what was answered, for a while."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, Known] = OrderedDict()
+
+    def find(self, request: Request, now: float) -> Known | None:
+        """Give what is known of a request of this id and content."""
+        known = self._known.get(request.id)
+        if known is None or known.content != content_of(request) or (known.final and known.until < now):
+            return None
+        return known
+
+    def begin(self, request: Request, run: Run | None) -> Known:
+        """Note that a request is carried out."""
+        self._known.pop(request.id, None)
+        known = self._known[request.id] = Known(content_of(request), run=run)
+        while len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)
+        return known
+
+    def settle(self, request: Request, final: Final_, now: float) -> None:
+        """Note how a request was answered; one that had not begun is forgotten."""
+        known = self._known.get(request.id)
+        if known is None or known.content != content_of(request):
+            return
+        if isinstance(final, Problem) and final.more.get("started") is False:
+            del self._known[request.id]
+        else:
+            known.final, known.run, known.until = final, None, now + REMEMBERED_SECONDS
+
+    def forget(self, request: Request) -> None:
+        """Forget a request."""
+        self._known.pop(request.id, None)
+
+
+def content_of(request: Request) -> str:
+    """Give what makes two requests the same."""
+    payload = None if request.payload is ABSENT else [request.payload]
+    content = json.dumps([request.kind, request.thing.id, request.name, payload], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+class RunsWorld(World, Protocol):
+    """What runs need of the server."""
+
+    def now(self) -> float: ...
+    def after(self, seconds: float, act: Callable[[], object]) -> Timer: ...
+    def memory(self, peer: str) -> Memory: ...
+
+
+class RunsVoice(Voice):
+    """A connection that takes what is about actions. Abstract: `take` calls the `do_` methods."""
+
+    world: RunsWorld
+
+    def __init__(
+        self, world: RunsWorld, *, offered: bool, at: ScriptedThing, fixed: bool, peer: str = ""
+    ) -> None:
+        super().__init__(world, offered=offered, at=at, fixed=fixed)
+        self.known = world.memory(peer) if peer else Memory()
+        self.peer = peer
+        self.live: list[Run] = []
+        self.ended: deque[tuple[Run, str | None]] = deque(maxlen=_ENDED)
+
+    # ---- repeats
+
+    def repeated(self, request: Request) -> bool:
+        """Answer a request that came before, or tie it to the run that goes on."""
+        known = self.known.find(request, self.world.now()) if request.kind in _WITH_EFFECT else None
+        if known is None:
+            return False
+        correlation = self.correlation(request)
+        if known.final is not None:
+            self.say_final(request, correlation, known.final)
+        elif known.run is not None and self not in known.run.heard_by:
+            known.run.heard_by[self] = correlation
+            self.live.append(known.run)
+        return True
+
+    def remember(self, request: Request, final: Final_) -> None:
+        """Note how a request that has an effect was answered."""
+        if request.kind in _WITH_EFFECT and request.kind != "invokeAction" and request.size <= _LONG:
+            self.known.begin(request, None)
+            self.known.settle(request, final, self.world.now())
+
+    # ---- invoking
+
+    def do_invokeAction(self, request: Request) -> None:
+        """Carry an action out."""
+        thing, name = request.thing, request.name
+        thing.check_input(name, request.payload)
+        run = self.run_of(request)
+        if len(self.live) >= _OPEN:
+            raise too_many("runs")
+        self.live.append(run)
+        if run.credit is None:
+            self.known.begin(request, run)
+        if not thing.action(name).get("synchronous", True):
+            run.status = "pending"
+            self.say_pending(run)
+        if run.final is None:
+            self.come(run, thing.act(name, request.payload))
+
+    def run_of(self, request: Request) -> Run:
+        """Make a run of a request. Raises Problem."""
+        run = Run(request, {self: self.correlation(request)})
+        message = request.message
+        if message.get("streams"):
+            raise invalid("this action takes no streams", "$.streams")
+        run.credit = _credit(message.get("credit"))
+        remaining = message.get("remaining")
+        if isinstance(remaining, int | float) and not isinstance(remaining, bool):
+            if remaining <= 0:
+                raise too_late(started=False)
+            seconds = min(remaining, _LONGEST)
+            run.timers.append(self.world.after(seconds, lambda: self.end(run, too_late(started=True))))
+        return run
+
+    def say_pending(self, run: Run) -> None:
+        """Say that a run is pending."""
+        if not self.kotlin:
+            self.say_status(run, {"status": "pending"})
+
+    def say_status(self, run: Run, members: Json) -> str:
+        """Say how a run stands, here; give the text."""
+        request = run.request
+        told = {"action": request.name, **members}
+        return self.say("actionStatus", request.thing.id, run.heard_by.get(self), told)
+
+    def come(self, run: Run, outcome: Outcome) -> None:
+        """Go on with what an action has come to."""
+        if isinstance(outcome, Done):
+            self.end(run, completed(outcome.output))
+        elif isinstance(outcome, Failed):
+            self.end(run, ("actionStatus", {"status": "failed", "output": outcome.output}))
+        elif isinstance(outcome, Items):
+            run.to, run.gathered = outcome.to, []
+            self.pump(run)
+        else:
+            self.wait(run, outcome)
+
+    def wait(self, run: Run, outcome: Later) -> None:
+        """Complete a run later."""
+        timer = self.world.after(outcome.seconds, lambda: self.end(run, completed(outcome.output)))
+        run.timers.append(timer)
+        if outcome.seconds > 2 * PROGRESS_SECONDS:
+            share = PROGRESS_SECONDS / outcome.seconds
+            run.timers.append(self.world.after(PROGRESS_SECONDS, lambda: self.go_on(run, share)))
+
+    def go_on(self, run: Run, share: float) -> None:
+        """Say how far a run is, to all who hear of it."""
+        run.status = "in progress"
+        for voice in run.heard_by:
+            voice.say_progress(run, share)
+
+    def say_progress(self, run: Run, share: float) -> None:
+        """Say how far a run is, here."""
+        if not self.kotlin:
+            self.say_status(run, {"status": "in progress", "progress": share})
+
+    def pump(self, run: Run) -> None:
+        """Give the items for which there is credit, and the end."""
+        while run.final is None and run.next < run.to and (run.credit is None or min(run.credit) > 0):
+            item, run.next = run.next, run.next + 1
+            for voice in tuple(run.heard_by):
+                if not voice.kotlin:
+                    size = len(voice.say_item(run, item).encode())
+                    if run.credit is not None:
+                        run.credit[:] = [run.credit[0] - 1, run.credit[1] - size]
+            if run.gathered is not None:
+                run.gathered.append(item)
+        if run.final is None and run.next == run.to:
+            self.end(run, completed(ABSENT))
+
+    def say_item(self, run: Run, item: int) -> str:
+        """Say an item of an answer; give the text."""
+        return self.say_status(run, {"status": "in progress", "output": item})
+
+    # ---- the end
+
+    def end(self, run: Run, final: Final_, *, reply: tuple[RunsVoice, str] | None = None) -> None:
+        """Answer a run for good, to all who are to hear of it. `reply`: whose message has cancelled it."""
+        if run.final is not None:
+            return
+        run.final = final
+        for timer in run.timers:
+            timer.cancel()
+        if run.next or run.request.size > _LONG:
+            self.known.forget(run.request)  # items are not said again, and what is long is not kept
+        else:
+            self.known.settle(run.request, final, self.world.now())
+        for voice, correlation in run.heard_by.items():
+            voice.live.remove(run)
+            if run.request.size <= _LONG:
+                voice.ended.append((run, correlation))
+            more = {"inReplyTo": reply[1]} if reply is not None and reply[0] is voice else {}
+            gathered = run.gathered if voice.kotlin else None
+            voice.say_final(run.request, correlation, _with(final, gathered), more)
+
+    def say_final(
+        self, request: Request, correlation: str | None, final: Final_, more: Json | None = None
+    ) -> None:
+        """Say a final answer, by the habits here: kotlin-wot takes any status for a success (D15)."""
+        if isinstance(final, Problem):
+            self.say_error(request.thing.id, final, correlation, more or {})
+            return
+        kind, members = final
+        if self.kotlin and members.get("status") == "failed":
+            problem = failed(members.get("output"))
+            if members.get("cancelled"):
+                problem = cancelled(members.get("reason"))
+            self.say_error(request.thing.id, problem, correlation, more or {})
+            return
+        if kind == "actionStatus":
+            members = {"action": request.name, **({"output": None} if self.kotlin else {}), **members}
+        self.say(kind, request.thing.id, correlation, {**members, **(more or {})})
+
+    # ---- asking and cancelling
+
+    def do_queryAction(self, request: Request) -> None:
+        """Say how a run stands."""
+        request.thing.action(request.name)
+        run, correlation = self.meant(request)
+        final = ("actionStatus", {"status": run.status}) if run.final is None else run.final
+        if self.kotlin:
+            correlation = request.id  # any status that is correlated with the run would end it
+        self.say_final(run.request, correlation, final, {"inReplyTo": request.id})
+
+    def do_cancelAction(self, request: Request) -> None:
+        """Cancel a run: its final answer is the answer to this as well (W1)."""
+        request.thing.action(request.name)
+        run, correlation = self.meant(request)
+        if run.final is not None:
+            correlation = request.id if self.kotlin else correlation
+            self.say_final(run.request, correlation, run.final, {"inReplyTo": request.id})
+            return
+        members: Json = {"status": "failed", "output": None, "cancelled": True}
+        if isinstance(request.message.get("reason"), str):
+            members["reason"] = request.message["reason"]
+        self.end(run, ("actionStatus", members), reply=None if self.kotlin else (self, request.id))
+        if self.kotlin:
+            told = {"action": request.name, **members, "inReplyTo": request.id}
+            self.say("actionStatus", request.thing.id, request.id, told)
+
+    def meant(self, request: Request) -> tuple[Run, str | None]:
+        """Give the run that is meant: by the correlation, else the newest that goes on, else the newest."""
+        going = [(run, run.heard_by.get(self)) for run in self.live]
+        for run, correlation in (*reversed(going), *reversed(self.ended)):
+            same = run.request.thing is request.thing and run.request.name == request.name
+            if same and request.given in (None, run.request.id, correlation):
+                return run, correlation
+        raise not_found("run of action", request.name)
+
+    # ---- streams
+
+    def do_streamCredit(self, request: Request) -> None:
+        """Give an answer more room."""
+        more = _credit({"items": request.message["items"], "bytes": request.message["bytes"]})
+        for run in tuple(self.live):
+            meant = request.given in (run.request.id, run.heard_by.get(self))
+            if meant and run.credit is not None and more is not None and "stream" not in request.message:
+                run.credit[:] = [run.credit[0] + more[0], run.credit[1] + more[1]]
+                self.pump(run)
+
+    def do_streamItem(self, request: Request) -> None:
+        """End a run of which somebody believes that it takes streams; pass over what is late."""
+        for run in tuple(self.live):
+            if request.given in (run.request.id, run.heard_by.get(self)):
+                self.end(run, invalid("this run has no such stream", "$.streams"))
+
+    do_streamEnd = do_streamItem
+
+    # ---- the connection is gone
+
+    def leave_runs(self) -> None:
+        """Give up what runs for this connection alone, but for what may be asked for again."""
+        for run in self.live:
+            del run.heard_by[self]
+            if not run.heard_by:
+                may_return = self.peer and run.request.message.get("attempt") and run.credit is None
+                wait = REMEMBERED_SECONDS if may_return else 0.0
+                run.timers.append(self.world.after(wait, partial(self._give_up, run)))
+        self.live.clear()
+
+    def _give_up(self, run: Run) -> None:
+        if not run.heard_by and run.final is None:
+            for timer in run.timers:
+                timer.cancel()
+            self.known.forget(run.request)
+
+
+def completed(output: Any) -> Final_:
+    """Make the final answer of a run that has succeeded."""
+    return "actionStatus", {"status": "completed", **({} if output is ABSENT else {"output": output})}
+
+
+def _with(final: Final_, items: list[int] | None) -> Final_:
+    """Put the items into a final answer, for who takes no others."""
+    if items is None or isinstance(final, Problem) or final[1]["status"] != "completed":
+        return final
+    return final[0], {**final[1], "output": items}
+
+
+def _credit(value: Any) -> list[int] | None:
+    """Read credit. Raises Problem."""
+    if value is None:
+        return None
+    if is_object(value):
+        items, size = value.get("items"), value.get("bytes")
+        if type(items) is int and type(size) is int and items >= 0 and size >= 0:
+            return [items, size]
+    raise invalid("credit has items and bytes, whole numbers that are not negative", "$.credit")

@@ -1,0 +1,248 @@
+"""What a scripted thing is and does: its values, its actions, its problems. Knows no messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+
+import attrs
+from jsonschema_rs import Draft7Validator
+
+from . import _description as described
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+Json: TypeAlias = dict[str, Any]
+
+_LMOS: Final = "https://eclipse.dev/lmos/protocol/v1/errors#"
+_OURS: Final = "urn:lmos-actors:errors#"
+ABSENT: Final = object()
+"""In the place of a value that is not there; null is one."""
+
+
+class Problem(Exception):
+    """Something is wrong with a request. `status` as of HTTP; `more`: further members of the `error`."""
+
+    def __init__(self, kind: str, title: str, status: int, detail: str, **more: Any) -> None:
+        super().__init__(detail)
+        self.type, self.title, self.status, self.detail, self.more = kind, title, status, detail, more
+
+
+def invalid(detail: str, path: str = "$") -> Problem:
+    """Say that a message, or a value in it, is not as it should be."""
+    return Problem(f"{_OURS}invalid-input", "Invalid Input", 400, detail, path=path)
+
+
+def not_found(what: str, name: str) -> Problem:
+    """Say that there is nothing of that name."""
+    return Problem(f"{_LMOS}not-found", f"{what.title()} Not Found", 404, f"there is no {what} {name!r}")
+
+
+def not_allowed(detail: str) -> Problem:
+    """Say that a property is not to be read, written or observed."""
+    return Problem(f"{_LMOS}operation-not-allowed", "Operation Not Allowed", 405, detail)
+
+
+def unsupported(kind: str) -> Problem:
+    """Say that a type of message is not known."""
+    title = "Unsupported Message Type"
+    return Problem(f"{_LMOS}unsupported-message-type", title, 400, f"there is no message type {kind!r}")
+
+
+def refused(output: Any) -> Problem:
+    """Return what HTTP is told of an action that has failed as it declares: its data are members."""
+    data = cast("Json", output) if isinstance(output, dict) else {}
+    kind, detail = f"{_OURS}action-failed", "the action has failed"
+    return Problem(kind, "Action Failed", 409, detail, **{**data, "about": {"output": output}})
+
+
+def failed(output: Any) -> Problem:
+    """Return what kotlin-wot is told of an action that has failed as it declares: there it is a 500."""
+    kind = f"{_LMOS}internal-server-error"
+    return Problem(kind, "Action Failed", 500, "the action has failed", about={"output": output})
+
+
+def cancelled(reason: str | None) -> Problem:
+    """Say that a run was cancelled, where no status can say so."""
+    return Problem(f"{_OURS}action-cancelled", "Action Cancelled", 500, reason or "the run was cancelled")
+
+
+def too_late(started: bool) -> Problem:
+    """Say that the time of a request is over."""
+    kind = f"{_OURS}deadline-exceeded"
+    return Problem(kind, "Deadline Exceeded", 503, "its seconds are over", started=started)
+
+
+def too_many(what: str) -> Problem:
+    """Say that there is no room for more."""
+    return Problem(f"{_OURS}mailbox-full", "Mailbox Full", 503, f"too many {what}", started=False)
+
+
+@attrs.frozen
+class Done:
+    """An action has succeeded, with an output or without."""
+
+    output: Any = ABSENT
+
+
+@attrs.frozen
+class Failed:
+    """An action has failed, as it declares."""
+
+    output: Any
+
+
+@attrs.frozen
+class Later:
+    """An action goes on for so many seconds, and then succeeds."""
+
+    seconds: float
+    output: Any
+
+
+@attrs.frozen
+class Items:
+    """An action answers by a stream of whole numbers: from 0 to the one before `to`."""
+
+    to: int
+
+
+Outcome: TypeAlias = Done | Failed | Later | Items
+
+
+class ScriptedThing:
+    """One thing: what it is described as, its values, and who is told when they change.
+
+    `seconds` gives how long it has been there. `changed(name, value)` and `happened(event, data)` are called
+    in the turn in which a property changes or an event happens.
+    """
+
+    def __init__(self, name: str, describe: Callable[[str], Json], seconds: Callable[[], float]) -> None:
+        self.name = name
+        self.describe = describe
+        self.seconds = seconds
+        self.changed: Callable[[str, Any], object] = _nobody
+        self.happened: Callable[[str, Any], object] = _nobody
+        data = describe("ws://localhost")
+        self.id: str = data["id"]
+        self.properties: Mapping[str, Json] = data["properties"]
+        self.actions: Mapping[str, Json] = data["actions"]
+        self.events: Mapping[str, Json] = data["events"]
+        self.values = {name: value for name, value in described.VALUES.items() if name in self.properties}
+        self.rung = 0
+
+    # ---- properties
+
+    def property(self, name: str) -> Json:
+        """Give what a property is described as. Raises Problem 404."""
+        found = self.properties.get(name)
+        if found is None:
+            raise not_found("property", name)
+        return found
+
+    def read(self, name: str) -> Any:
+        """Give the value of a property. Raises Problem."""
+        if self.property(name).get("writeOnly"):
+            raise not_allowed(f"the property {name!r} is write-only")
+        return self.value(name)
+
+    def value(self, name: str) -> Any:
+        """Give the value that a property has."""
+        return round(self.seconds(), 3) if name == "uptime" else self.values[name]
+
+    def readable(self) -> list[str]:
+        """Give the names of the properties that can be read."""
+        return [name for name, data in self.properties.items() if not data.get("writeOnly")]
+
+    def check_observable(self, name: str) -> None:
+        """Raise Problem if a property cannot be observed."""
+        if not self.property(name).get("observable"):
+            raise not_allowed(f"the property {name!r} is not observable")
+
+    def check_write(self, name: str, value: Any, path: str) -> None:
+        """Raise Problem if a property cannot be set so. `path`: where in the message the value is."""
+        data = self.property(name)
+        if data.get("readOnly"):
+            raise not_allowed(f"the property {name!r} is read-only")
+        self.check(data, value, path)
+
+    def write(self, values: Mapping[str, Any]) -> None:
+        """Set properties that were checked; tell of those that change."""
+        for name, value in values.items():
+            before = self.values[name]
+            self.values[name] = value
+            if before != value or type(before) is not type(value):
+                self.changed(name, value)
+
+    def check(self, schema: Json, value: Any, path: str) -> None:
+        """Raise Problem if a value does not fit a schema."""
+        known = {word: each for word, each in schema.items() if word != "forms"}
+        try:
+            wrong = next(Draft7Validator(known).iter_errors(value), None)
+        except ValueError as error:  # half a letter, or a number beyond all bounds
+            raise invalid(str(error)[:500], path) from None
+        if wrong is not None:
+            raise invalid(wrong.message[:500], path + _place(wrong.instance_path))
+
+    # ---- actions and events
+
+    def action(self, name: str) -> Json:
+        """Give what an action is described as. Raises Problem 404."""
+        found = self.actions.get(name)
+        if found is None:
+            raise not_found("action", name)
+        return found
+
+    def check_event(self, name: str) -> None:
+        """Raise Problem 404 if there is no such event."""
+        if name not in self.events:
+            raise not_found("event", name)
+
+    def check_input(self, name: str, value: Any) -> None:
+        """Raise Problem if an action does not take such an input."""
+        schema = self.action(name).get("input")
+        if schema is not None:
+            self.check(schema, {} if value is ABSENT else value, "$")
+        elif value not in (ABSENT, None, {}):
+            raise invalid(f"the action {name!r} takes no input")
+
+    def act(self, name: str, value: Any) -> Outcome:
+        """Carry an action out; its input was checked."""
+        action: Callable[[Json], Outcome] = getattr(self, f"act_{name}")
+        return action(cast("Json", value) if isinstance(value, dict) else {})
+
+    def act_echo(self, value: Json) -> Outcome:
+        return Done({"text": value["text"] * int(value.get("times", 1))})
+
+    def act_add(self, value: Json) -> Outcome:
+        return Done(int(value["a"] + value["b"]))
+
+    def act_wait(self, value: Json) -> Outcome:
+        return Later(value["seconds"], {"waited": value["seconds"]})
+
+    def act_fail(self, _value: Json) -> Outcome:
+        return Failed({"why": "it always fails"})
+
+    def act_ring(self, value: Json) -> Outcome:
+        self.rung += 1
+        self.happened("rang", {"note": value["note"], "number": self.rung})
+        return Done()
+
+    def act_raise_alarm(self, _value: Json) -> Outcome:
+        self.happened("alarm", "the alarm was raised")
+        return Done()
+
+    def act_reset(self, _value: Json) -> Outcome:
+        self.write({name: described.VALUES[name] for name in self.values})
+        return Done()
+
+    def act_count(self, value: Json) -> Outcome:
+        return Items(int(value["to"]))
+
+
+def _nobody(_name: str, _value: Any) -> None:
+    """Tell nobody."""
+
+
+def _place(path: list[str | int]) -> str:
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)

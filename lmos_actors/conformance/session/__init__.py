@@ -1,0 +1,63 @@
+"""A conversation with a server, and what all cases have in common."""
+
+from ._case import Case as Case, Chapter as Chapter, Failed as Failed, Ground as Ground, Visit as Visit
+from ._http_forms import (
+    GOOD as GOOD,
+    OF_CLIENT as OF_CLIENT,
+    accepting as accepting,
+    carry_out as carry_out,
+    first_form as first_form,
+    forms_for as forms_for,
+    must_be_refused as must_be_refused,
+    read_by_socket as read_by_socket,
+    reading_form as reading_form,
+    shown as shown,
+    value_of as value_of,
+    wrong_for as wrong_for,
+)
+from ._liveness import (
+    FITTING as FITTING,
+    Bad as Bad,
+    answers as answers,
+    judge_bad as judge_bad,
+    must_answer as must_answer,
+    must_be_read as must_be_read,
+    must_be_there as must_be_there,
+    must_end as must_end,
+    note_close as note_close,
+)
+from ._messages import ABSENT as ABSENT, MANDATORY as MANDATORY, UUID4 as UUID4, Heard as Heard
+from ._samples import (
+    SILENCE as SILENCE,
+    a_reading as a_reading,
+    a_status as a_status,
+    an_error as an_error,
+    is_offered as is_offered,
+    leave as leave,
+    must_be_meant_to_fail as must_be_meant_to_fail,
+    one_of_each as one_of_each,
+    put_back as put_back,
+    restorable_values as restorable_values,
+    values_of as values_of,
+)
+from ._session import (
+    AS_IN_EXAMPLES as AS_IN_EXAMPLES,
+    AS_KOTLIN as AS_KOTLIN,
+    AS_WRITTEN as AS_WRITTEN,
+    NoAnswer as NoAnswer,
+    Sent as Sent,
+    Speech as Speech,
+    Talk as Talk,
+)
+from ._subscriptions import (
+    changing as changing,
+    events as events,
+    first_change as first_change,
+    first_event as first_event,
+    happen as happen,
+    listen as listen,
+    observing as observing,
+    readings as readings,
+    subscribed as subscribed,
+    tell as tell,
+)

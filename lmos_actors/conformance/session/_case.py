@@ -1,0 +1,290 @@
+"""Cases as data, and what a case is given to look at a server with."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
+
+import attrs
+import trio
+
+from lmos_actors.conformance.card import DEVIATIONS, Departure, Level
+from lmos_actors.conformance.target import NotOffered, NotRun, Roles
+from lmos_actors.conformance.wire import ConnectionGone, Knock, Recorder, Refused, exchange, open_socket
+from lmos_actors.transport import endpoint_of
+
+from ._messages import faults
+from ._session import AS_WRITTEN, NoAnswer, Talk
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Awaitable, Callable
+    from random import Random
+
+    from lmos_actors.conformance.card import Section, Traffic
+    from lmos_actors.conformance.target import Call, Hints, Target
+    from lmos_actors.conformance.wire import Headers, HttpAnswer, Socket
+    from lmos_actors.transport import Network
+
+    from ._messages import Heard
+    from ._session import Speech
+
+Run: TypeAlias = "Callable[[Visit], Awaitable[None]]"
+
+_TRAFFIC: Final = 200
+_REASONABLE: Final = 64  # connections of one case
+
+
+class Failed(Exception):
+    """It is not as demanded: what was seen instead."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Case:
+    """Something that a server has to do. Its id stays for ever: that of a case given up is not used again.
+
+    `expected`: what the section demands, as the end of "expected ...". `needs`: what a server has to offer
+    for it to be tried, in words, "" for nothing. `unsafe`: it changes something, and runs with `allow_unsafe`
+    alone. `run` raises Failed, NotOffered or NotRun, or what a conversation raises; of lesser things it says
+    `visit.differs`.
+    """
+
+    id: str
+    title: str
+    section: Section
+    expected: str
+    needs: str
+    unsafe: bool
+    run: Run
+
+    @property
+    def group(self) -> str:
+        """The part of the id before the point."""
+        return self.id.partition(".")[0]
+
+
+class Chapter:
+    """Cases that stand in one file, in their order."""
+
+    def __init__(self) -> None:
+        self.cases: list[Case] = []
+
+    def case(
+        self, id: str, title: str, *, section: Section, expected: str, needs: str = "", unsafe: bool = False
+    ) -> Callable[[Run], Run]:
+        """Make a function a case of this chapter."""
+
+        def add(run: Run) -> Run:
+            self.cases.append(
+                Case(
+                    id=id,
+                    title=title,
+                    section=section,
+                    expected=expected,
+                    needs=needs,
+                    unsafe=unsafe,
+                    run=run,
+                )
+            )
+            return run
+
+        return add
+
+
+@attrs.define(kw_only=True)
+class Ground:
+    """What all cases of a run share: the server, how it is judged, and what was found out about it.
+
+    `speech`: how it is spoken to, where a case does not decide that. `triggers`: by event, what makes it
+    happen; None where nothing was found to.
+    """
+
+    network: Network
+    target: Target
+    level: Level
+    patience: float
+    idle: float
+    seed: int
+    allow_unsafe: bool
+    hints: Hints
+    headers: Callable[[str], Headers]
+    tls: ssl.SSLContext | None
+    speech: Speech = AS_WRITTEN
+    triggers: dict[str, Call | None] = attrs.field(factory=dict[str, "Call | None"])
+
+
+class Visit:
+    """One case's visit to a server: opens connections, which end with it, and says what is found."""
+
+    def __init__(self, ground: Ground, case: Case, random: Random) -> None:
+        self.ground = ground
+        self.case = case
+        self.random = random
+        self.target = ground.target
+        self.roles = Roles(
+            target=ground.target, hints=ground.hints, allow_unsafe=ground.allow_unsafe, seed=str(ground.seed)
+        )
+        self.departures: list[Departure] = []
+        self.traffic: list[Traffic] = []
+        self.left_out = 0
+        self._sockets: list[Socket] = []
+        self._began = trio.current_time()
+
+    # --- verdicts
+
+    def fail(self, seen: object) -> NoReturn:
+        """End the case: it is not as demanded."""
+        raise Failed(str(seen))
+
+    def differs(self, key: str, seen: object) -> None:
+        """Note that something is not by the letter, and go on. What comes of it depends on the level."""
+        deviation = DEVIATIONS[key]
+        told = Departure(key, deviation.title, str(seen), deviation.section)
+        if told not in self.departures:
+            self.departures.append(told)
+
+    def not_offered(self, why: str) -> NoReturn:
+        """End the case: there is nothing to try it with."""
+        raise NotOffered(why)
+
+    def not_run(self, why: str) -> NoReturn:
+        """End the case: it needs a permission or a hint, whose option `why` names."""
+        raise NotRun(why)
+
+    def offers(self, word: str) -> None:
+        """End the case unless the description offers one of our extensions."""
+        if word not in self.target.offers:
+            self.not_offered(f"lmosx:offers does not name {word}")
+
+    def expect(self, heard: Heard, *kinds: str) -> Heard:
+        """Fail unless a message is of one of the kinds; give it."""
+        if heard.kind not in kinds:
+            self.fail(heard)
+        return heard
+
+    def judge(self, heard: Heard, *keys: str, members: tuple[str, ...] | None = None) -> None:
+        """Hold a message against the letter: note faults of these keys, in these members or in all."""
+        for fault in faults(heard):
+            if fault.key in keys and (members is None or fault.member in members):
+                self.differs(fault.key, f"{fault.what} in {heard.kind or 'a message'}")
+
+    # --- connections
+
+    async def socket(
+        self,
+        *,
+        offered: tuple[str, ...] | None = None,
+        headers: Headers = (),
+        without: tuple[bytes, ...] = (),
+        url: str | None = None,
+    ) -> Socket:
+        """Open a connection; `offered` are subprotocols.
+
+        `headers` go beside those of the handshake, or in place of those of the same name; `without` are left
+        out. Raises Unreachable, and Refused for any answer but 101.
+        """
+        if len(self._sockets) >= _REASONABLE:
+            raise RuntimeError("a case has too many connections")
+        url = url or self.target.socket
+        if url is None:
+            self.not_offered("its description leads to no WebSocket")
+        if offered is None:
+            offered = ("lmosprotocol",) if self.ground.speech.offered else ()
+        knock = Knock(
+            network=self.ground.network,
+            endpoint=endpoint_of(url),
+            tls=self.ground.tls,
+            offered=offered,
+            headers=(*self.ground.headers(url), *headers),
+            without=without,
+            patience=self.ground.patience,
+        )
+        recorder = Recorder(self.record, len(self._sockets) + 1, self._began)
+        socket = await open_socket(knock, recorder, self.random)
+        self._sockets.append(socket)
+        return socket
+
+    async def talk(self, speech: Speech | None = None, *, thing: str | None = None) -> Talk:
+        """Open a connection to converse on, in the speech that the server was found to understand.
+
+        Raises Unreachable and Refused.
+        """
+        speech = self.ground.speech if speech is None else speech
+        socket = await self.socket(offered=("lmosprotocol",) if speech.offered else ())
+        thing = self.target.thing.id if thing is None else thing
+        return Talk(socket, speech, thing, self.random, self.ground.patience)
+
+    async def http(self, method: str, url: str, *, headers: Headers = (), body: bytes = b"") -> HttpAnswer:
+        """Do one HTTP exchange. Raises Unreachable."""
+        return await exchange(
+            self.ground.network,
+            method,
+            url,
+            headers=(*self.ground.headers(url), *headers),
+            body=body,
+            tls=self.ground.tls,
+            patience=self.ground.patience,
+            record=self.record,
+        )
+
+    def record(self, traffic: Traffic) -> None:
+        """Keep something that went by."""
+        self.traffic.append(attrs.evolve(traffic, at=max(0.0, trio.current_time() - self._began)))
+        if len(self.traffic) > _TRAFFIC:
+            del self.traffic[0]
+            self.left_out += 1
+
+    async def aclose(self) -> None:
+        """Let all connections go."""
+        with trio.CancelScope(shield=True):  # each takes half a second at the most
+            for socket in self._sockets:
+                await socket.aclose()
+
+    # --- what cases have in common
+
+    async def settle(self, talk: Talk, *, but: str | None = None) -> None:
+        """Be sure that what was sent before on this connection has been taken in: ask something behind it.
+
+        `but`: a property that is not to be asked for.
+        """
+        names = (name for name in self.target.readable() if name != but)
+        name = next(names, None) or self.target.unknown_property()
+        with suppress(NoAnswer):
+            await talk.ask("readProperty", name=name)
+
+    async def invoke(self, talk: Talk, call: Call, **members: Any) -> Heard:
+        """Invoke an action, and wait for its final answer."""
+        return await talk.ask("invokeAction", name=call.action, **call.members(), **members)
+
+    async def trigger(self, event: str) -> Call:
+        """Give the action that makes an event happen: the hint, or what is found by trying once per run.
+
+        Raises NotRun where nothing is known to, or it may not be invoked.
+        """
+        known = self.ground.triggers
+        if event not in known:
+            known[event] = await self._find_trigger(event)
+        call = known[event]
+        if call is None:
+            self.not_run(f"nothing was found that makes {event} happen: name it under triggers, --hints")
+        return call
+
+    async def _find_trigger(self, event: str) -> Call | None:
+        hinted = self.ground.hints.triggers.get(event)
+        if hinted is not None:
+            return self.roles.allowed(hinted)
+        for call in self.roles.triggers(event):
+            try:
+                listening, asking = await self.talk(), await self.talk()
+                sent = await listening.send("subscribeEvent", name=event)
+                if listening.speech.is_kotlin:
+                    with suppress(NoAnswer):
+                        await listening.answer(sent)
+                else:
+                    await self.settle(listening)
+                await self.invoke(asking, call)
+                if await listening.event(event) is not None:
+                    return call
+            except (NoAnswer, ConnectionGone, Refused):
+                continue
+        return None

@@ -1,0 +1,265 @@
+"""One message of a thing: read in any spelling, and judged member by member by the tables of the text."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import attrs
+
+from lmos_actors.conformance.inputs import DEEPEST, depth_of
+from lmos_actors.conformance.wire import finite_number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+UUID4: Final = re.compile(
+    r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE
+)
+URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]+")
+URI_REFERENCE: Final = re.compile(r"[^\s<>\"{}|\\^`]+")
+DATE_TIME: Final = re.compile(
+    r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[Tt]([01]\d|2[0-3]):[0-5]\d:([0-5]\d|60)(\.\d+)?"
+    r"([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)(\[!?[^\[\]=]+(=[^\[\]]+)?\])*"
+)
+STATUS: Final = re.compile(r"[1-5]\d\d")
+
+STATUSES: Final = ("pending", "in progress", "completed", "failed")
+"""The words for the status of a run; the prose of the text has all of them, its table all but the second."""
+
+MANDATORY: Final[dict[str, tuple[str, ...]]] = {
+    "propertyReading": ("name", "value", "timestamp"),
+    "propertyReadings": ("data", "timestamp"),
+    "actionStatus": ("action", "status"),
+    "event": ("correlationID", "event", "data", "timestamp"),
+    "error": ("type", "title", "status", "detail", "instance"),
+    "acknowledgement": ("message",),
+}
+"""Of messages of things, what must be there beside `thingID`, `messageID` and `messageType`."""
+
+OTHER: Final = {
+    "thingID": "thingId",
+    "messageID": "messageId",
+    "correlationID": "correlationId",
+    "name": "property",
+    "value": "data",
+}
+_NULLABLE: Final = ("value", "data", "output", "progress")
+_TEXTS: Final = ("thingID", "messageID", "messageType", "correlationID", "name", "action", "event", "message",
+                 "type", "title", "detail", "instance")  # fmt: skip
+_SPELLINGS: Final = {"name": "names-spelled-property", "value": "value-spelled-data"}
+
+
+@attrs.frozen
+class Fault:
+    """Where a message is not by the letter: the key of the deviation, the member by its table name, words."""
+
+    key: str
+    member: str
+    what: str
+
+
+class Absent:
+    """What a member is that is not there."""
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+ABSENT: Final = Absent()
+
+
+@attrs.frozen(eq=False)
+class Heard:
+    """A message that came. `data` is the JSON object, empty if it was none; `trouble` says what it was then.
+
+    `at` is when, in trio's seconds. `number` counts the messages of a conversation from 0.
+    """
+
+    text: str
+    data: dict[str, Any]
+    trouble: str
+    twice: tuple[str, ...]
+    at: float
+    number: int
+
+    def get(self, member: str) -> Any:
+        """Give a member by its name in the tables, in either spelling; ABSENT if it is not there."""
+        if member in self.data:
+            return self.data[member]
+        other = OTHER.get(member)
+        if member == "name" and self.kind not in ("propertyReading", ""):
+            other = None
+        return self.data.get(other, ABSENT) if other is not None else ABSENT
+
+    @property
+    def kind(self) -> str:
+        """Its `messageType`; empty if it has none."""
+        found = self.data.get("messageType")
+        return found if isinstance(found, str) else ""
+
+    @property
+    def thing(self) -> Any:
+        """Its `thingID`."""
+        return self.get("thingID")
+
+    @property
+    def message_id(self) -> Any:
+        """Its `messageID`."""
+        return self.get("messageID")
+
+    @property
+    def correlation(self) -> Any:
+        """Its `correlationID`; None where it is null or absent."""
+        found = self.get("correlationID")
+        return None if found is ABSENT else found
+
+    @property
+    def name(self) -> Any:
+        """What it is about: the property, action or event; None where it does not say."""
+        for member in ("name", "property", "action", "event"):
+            if isinstance(self.data.get(member), str):
+                return self.data[member]
+        return None
+
+    @property
+    def value(self) -> Any:
+        """The value of a reading; ABSENT if it has none."""
+        return self.get("value")
+
+    @property
+    def status(self) -> str | None:
+        """The status, as a text in small letters, with one word for each: `in progress`, `completed`."""
+        found = self.data.get("status")
+        if isinstance(found, int) and not isinstance(found, bool):
+            return str(found)
+        return _WORDS.get(found.lower(), found.lower()) if isinstance(found, str) else None
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it ends what it answers."""
+        return self.kind != "actionStatus" or self.status not in ("pending", "in progress")
+
+    def __str__(self) -> str:
+        if self.trouble:
+            return f"{self.trouble}: {self.text[:200]}"
+        if self.kind == "error":
+            return f"error {self.data.get('status')} {self.data.get('title')!r}: {self.data.get('detail')!r}"
+        shown = {key: value for key, value in self.data.items() if key not in _ENVELOPE}
+        return f"{self.kind or 'a message without messageType'} {json.dumps(shown, ensure_ascii=False)[:300]}"
+
+
+_WORDS: Final = {
+    "inprogress": "in progress",
+    "in_progress": "in progress",
+    "in-progress": "in progress",
+    "running": "in progress",
+    "canceled": "cancelled",
+}
+_IDS: Final = ("thingID", "thingId", "messageID", "messageId", "correlationID", "correlationId")
+_ENVELOPE: Final = ("messageType", *_IDS, "timestamp")
+
+
+def hear(text: str | bytes, at: float, number: int) -> Heard:
+    """Read a message, whatever it is."""
+    twice: list[str] = []
+
+    def keep(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            twice.extend(sorted(name for name, n in Counter(name for name, _ in pairs).items() if n > 1))
+        return found
+
+    if isinstance(text, bytes):
+        return Heard(text[:1000].hex(), {}, "a binary message", (), at, number)
+    try:
+        data: Any = json.loads(
+            text, object_pairs_hook=keep, parse_constant=_refuse, parse_float=finite_number
+        )
+        if depth_of(data) > DEEPEST:
+            raise RecursionError
+    except (ValueError, RecursionError) as error:
+        why = str(error) if isinstance(error, ValueError) else f"more than {DEEPEST} levels are not read"
+        return Heard(text, {}, f"a message that is no JSON ({why})", (), at, number)
+    if not isinstance(data, dict):
+        return Heard(text, {}, "a message that is no JSON object", (), at, number)
+    return Heard(text, cast("dict[str, Any]", data), "", tuple(twice), at, number)
+
+
+def _refuse(word: str) -> Any:
+    raise ValueError(f"{word} is no JSON")
+
+
+def faults(heard: Heard) -> tuple[Fault, ...]:
+    """Give everything in which a message of a thing is not by the letter of the tables."""
+    if heard.trouble:
+        return (Fault("member-type", "", heard.trouble),)
+    return tuple(_faults(heard))
+
+
+def _faults(heard: Heard) -> Iterator[Fault]:
+    for member in heard.twice:
+        yield Fault("member-twice", member, f"{member} is there twice")
+    wanted = ("thingID", "messageID", "messageType", *MANDATORY.get(heard.kind, ()))
+    for member in wanted:
+        value = heard.get(member)
+        if value is ABSENT or (value is None and member not in _NULLABLE):
+            yield Fault("member-missing", member, f"{heard.kind or 'a message'} has no {member}")
+        elif member not in heard.data:
+            key = _SPELLINGS.get(member, "ids-spelled-Id")
+            yield Fault(key, member, f"{OTHER[member]} stands for {member}")
+    if "correlationID" not in wanted and "correlationId" in heard.data and "correlationID" not in heard.data:
+        yield Fault("ids-spelled-Id", "correlationID", "correlationId stands for correlationID")
+    for member in _TEXTS:
+        value = heard.get(member)
+        if value is not ABSENT and value is not None and not isinstance(value, str):
+            yield Fault("member-type", member, f"{member} is {_shown(value)}, not a text")
+    yield from _formats(heard)
+
+
+def _formats(heard: Heard) -> Iterator[Fault]:
+    for member in ("messageID", "correlationID"):
+        value = heard.get(member)
+        if isinstance(value, str) and not UUID4.fullmatch(value):
+            yield Fault("id-no-uuid", member, f"{member} is {_shown(value)}")
+    if isinstance(heard.thing, str) and not URI.fullmatch(heard.thing):
+        yield Fault("thing-no-uri", "thingID", f"thingID is {_shown(heard.thing)}")
+    yield from _time(heard.get("timestamp"))
+    if heard.kind == "propertyReadings" and not isinstance(heard.get("data"), (dict, Absent)):
+        yield Fault("member-type", "data", f"data is {_shown(heard.get('data'))}, not an object")
+    if heard.kind == "actionStatus" and heard.get("status") is not ABSENT:
+        yield from _run_status(heard.get("status"))
+    if heard.kind == "error":
+        yield from _error(heard)
+
+
+def _time(value: Any) -> Iterator[Fault]:
+    if value is ABSENT or value is None:
+        return
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield Fault("time-number", "timestamp", f"timestamp is the number {value!r}")
+    elif not isinstance(value, str) or not DATE_TIME.fullmatch(value):
+        yield Fault("time-format", "timestamp", f"timestamp is {_shown(value)}")
+
+
+def _run_status(value: Any) -> Iterator[Fault]:
+    if not isinstance(value, str):
+        yield Fault("member-type", "status", f"status is {_shown(value)}, not a text")
+    elif value not in STATUSES:
+        yield Fault("status-word", "status", f"status is {_shown(value)}")
+
+
+def _error(heard: Heard) -> Iterator[Fault]:
+    value = heard.get("status")
+    if value is not ABSENT and value is not None and not (isinstance(value, str) and STATUS.fullmatch(value)):
+        yield Fault("error-status", "status", f"status is {_shown(value)}")
+    for member in ("type", "instance"):
+        found = heard.get(member)
+        if isinstance(found, str) and not URI_REFERENCE.fullmatch(found):
+            yield Fault("error-uri", member, f"{member} is {_shown(found)}")
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)[:100]

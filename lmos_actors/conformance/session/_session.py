@@ -1,0 +1,295 @@
+"""A conversation: requests in a dialect, answers read as widely as possible."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final, Literal
+from uuid import UUID
+
+import attrs
+import trio
+
+from lmos_actors.conformance.wire import ConnectionGone
+
+from ._messages import hear
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from lmos_actors.conformance.wire import Gone, Socket
+
+    from ._messages import Heard
+
+ANSWERS: Final[dict[str, tuple[str, ...]]] = {
+    "readProperty": ("propertyReading", "error"),
+    "readAllProperties": ("propertyReadings", "error"),
+    "readMultipleProperties": ("propertyReadings", "error"),
+    "writeProperty": ("propertyReading", "propertyReadings", "acknowledgement", "error"),
+    "writeMultipleProperties": ("propertyReadings", "propertyReading", "acknowledgement", "error"),
+    "writeAllProperties": ("propertyReadings", "acknowledgement", "error"),
+    "observeProperty": ("propertyReading", "acknowledgement", "error"),
+    "unobserveProperty": ("acknowledgement", "error"),
+    "invokeAction": ("actionStatus", "error"),
+    "queryAction": ("actionStatus", "error"),
+    "cancelAction": ("actionStatus", "error"),
+    "subscribeEvent": ("acknowledgement", "error"),
+    "unsubscribeEvent": ("acknowledgement", "error"),
+    "subscribeAllEvents": ("acknowledgement", "error"),
+    "unsubscribeAllEvents": ("acknowledgement", "error"),
+}
+"""What may answer a request, as widely as it is read."""
+
+SILENT: Final = (
+    "unobserveProperty",
+    "subscribeEvent",
+    "unsubscribeEvent",
+    "subscribeAllEvents",
+    "unsubscribeAllEvents",
+)
+"""Requests that the text gives no answer to."""
+
+_PROPERTY: Final = ("readProperty", "writeProperty", "observeProperty", "unobserveProperty")
+_DRAINING: Final = 10
+_SAME: Final = "the same as messageID"
+
+
+@attrs.frozen
+class Speech:
+    """How the kit speaks: the spelling of ids and of names of properties, and the habits.
+
+    `offered`: whether `lmosprotocol` is offered in the handshake.
+    """
+
+    ids: Literal["ID", "Id"] = "ID"
+    names: Literal["name", "property"] = "name"
+    subscribing: Literal["subscribeEvent", "subscribeevent"] = "subscribeEvent"
+    offered: bool = True
+
+    def __str__(self) -> str:
+        offered = "lmosprotocol offered" if self.offered else "no subprotocol offered"
+        return f"thing{self.ids}, {self.names}, {self.subscribing}; {offered}"
+
+    @property
+    def is_kotlin(self) -> bool:
+        """Whether acknowledgements are to be expected of whoever has both habits."""
+        return not self.offered or self.names == "property" or self.subscribing == "subscribeevent"
+
+
+AS_WRITTEN: Final = Speech()
+AS_IN_EXAMPLES: Final = Speech(ids="Id")
+AS_KOTLIN: Final = Speech("Id", "property", "subscribeevent", offered=False)
+
+
+@attrs.frozen(eq=False)
+class Sent:
+    """A request that was sent. `after`: how many messages had come before."""
+
+    kind: str
+    name: str | None
+    message_id: str
+    correlation: str | None
+    text: str
+    after: int
+
+
+class NoAnswer(Exception):
+    """Nothing came in time."""
+
+
+class Talk:
+    """One connection, on which the kit asks and a thing answers. Every wait ends after `patience` seconds."""
+
+    def __init__(self, socket: Socket, speech: Speech, thing: str, random: Random, patience: float) -> None:
+        self.socket = socket
+        self.speech = speech
+        self.thing = thing
+        self.patience = patience
+        self.heard: list[Heard] = []  # everything that came
+        self._random = random
+        self._unclaimed: list[Heard] = []
+        self._open: list[Sent] = []
+        self._sent: list[Sent] = []
+        self._feeds: list[Sent] = []
+
+    # --- out
+
+    def new_id(self) -> str:
+        """Give a UUID of version 4."""
+        return str(UUID(bytes=self._random.randbytes(16), version=4))
+
+    async def send(
+        self,
+        kind: str,
+        *,
+        name: str | None = None,
+        thing: str | None = None,
+        message_id: str | None = None,
+        correlation: str | None = _SAME,
+        **members: Any,
+    ) -> Sent:
+        """Send a request about `name`, spelt as this conversation is. Raises ConnectionGone.
+
+        It has a correlation equal to its id where none is given; None: it has none. `members` go as they are:
+        `data`, `input`, `reason`, `ack`. Others than the kinds of requests go too.
+        """
+        message_id = self.new_id() if message_id is None else message_id
+        correlation = message_id if correlation == _SAME else correlation
+        text = self.text(
+            kind, name=name, thing=thing, message_id=message_id, correlation=correlation, **members
+        )
+        sent = Sent(kind, name, message_id, correlation, text, len(self.heard))
+        self._sent.append(sent)
+        if kind in ANSWERS and (kind not in SILENT or self.speech.is_kotlin or members.get("ack")):
+            self._open.append(sent)
+        if kind in ("observeProperty", "subscribeEvent", "subscribeAllEvents"):
+            self._feeds.append(sent)
+        await self.socket.send_text(text)
+        return sent
+
+    def text(
+        self,
+        kind: str,
+        *,
+        name: str | None = None,
+        thing: str | None = None,
+        message_id: str | None = None,
+        correlation: str | None = None,
+        **members: Any,
+    ) -> str:
+        """Give a request as a text, without sending it."""
+        ids, named = self.speech.ids, _member(kind, self.speech)
+        data: dict[str, Any] = {
+            f"thing{ids}": self.thing if thing is None else thing,
+            f"message{ids}": self.new_id() if message_id is None else message_id,
+            "messageType": self.speech.subscribing if kind == "subscribeEvent" else kind,
+        }
+        if correlation is not None:
+            data[f"correlation{ids}"] = correlation
+        if name is not None and named is not None:
+            data[named] = name
+        if kind == "invokeAction" and self.speech.is_kotlin:
+            data["input"] = None  # always written by its clients, where there is none too
+        return json.dumps(data | members, ensure_ascii=False)
+
+    # --- in
+
+    async def next(self, within: float | None = None) -> Heard | None:
+        """Wait for the next message that nobody has claimed; None if none came. Raises ConnectionGone."""
+        if not self._unclaimed:
+            await self._hear(self.patience if within is None else within)
+        return self._unclaimed.pop(0) if self._unclaimed else None
+
+    async def _hear(self, within: float) -> bool:
+        text = await self.socket.next_message(within)
+        if text is None:
+            return False
+        heard = hear(text, trio.current_time(), len(self.heard))
+        self.heard.append(heard)
+        self._unclaimed.append(heard)
+        return True
+
+    async def answer(self, sent: Sent, within: float | None = None) -> Heard:
+        """Wait for the next answer to a request. Raises NoAnswer, and ConnectionGone.
+
+        An answer has its correlation, or its id as correlation. If no other request is open, the next message
+        that may be an answer to it is one, whatever its correlation.
+        """
+        heard = await self._claim(lambda each: self._answers(each, sent), within)
+        if heard is None:
+            raise NoAnswer(f"no answer to {sent.kind} within {self._seconds(within):g} s")
+        if heard.is_final and sent in self._open:
+            self._open.remove(sent)
+        return heard
+
+    async def answers(self, sent: Sent, within: float | None = None) -> list[Heard]:
+        """Wait for all answers to a request, up to the final one. Raises NoAnswer, and ConnectionGone."""
+        found = [await self.answer(sent, within)]
+        while not found[-1].is_final:
+            found.append(await self.answer(sent, within))
+        return found
+
+    async def final(self, sent: Sent, within: float | None = None) -> Heard:
+        """Wait for the final answer to a request. Raises NoAnswer, and ConnectionGone."""
+        return (await self.answers(sent, within))[-1]
+
+    async def ask(self, kind: str, *, within: float | None = None, **members: Any) -> Heard:
+        """Send a request, and wait for its final answer. Raises NoAnswer, and ConnectionGone."""
+        return await self.final(await self.send(kind, **members), within)
+
+    def forget(self, sent: Sent) -> None:
+        """Expect no further answer to a request, so that what comes may be that to another."""
+        if sent in self._open:
+            self._open.remove(sent)
+
+    async def event(self, name: str | None = None, within: float | None = None) -> Heard | None:
+        """Wait for an event, of that name if one is given; None if none came."""
+        return await self._claim(
+            lambda each: each.kind == "event" and name in (None, each.data.get("event", name)), within
+        )
+
+    async def reading(self, name: str | None = None, within: float | None = None) -> Heard | None:
+        """Wait for a reading that was not claimed as an answer; None if none came."""
+
+        def fits(heard: Heard) -> bool:
+            return heard.kind == "propertyReading" and (name is None or heard.name in (None, name))
+
+        return await self._claim(fits, within)
+
+    async def drain(self, within: float | None = None) -> list[Heard]:
+        """Wait until nothing has come for so many seconds; give what came that nobody has claimed.
+
+        The end of the connection ends the wait, and ten times as long does, if it never stops.
+        """
+        deadline = trio.current_time() + _DRAINING * self._seconds(within)
+        try:
+            while trio.current_time() < deadline and await self._hear(self._seconds(within)):
+                pass
+        except ConnectionGone:
+            pass
+        found, self._unclaimed = self._unclaimed, []
+        return found
+
+    async def closed(self, within: float | None = None) -> Gone | None:
+        """Wait for the end of the connection; None if it does not end."""
+        return await self.socket.end(self._seconds(within))
+
+    async def _claim(self, fits: Callable[[Heard], bool], within: float | None) -> Heard | None:
+        deadline = trio.current_time() + self._seconds(within)
+        looked = 0
+        while True:
+            for heard in self._unclaimed[looked:]:
+                if fits(heard):
+                    self._unclaimed.remove(heard)
+                    return heard
+            looked = len(self._unclaimed)
+            if not await self._hear(max(0.0, deadline - trio.current_time())):
+                return None
+
+    def _answers(self, heard: Heard, sent: Sent) -> bool:
+        if heard.kind and heard.kind not in ANSWERS.get(sent.kind, (heard.kind,)):
+            return False
+        if heard.number < sent.after:
+            return False
+        if heard.correlation in (sent.message_id, sent.correlation) and heard.correlation is not None:
+            return True
+        others = [each for each in self._sent if each is not sent]
+        if any(
+            heard.correlation in (each.message_id, each.correlation) for each in others if heard.correlation
+        ):
+            return False
+        observing = any(each.kind == "observeProperty" for each in self._feeds)
+        if observing and heard.kind == "propertyReading" and heard.name not in (None, sent.name):
+            return False  # of a property that is observed
+        return not any(each is not sent for each in self._open)
+
+    def _seconds(self, within: float | None) -> float:
+        return self.patience if within is None else within
+
+
+def _member(kind: str, speech: Speech) -> str | None:
+    if kind in _PROPERTY:
+        return speech.names
+    if kind.endswith("Action"):
+        return "action"
+    return "event" if kind.endswith("Event") else None

@@ -1,0 +1,16 @@
+"""The thing that is judged: where it is, its description, and the affordances that cases may use."""
+
+from ._affordances import HttpForm as HttpForm
+from ._hints import Call as Call, Hints as Hints, NewValue as NewValue
+from ._lookup import (
+    ACCEPT as ACCEPT,
+    WELL_KNOWN as WELL_KNOWN,
+    HeadersFor as HeadersFor,
+    Reach as Reach,
+    is_url as is_url,
+    no_headers as no_headers,
+    on_web as on_web,
+)
+from ._roles import NotOffered as NotOffered, NotRun as NotRun, Roles as Roles
+from ._target import Target as Target, find_target as find_target
+from ._things import sockets_of as sockets_of

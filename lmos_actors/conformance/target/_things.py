@@ -1,0 +1,207 @@
+"""Things as documents describe them, rightly or wrongly, and the sockets that they lead to."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from lmos_actors._errors import ConfigError
+from lmos_actors.conformance.inputs import DEEPEST, depth_of, is_array, is_object
+from lmos_actors.conformance.wire import finite_number
+from lmos_actors.protocol.td import SUBPROTOCOL, Description, effective_forms, load, resolve
+from lmos_actors.transport import endpoint_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lmos_actors.protocol.td import Form
+
+    from ._lookup import Document
+
+_AFFORDANCES: Final = ("properties", "actions", "events")
+_TELLING: Final = (*_AFFORDANCES, "@context", "forms", "securityDefinitions")
+_SALVAGED: Final = 500  # members of an object that are looked at one by one
+_ID: Final = re.compile(r'"id"\s*:\s*"([^"\\]{1,2048})"')
+
+
+@attrs.frozen(kw_only=True)
+class Thing:
+    """A thing by its description, which may be wrong.
+
+    `text`: as served; of one of several, as written anew. `data`: the same as plain data, empty where it is
+    no JSON object. `description`: None where it cannot be loaded, `problem` saying why. `media_type`: as
+    served, "" of a file. `where`: the URL that it was found at, redirects followed, or the file.
+    """
+
+    id: str
+    text: str
+    data: dict[str, Any]
+    description: Description | None
+    where: str
+    media_type: str = ""
+    problem: str = ""
+
+    @property
+    def title(self) -> str:
+        """Its title, "" without one."""
+        found = self.data.get("title")
+        return found if isinstance(found, str) else ""
+
+    def is_called(self, name: str) -> bool:
+        """Say whether a person who says this name means it: its id, its title, or the last part of its id."""
+        return name in (self.id, self.title, re.split(r"[/:]", self.id)[-1])
+
+
+def things_in(document: Document) -> tuple[Thing, ...]:
+    """Give the things that a document describes: one, several in an array, or one that cannot be read."""
+    try:
+        data: object = json.loads(document.text, parse_float=finite_number)
+        if depth_of(data) > DEEPEST:
+            raise RecursionError
+        problem = document.problem
+    except (ValueError, RecursionError) as error:
+        told = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        return (_unreadable(document, document.problem or f"not JSON: {told}"),)
+    if is_array(data):
+        listed = [each for each in data if is_object(each)]
+        return tuple(_thing(document, each, json.dumps(each, ensure_ascii=False), problem) for each in listed)
+    if is_object(data):
+        return (_thing(document, data, document.text, problem),)
+    return (_unreadable(document, "a description is a JSON object, this is none"),)
+
+
+def _sendable(text: str) -> str:
+    """Replace halves of surrogate pairs, which no message can have."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def describes(thing: Thing) -> bool:
+    """Say whether something has anything of a description, where it was not asked for as one."""
+    return any(word in thing.data for word in _TELLING)
+
+
+def is_meant_as_json(document: Document) -> bool:
+    """Say whether a document claims to be JSON, or begins as a description does."""
+    kind = document.media_type
+    return kind.endswith(("json", "+json")) or document.text.lstrip()[:1] in ("{", "[")
+
+
+def _unreadable(document: Document, problem: str) -> Thing:
+    found = _ID.search(document.text)
+    return Thing(
+        id=found[1] if found else document.where,
+        text=document.text,
+        data={},
+        description=None,
+        where=document.where,
+        media_type=document.media_type,
+        problem=problem,
+    )
+
+
+def _thing(document: Document, data: dict[str, Any], text: str, problem: str) -> Thing:
+    described = None
+    try:
+        described = load(data)
+    except ConfigError as error:
+        problem = problem or str(error)
+    given = data.get("id")
+    return Thing(
+        id=_sendable(given) if isinstance(given, str) and given else document.where,
+        text=text,
+        data=data,
+        description=described,
+        where=document.where,
+        media_type=document.media_type,
+        problem=problem,
+    )
+
+
+# --- what of a description can be read
+
+
+def readable_part(thing: Thing, url: str | None) -> Description:
+    """Give what of a description can be read, with a base that is absolute where that can be known."""
+    found = thing.description or _salvaged(thing.data)
+    return attrs.evolve(found, base=resolve(url, found.base) if found.base else url)
+
+
+def _salvaged(data: dict[str, Any]) -> Description:
+    try:
+        return load(_loadable(dict(list(data.items())[:_SALVAGED])))
+    except ConfigError:
+        return Description()  # the parts are too many, or wrong together
+
+
+def _loadable(data: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what stops the rest from being loaded: members, affordances, members and forms of those."""
+    kept: dict[str, Any] = {}
+    for name, value in data.items():
+        if _loads({name: value}):
+            kept[name] = value
+        elif name in _AFFORDANCES and is_object(value):
+            some = list(value.items())[:_SALVAGED]
+            kept[name] = {key: part for key, each in some if (part := _part(name, key, each))}
+    return kept
+
+
+def _part(kind: str, name: str, data: object) -> dict[str, Any] | None:
+    if not is_object(data):
+        return None
+    kept: dict[str, Any] = {}
+    for word, value in data.items():
+        if _loads({kind: {name: {word: value}}}):
+            kept[word] = value
+        elif word == "forms" and is_array(value):
+            kept[word] = [each for each in value if _loads({kind: {name: {word: [each]}}})]
+    return kept
+
+
+def _loads(data: dict[str, Any]) -> bool:
+    try:
+        load(data)
+    except ConfigError:
+        return False
+    return True
+
+
+# --- sockets
+
+
+def sockets_of(described: Description) -> tuple[tuple[str, Form], ...]:
+    """Give the `ws` and `wss` URLs at which LMOS is spoken to a thing, each with its first form.
+
+    Those whose form names the subprotocol of LMOS; where there is none, those that name no subprotocol.
+    """
+    forms = [form for form in _forms(described) if "{" not in form.href]
+    named = [form for form in forms if form.subprotocol == SUBPROTOCOL]
+    plain = [form for form in forms if not form.subprotocol and form.href.lower().startswith(("ws:", "wss:"))]
+    found: dict[str, Form] = {}
+    for form in named or plain:
+        try:
+            found.setdefault(endpoint_of(form.href).url, form)
+        except ConfigError:
+            continue  # which the description's own cases say
+    return tuple(found.items())
+
+
+def _forms(described: Description) -> Iterator[Form]:
+    for each in (
+        *(described.properties or {}).values(),
+        *(described.actions or {}).values(),
+        *(described.events or {}).values(),
+        None,
+    ):
+        yield from effective_forms(described, each)
+
+
+def links_of(thing: Thing) -> tuple[str, ...]:
+    """Give where the links of a mere list of things lead; none of a thing that can be spoken to itself."""
+    url = thing.where if "://" in thing.where else None
+    described = readable_part(thing, url)
+    if sockets_of(described):
+        return ()
+    return tuple(resolve(described.base, link.href) for link in described.links or () if link.rel == "item")

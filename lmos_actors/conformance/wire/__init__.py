@@ -1,0 +1,33 @@
+"""Bytes between the kit and a server: frames, sockets, the opening handshake, HTTP."""
+
+from ._frames import (
+    BINARY as BINARY,
+    CLOSE as CLOSE,
+    CONTINUATION as CONTINUATION,
+    PING as PING,
+    PONG as PONG,
+    TEXT as TEXT,
+    FrameReader as FrameReader,
+    FrameTooLong as FrameTooLong,
+    RawFrame as RawFrame,
+    accept_of as accept_of,
+    close_payload as close_payload,
+    write_frame as write_frame,
+)
+from ._handshake import Knock as Knock, Refused as Refused, open_socket as open_socket
+from ._http import (
+    HttpAnswer as HttpAnswer,
+    Record as Record,
+    Unreachable as Unreachable,
+    exchange as exchange,
+    finite_number as finite_number,
+    read_json as read_json,
+)
+from ._socket import (
+    ConnectionGone as ConnectionGone,
+    Gone as Gone,
+    Handshake as Handshake,
+    Headers as Headers,
+    Recorder as Recorder,
+    Socket as Socket,
+)

@@ -1,0 +1,143 @@
+"""How a connection of the kit begins: the handshake, as it should be or not."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import h11
+import trio
+
+from ._http import Unreachable
+from ._socket import (
+    LOST,
+    Handshake,
+    Socket,
+    why,
+)
+
+if TYPE_CHECKING:
+    import ssl
+    from random import Random
+
+    from lmos_actors.transport import Endpoint, Network
+
+    from ._socket import Headers, Recorder
+
+_READ: Final = 65536
+_NOBODY: Final = (
+    "; --bearer, --basic or --header says who asks, the first two at the host and port of the given URL alone"
+)
+_PLAIN: Final = ("connection", "host", "origin", "upgrade", "user-agent")  # what is no secret
+
+
+class Refused(Exception):
+    """An upgrade was answered with something other than 101."""
+
+    def __init__(self, handshake: Handshake, hint: str = "") -> None:
+        self.handshake = handshake
+        super().__init__(f"the upgrade was answered with {handshake.status}{hint}")
+
+
+@attrs.frozen(kw_only=True)
+class Knock:
+    """How to connect: `offered` are subprotocols; `headers` replace those of the handshake or add to them."""
+
+    network: Network
+    endpoint: Endpoint
+    tls: ssl.SSLContext | None
+    offered: tuple[str, ...] = ("lmosprotocol",)
+    headers: Headers = ()
+    without: tuple[bytes, ...] = ()
+    patience: float = 2.0
+
+
+async def open_socket(knock: Knock, recorder: Recorder, random: Random) -> Socket:
+    """Connect, and do the handshake. Raises Unreachable, and Refused for any answer but 101."""
+    endpoint = knock.endpoint
+    stream: trio.abc.Stream | None = None
+    with trio.move_on_after(max(knock.patience, 10.0)):
+        try:
+            stream = await knock.network.connect(endpoint, knock.tls)
+        except Exception as error:
+            raise Unreachable(endpoint.url, str(error)) from error
+    if stream is None:
+        raise Unreachable(endpoint.url, f"no connection within {max(knock.patience, 10.0):g} s")
+    try:
+        with trio.move_on_after(max(knock.patience, 10.0)):
+            return await _shake_hands(knock, stream, recorder, random)
+        raise Unreachable(endpoint.url, "no answer to the handshake")
+    except BaseException:
+        await trio.aclose_forcefully(stream)
+        raise
+
+
+async def _shake_hands(knock: Knock, stream: trio.abc.Stream, recorder: Recorder, random: Random) -> Socket:
+    key = base64.b64encode(random.randbytes(16))
+    request = h11.Request(method="GET", target=knock.endpoint.target, headers=_headers(knock, key))
+    parser = h11.Connection(h11.CLIENT)
+    data = parser.send(request) or b""
+    recorder.say("head", _shown_head(data), len(data), sent=True)
+    try:
+        await stream.send_all(data)
+        parser.send(h11.EndOfMessage())
+        answer = await _answer(parser, stream)
+    except (*LOST, h11.RemoteProtocolError, EOFError) as error:
+        recorder.say("end", why(error), 0, sent=False)
+        raise Unreachable(knock.endpoint.url, f"during the handshake: {why(error)}") from error
+    headers = tuple(
+        (name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in answer.headers
+    )
+    handshake = Handshake(status=answer.status_code, headers=headers, key=key.decode())
+    shown = [f"{name}: {'…' if name.startswith('set-cookie') else value}" for name, value in headers]
+    told = "\n".join([f"{answer.status_code}", *shown])
+    recorder.say("head", told, len(told), sent=False)
+    if answer.status_code != 101:
+        presented = any(name.lower() == b"authorization" for name, _ in knock.headers)
+        raise Refused(handshake, _NOBODY if handshake.status == 401 and not presented else "")
+    socket = Socket(stream, handshake, recorder, random)
+    socket.read_on(parser.trailing_data[0])
+    return socket
+
+
+async def _answer(
+    parser: h11.Connection, stream: trio.abc.Stream
+) -> h11.InformationalResponse | h11.Response:
+    while True:
+        event = parser.next_event()
+        if event is h11.NEED_DATA:
+            parser.receive_data(bytes(await stream.receive_some(_READ)))
+        elif isinstance(event, h11.Response) or (
+            isinstance(event, h11.InformationalResponse) and event.status_code == 101
+        ):
+            return event
+        elif event in (h11.PAUSED,) or isinstance(event, h11.ConnectionClosed):
+            raise EOFError("the connection ended")
+
+
+def _headers(knock: Knock, key: bytes) -> list[tuple[bytes, bytes]]:
+    plain = [
+        (b"Host", knock.endpoint.authority.encode()),
+        (b"Connection", b"Upgrade"),
+        (b"Upgrade", b"websocket"),
+        (b"Sec-WebSocket-Version", b"13"),
+        (b"Sec-WebSocket-Key", key),
+    ]
+    if knock.offered:
+        plain.append((b"Sec-WebSocket-Protocol", ", ".join(knock.offered).encode()))
+    given = [name.lower() for name, _ in knock.headers]
+    dropped = [name.lower() for name in knock.without]
+    kept = [each for each in plain if each[0].lower() not in given and each[0].lower() not in dropped]
+    return [*kept, *knock.headers]
+
+
+def _shown_head(data: bytes) -> str:
+    head, *lines = data.decode("latin-1").splitlines()
+    return "\n".join([head, *map(_shown, lines)]).rstrip()
+
+
+def _shown(line: str) -> str:
+    name, colon, _ = line.partition(":")
+    plain = not colon or name.lower() in _PLAIN or name.lower().startswith("sec-websocket-")
+    return line if plain else f"{name}: …"

@@ -1,0 +1,252 @@
+"""One exchange of HTTP/1.1 over a network, as plainly as it can be done."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+
+import attrs
+import h11
+import trio
+
+from lmos_actors._errors import ConfigError, ConnectFailed, LmosActorsError
+from lmos_actors.conformance.card import Traffic
+from lmos_actors.conformance.inputs import DEEPEST, depth_of
+from lmos_actors.transport import endpoint_of, why_cut
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Sequence
+
+    from lmos_actors.transport import Endpoint, Network
+
+LONGEST: Final = 4 << 20
+"""Bytes of a body that are read at most."""
+
+SHOWN: Final = 2000  # characters of what went by
+_CHUNK: Final = 65536
+_PLAIN: Final = (
+    "host",
+    "accept",
+    "accept-encoding",
+    "connection",
+    "content-type",
+    "content-length",
+    "user-agent",
+)
+
+Headers: TypeAlias = "Sequence[tuple[str | bytes, str | bytes]]"
+Record: TypeAlias = "Callable[[Traffic], None]"
+
+
+class Unreachable(LmosActorsError):
+    """Nothing of use answers at `url`; `why` says what was tried, and how to mend it where that is known."""
+
+    def __init__(self, url: str, why: str) -> None:
+        self.url = url
+        self.why = why
+        super().__init__(f"{url}: {why}")
+
+
+@attrs.frozen
+class HttpAnswer:
+    """An answer: its status, its headers in their order, names in small letters, and its body."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+    def header(self, name: str) -> str | None:
+        """Give the first header of that name, whatever its case."""
+        return next((value for each, value in self.headers if each == name.lower()), None)
+
+    @property
+    def media_type(self) -> str:
+        """The media type without its parameters, in small letters; "" if none is said."""
+        return (self.header("content-type") or "").partition(";")[0].strip().lower()
+
+    @property
+    def text(self) -> str:
+        """The body as text; what is not UTF-8 is replaced."""
+        return self.body.decode("utf-8", "replace")
+
+    def json(self) -> Any:
+        """Read the body as JSON. Raises ValueError, saying what is wrong, where it is none."""
+        return read_json(self.body)
+
+
+def read_json(text: str | bytes) -> Any:
+    """Read JSON strictly: UTF-8, no NaN, no name twice in one object. Raises ValueError."""
+    try:
+        plain = text if isinstance(text, str) else text.decode("utf-8")
+        found = json.loads(
+            plain, parse_constant=_no_constant, object_pairs_hook=_object, parse_float=finite_number
+        )
+        if depth_of(found) > DEEPEST:
+            raise RecursionError
+        return found
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except UnicodeDecodeError:
+        raise ValueError("not a text in UTF-8") from None
+
+
+def finite_number(text: str) -> float:
+    """Read a number as one of 64 bits. Raises ValueError for one that is beyond them."""
+    found = float(text)
+    if math.isinf(found):
+        raise ValueError(f"the number {text[:40]} is too large to be read")
+    return found
+
+
+def _no_constant(word: str) -> Any:
+    raise ValueError(f"{word} is no JSON")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"the name {twice!r} stands twice in one object")
+    return found
+
+
+async def exchange(
+    network: Network,
+    method: str,
+    url: str,
+    *,
+    headers: Headers = (),
+    body: bytes = b"",
+    tls: ssl.SSLContext | None = None,
+    patience: float,
+    record: Record | None = None,
+) -> HttpAnswer:
+    """Send a request over a connection of its own and give the answer. Redirects are not followed.
+
+    `url` may also be a `ws` or `wss` one: it is asked over HTTP. `patience` is for all of it, in seconds.
+    `record` is told what went by, `at` being trio's clock; of headers that may hold secrets it is told the
+    names alone. Raises Unreachable: nobody is there, too late, too long (4 MiB), no HTTP; ConfigError: what
+    is to be sent cannot be.
+    """
+    endpoint = endpoint_of(url)
+    with trio.move_on_after(patience):
+        try:
+            return await _exchanged(network, endpoint, tls, _Asked(method, headers, body), record)
+        except ConnectFailed as error:
+            raise Unreachable(url, error.why) from error
+        except h11.LocalProtocolError as error:
+            why = str(error).partition(" b'")[0]  # what follows is the value of a header, which may be secret
+            raise ConfigError(f"the request to {url} cannot be sent: {why}") from None
+        except (trio.BrokenResourceError, _Unanswered) as error:
+            raise Unreachable(url, why_cut(error, secure=endpoint.secure)) from error
+        except h11.RemoteProtocolError as error:
+            raise Unreachable(url, f"what it answers is no HTTP: {error}") from error
+        except _TooLong:
+            raise Unreachable(url, f"its answer is longer than {LONGEST} bytes") from None
+    raise Unreachable(url, f"no answer within {patience:g} s (--patience gives it longer)")
+
+
+class _Unanswered(Exception):
+    pass
+
+
+class _TooLong(Exception):
+    pass
+
+
+@attrs.frozen
+class _Asked:
+    method: str
+    headers: Headers
+    body: bytes
+
+
+async def _exchanged(
+    network: Network, endpoint: Endpoint, tls: ssl.SSLContext | None, asked: _Asked, record: Record | None
+) -> HttpAnswer:
+    stream = await network.connect(endpoint, tls)
+    try:
+        http = _Http(stream)
+        head = _head(endpoint, asked)
+        _tell(record, sent=True, head=f"{asked.method} {endpoint.target}", headers=head, body=asked.body)
+        await http.ask(h11.Request(method=asked.method, target=endpoint.target, headers=head), asked.body)
+        answer = await http.answer()
+        _tell(record, sent=False, head=f"{answer.status}", headers=answer.headers, body=answer.body)
+        return answer
+    finally:
+        await trio.aclose_forcefully(stream)
+
+
+def _head(endpoint: Endpoint, asked: _Asked) -> list[tuple[str, str]]:
+    given = [(_text(name), _text(value)) for name, value in asked.headers]
+    names = [name.lower() for name, _ in given]
+    usual = [("Host", endpoint.authority), ("Accept-Encoding", "identity"), ("Connection", "close")]
+    if asked.body or asked.method in ("POST", "PUT"):
+        usual.append(("Content-Length", str(len(asked.body))))
+    return [(name, value) for name, value in usual if name.lower() not in names] + given
+
+
+def _text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else value.decode("latin-1")
+
+
+class _Http:
+    """A stream on which one request is sent and one answer read."""
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self._stream = stream
+        self._http = h11.Connection(h11.CLIENT)
+
+    async def ask(self, request: h11.Request, body: bytes) -> None:
+        parts = [self._http.send(request)]
+        if body:
+            parts.append(self._http.send(h11.Data(data=body)))
+        parts.append(self._http.send(h11.EndOfMessage()))
+        await self._stream.send_all(b"".join(part or b"" for part in parts))
+
+    async def answer(self) -> HttpAnswer:
+        head = await self._next()
+        while isinstance(head, h11.InformationalResponse) and head.status_code != 101:
+            head = await self._next()
+        if not isinstance(head, h11.Response | h11.InformationalResponse):
+            raise _Unanswered("the connection ended before the answer")
+        headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in head.headers)
+        return HttpAnswer(head.status_code, headers, b"" if head.status_code == 101 else await self._body())
+
+    async def _body(self) -> bytes:
+        body = bytearray()
+        while isinstance(event := await self._next(), h11.Data):
+            body += event.data
+            if len(body) > LONGEST:
+                raise _TooLong
+        return bytes(body)
+
+    async def _next(self) -> h11.Event:
+        while True:
+            event = self._http.next_event()
+            if event is not h11.NEED_DATA:
+                return cast("h11.Event", event)
+            data = bytes(await self._stream.receive_some(_CHUNK))
+            if not data and self._http.their_state is h11.SEND_RESPONSE:
+                raise _Unanswered("it closed the connection without an answer")
+            self._http.receive_data(data)
+
+
+def _tell(
+    record: Record | None, *, sent: bool, head: str, headers: Sequence[tuple[str, str]], body: bytes
+) -> None:
+    if record is None:
+        return
+    lines = [head, *(f"{name}: {_shown(name, value, sent)}" for name, value in headers), ""]
+    text = "\n".join([*lines, body.decode("utf-8", "replace")])[:SHOWN]
+    at = trio.current_time()
+    record(Traffic(at=at, sent=sent, connection=0, kind="http", text=text, size=len(body)))
+
+
+def _shown(name: str, value: str, sent: bool) -> str:
+    """Show what is no secret: of what is sent the usual headers, of what comes all but cookies."""
+    plain = name.lower() in _PLAIN if sent else not name.lower().startswith("set-cookie")
+    return value if plain else "…"
