@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import attrs
 
-from . import _description as described
 from ._connection import Cut, Hang, Request
+from ._description import NAME, NAME_B, OFFERS, described, described_b
 from ._runs import (
     Memory,
     RunsVoice,
@@ -231,7 +231,7 @@ class ScriptedServer(RunsWorld):
 
     connection_class: type[ScriptedConnection] = ScriptedConnection
     thing_class: type[ScriptedThing] = ScriptedThing
-    offers: tuple[str, ...] = described.OFFERS
+    offers: tuple[str, ...] = OFFERS
 
     def __init__(self, clock: Callable[[], float], random: Random | None = None) -> None:
         self.clock = clock
@@ -245,16 +245,16 @@ class ScriptedServer(RunsWorld):
         self._most_timers = _TIMERS
         self._memories: dict[str, Memory] = {}
         self._ticking = False
-        self.main = self.add(described.NAME, self.describe)
-        self.beside = self.add(described.NAME_B, self.describe_b)
+        self.main = self.add(NAME, self.describe)
+        self.beside = self.add(NAME_B, self.describe_b)
 
     def describe(self, base: str) -> Json:
         """Describe the thing, as served at a base such as `ws://127.0.0.1:8080`."""
-        return described.described(base)
+        return described(base)
 
     def describe_b(self, base: str) -> Json:
         """Describe the thing beside it."""
-        return described.described_b(base)
+        return described_b(base)
 
     def add(self, name: str, describe: Callable[[str], Json]) -> ScriptedThing:
         """Add a thing."""

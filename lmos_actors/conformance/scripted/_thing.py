@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 import attrs
 from jsonschema_rs import Draft7Validator
 
-from . import _description as described
+from ._description import VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -128,7 +128,7 @@ class ScriptedThing:
         self.properties: Mapping[str, Json] = data["properties"]
         self.actions: Mapping[str, Json] = data["actions"]
         self.events: Mapping[str, Json] = data["events"]
-        self.values = {name: value for name, value in described.VALUES.items() if name in self.properties}
+        self.values = {name: value for name, value in VALUES.items() if name in self.properties}
         self.rung = 0
 
     # ---- properties
@@ -233,7 +233,7 @@ class ScriptedThing:
         return Done()
 
     def act_reset(self, _value: Json) -> Outcome:
-        self.write({name: described.VALUES[name] for name in self.values})
+        self.write({name: VALUES[name] for name in self.values})
         return Done()
 
     def act_count(self, value: Json) -> Outcome:
