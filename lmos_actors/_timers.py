@@ -54,6 +54,10 @@ class Timers(Protocol):
         """
         ...
 
+    def call_after(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        """Have `callback` called so many seconds from now, as `call_at` does."""
+        ...
+
     def go_on(self, ready: Sized, /) -> bool:
         """Have time go on until something is in `ready`, if it can from here; say whether others may run now.
 
@@ -89,6 +93,10 @@ class TimerHeap:
         self._sequence += 1
         heappush(self._heap, (when, self._sequence, timer))
         return timer
+
+    def call_after(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        """Have `callback` called so many seconds from now."""
+        return self.call_at(trio.current_time() + seconds, callback)
 
     def go_on(self, ready: Sized, /) -> bool:
         """See `Timers`. Real time goes on by itself."""

@@ -67,6 +67,26 @@ class _Delayed:
             turns.slot, turns.leave = None, False
 
 
+class _Due(Firing):
+    """A turn of a timer that has its time; it stands in the queue from then on."""
+
+    __slots__ = ("slot", "timer")
+
+    timer: Timer
+
+    def __init__(self, slot: Listened, fn: Callable[..., None], args: tuple[Any, ...]) -> None:
+        self.fn, self.args = fn, args
+        self.slot = slot
+        self.trace = current_mark(slot.rt) if slot.traced else None
+
+    def fire(self) -> None:
+        """Queue it."""
+        timer = self.timer
+        if timer.kept is not None:
+            timer.kept.pop(timer, None)
+        self.slot.put(self)
+
+
 class Listened(Mail):
     """A slot that others listen to, with timers of its own."""
 
@@ -79,16 +99,8 @@ class Listened(Mail):
         """Have a turn run `seconds` from now, while this incarnation lives (R6)."""
         if self.agent is not None:
             fn = kept_turn(self.agent, fn)
-        firing = Firing(fn, args)
-        if self.traced:
-            firing.trace = current_mark(self.rt)
-
-        def fire() -> None:
-            timers.pop(timer, None)
-            self.put(firing)
-
-        timers = self._timers()
-        timer = self.rt.timers.call_at(trio.current_time() + seconds, fire)
+        due = _Due(self, fn, args)
+        due.timer = timer = self.rt.timers.call_after(seconds, due.fire)
         self._keep(timer)
         return timer
 
@@ -102,7 +114,7 @@ class Listened(Mail):
         is sent is a dead letter, as no code is left to be told.
         """
         delayed = _Delayed(self, link, key, args, kwargs)
-        delayed.timer = timer = self.rt.timers.call_at(trio.current_time() + seconds, delayed.fire)
+        delayed.timer = timer = self.rt.timers.call_after(seconds, delayed.fire)
         self._keep(timer)
         return timer
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
-import trio
 from trio.lowlevel import enable_ki_protection
 
 from ._aside import Aside
@@ -112,7 +111,8 @@ class Paced(Aside):
             quiet = more is not None and (more.parked or more.pace is not None)
             self.gate = QUIET if quiet else IDLE
             self.queue = NO_MAIL
-            self.settled_down()
+            if self.state == DRAINING:
+                self.settled_down()
 
     def _kept_back(self, pace: Pace) -> bool:
         """Say whether no turn is to be taken out of the queue now."""
@@ -125,7 +125,7 @@ class Paced(Aside):
             self.gate = PAUSED
             self.settled_down()
         elif pace.seconds:
-            return self._begin_work(pace)
+            return bool(self.queue) and self._begin_work(pace)
         else:
             self.furnish().pace = None  # it is as any other again
             return False
@@ -144,15 +144,14 @@ class Paced(Aside):
         elif isinstance(item, Periodic):
             item = Firing(*item.take())  # it waits no more: the next firing is not merged into it
         pace.item = item
-        pace.timer = self.rt.timers.call_at(trio.current_time() + pace.seconds, self._work_done)
+        pace.timer = self.rt.timers.call_after(pace.seconds, self._work_done)
         self.gate = WORKING
-        self.admit()
+        if self.furnish().parked:
+            self.admit()
         return True
 
     def _next_in_queue(self) -> Any:
         """Take the first item out of the queue that still means something, None if there is none."""
-        if not self.queue:
-            return None
         queue = self.queue if len(self.queue) <= BATCH else self.long_queue()
         if type(queue) is Contended:
             queue.take_turns()
@@ -165,11 +164,15 @@ class Paced(Aside):
         return None
 
     def _work_done(self) -> None:
-        pace = self.pace()
+        more = self.furnish()
+        pace = more.pace or self.pace()
         pace.timer = None
         if self.gate == WORKING:
-            if self.furnish().out:
+            if more.out:
                 self.gate = HELD
+            elif pace.item is not None:  # as `resume` would find; here it is nearly always so
+                self.gate = WORKED
+                self.rt.schedule(cast("Any", self))
             else:
                 self.resume()
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from lmos_actors.files import Duration
 
+from ._columns import PLAIN
 from ._expect import Verdict, judge_bounded, judge_latency
 from ._formulas import FormulaFailed, compile_formula, words_of
 from ._judging import Judge, instant, listing
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from lmos_actors.reports import CheckResult
 
     from ._judge_formulas import Scene
-    from ._judging import View
+    from ._judging import Slot, View
     from ._model_checks import Converges, Latency, Never, Restarts, Statistics
 
 
@@ -114,14 +115,17 @@ class ConvergesJudge(Judge):
     def sample(self, now: float) -> None:
         if self.met_at is not None or not self._begun():
             return
-        found: list[tuple[Any, str]] = []
-        for slot in self.view.slots(self.check.of):
-            if self.agents.at(slot):
-                try:
-                    found.append((self.formula.value(self.agents), slot.path))
-                except (LookupError, FormulaFailed) as error:
-                    self.saw = f"at {instant(now)} {slot.path} cannot be computed: {words_of(error)}"
-                    return
+        slots = self.view.slots(self.check.of)
+        found = self.agents.of_all(self.formula, slots, state=True)
+        if found is None:
+            found = []
+            for slot in slots:
+                if self.agents.at(slot):
+                    try:
+                        found.append((slot, self.formula.value(self.agents)))
+                    except (LookupError, FormulaFailed) as error:
+                        self.saw = f"at {instant(now)} {slot.path} cannot be computed: {words_of(error)}"
+                        return
         self._compare(found, now)
 
     def last_look(self, now: float) -> None:
@@ -135,19 +139,23 @@ class ConvergesJudge(Judge):
                 self.saw = f"{fault} was not healed"
         return self.begin is not None
 
-    def _compare(self, found: list[tuple[Any, str]], now: float) -> None:
+    def _compare(self, found: list[tuple[Slot, Any]], now: float) -> None:
         if len(found) < 2:
             there = f"running agents of {self.check.of}: {len(found)}"
             self.saw = f"at {instant(now)} {there}, too few to agree"
             return
-        first = found[0][0]
-        others = [path for value, path in found if not same(value, first)]
+        first = found[0][1]
+        kinds = set(map(type, [value for _, value in found]))
+        if len(kinds) == 1 and kinds <= PLAIN:  # without a call for each
+            others = [slot.path for slot, value in found if value != first]
+        else:
+            others = [slot.path for slot, value in found if not same(value, first)]
         if not others:
             self.met_at = now
             self.saw = f"{show(first)} at all {len(found)} agents at {instant(now)}"
             return
-        value = next(value for value, path in found if path == others[0])
-        self.saw = f"at {instant(now)} {show(first)} at {found[0][1]}, {show(value)} at {others[0]}; "
+        value = next(value for slot, value in found if slot.path == others[0])
+        self.saw = f"at {instant(now)} {show(first)} at {found[0][0].path}, {show(value)} at {others[0]}; "
         self.saw += f"other than the first are {listing(others)}"
 
     def result(self) -> CheckResult:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.reports import CheckResult
 
-    from ._judging import Cast, View
+    from ._judging import Cast, Slot, View
     from ._model_checks import Always, Eventually
 
 _TURNS: Final = ("started", "delivered", "answered", "cancelled", "dropped")
@@ -51,10 +51,15 @@ class OfFormula(Judge):
         if self.of_agents:
             self.records = _MAIL if self._mail else _TURNS
 
+    def concerns(self, path: str) -> bool | None:
+        found = self.cast.find(path)
+        if found is None or found[0] is None:
+            return None if found else False
+        return self.of in found[1] or self.of in (path, EVERYBODY)
+
     def record(self, kind: str, path: str, fields: Mapping[str, Any], now: float) -> None:
         found = self.cast.find(path)
-        if found is None or found[0] is None or not (self.of in found[1] or self.of in (path, EVERYBODY)):
-            return
+        assert found is not None  # it is concerned
         if self._mail and kind == "delivered" and self.agents.at(found[0], state=self._state, queued=1):
             self.look(path, now)
         if self.agents.at(found[0], state=self._state):
@@ -64,7 +69,11 @@ class OfFormula(Judge):
         if not self.of_agents:
             self.look("", now)
             return
-        for slot in self.view.slots(self.of):
+        slots = self.view.slots(self.of)
+        found = self.agents.of_all(self.formula, slots, state=self._state)
+        if found is not None and self.looked(found, now):
+            return
+        for slot in slots:
             if self.agents.at(slot, state=self._state):
                 self.look(slot.path, now)
 
@@ -73,6 +82,10 @@ class OfFormula(Judge):
 
     def look(self, path: str, now: float) -> None:
         """Look at the formula, for the agent that `agents` is at."""
+        raise NotImplementedError
+
+    def looked(self, found: list[tuple[Slot, Any]], now: float) -> bool:
+        """Take the values of all agents in place of a look at each; false: it takes a look at each."""
         raise NotImplementedError
 
     def told(self) -> str:
@@ -108,6 +121,14 @@ class HoldsJudge(OfFormula):
         if holds is not self.wanted:
             self.culprits.add(path, self.told(), now)
 
+    def looked(self, found: list[tuple[Slot, Any]], now: float) -> bool:
+        if self.fault_free and self.view.faults_active():
+            return True
+        if False in [value is self.wanted for _, value in found]:  # `all` would cost a call for each
+            return False
+        self.looks += len(found)
+        return True
+
     def result(self) -> CheckResult:
         expected = f"{'always' if self.wanted else 'never'} {self.formula.text}"
         expected += " outside of faults" if self.fault_free else ""
@@ -138,8 +159,20 @@ class EventuallyJudge(OfFormula):
             self.nearest = f"cannot be computed: {words_of(error)}"
             return
         self.nearest = ""
-        if not holds:
-            return
+        if holds:
+            self._fulfil(path, now)
+
+    def looked(self, found: list[tuple[Slot, Any]], now: float) -> bool:
+        if False in [value is True or value is False for _, value in found]:
+            return False
+        for slot, holds in found:
+            if self.met_at is None and slot.path not in self.fulfilled:
+                self.nearest = ""
+                if holds:
+                    self._fulfil(slot.path, now)
+        return True
+
+    def _fulfil(self, path: str, now: float) -> None:
         self.fulfilled[path] = None
         if not self.of_agents or len(self.fulfilled) >= max(1, self.view.size(self.of)):
             self.met_at = now

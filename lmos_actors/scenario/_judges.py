@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ._causes import CausalJudge, TraceJudge
+from ._columns import Columns
 from ._expect import percentile
 from ._judge_counts import ConvergesJudge, CountJudge, DeadLetterJudge, LatencyJudge
 from ._judge_formulas import EventuallyJudge, HoldsJudge, OfFormula
@@ -54,7 +55,9 @@ class Judges:
         timed = [name_of(check) for check in checks if isinstance(check, TIMED)]
         names = AnyNames([*own, *timed, *(f"{name}.time" for name in timed)])
         cast = Cast(view)
-        scene = (view, cast, Agents(view.state, self._delivered, self._more), names)
+        columns = Columns(view.fields, self._delivered, self._more) if view.fields is not None else None
+        agents = Agents(view.state, self._delivered, self._more, columns)
+        scene = (view, cast, agents, names)
         self._series = {name: SeriesOf(name, declared, scene) for name, declared in series.items()}
         self._judges = [
             _judge(check, place(index), scene)
@@ -62,10 +65,8 @@ class Judges:
             if not isinstance(check, Compare)
         ]
         self._by_name = {judge.name: judge for judge in self._judges if isinstance(judge.check, TIMED)}
-        self._by_kind: dict[str, list[Judge]] = {}
-        for judge in self._judges:
-            for kind in judge.records:
-                self._by_kind.setdefault(kind, []).append(judge)
+        self._concerned: dict[str, Mapping[str, Sequence[Judge]]] = {}
+        self._groups: dict[tuple[int, ...], Mapping[str, Sequence[Judge]]] = {}
         formulas = [judge.formula for judge in self._judges if isinstance(judge, (OfFormula, ConvergesJudge))]
         formulas += [series.formula for series in self._series.values()]
         self._counts = any("delivered" in formula.names for formula in formulas)
@@ -80,15 +81,36 @@ class Judges:
     def kinds(self) -> tuple[str, ...]:
         """The kinds of records that it has to be told of."""
         own = ["delivered"] if self._counts else []
-        return tuple(dict.fromkeys([*own, *self._by_kind]))
+        return tuple(dict.fromkeys([*own, *(kind for judge in self._judges for kind in judge.records)]))
 
-    def record(self, kind: str, path: str, fields: Mapping[str, Any], now: float) -> None:
+    def record(self, kind: str, path: str, fields: Mapping[str, Any]) -> None:
         """Take one record, in the step in which it happened. `path` is the agent's in the tree."""
         if kind == "delivered" and self._counts:
             self._delivered[path] = self._delivered.get(path, 0) + 1
-        for judge in self._by_kind.get(kind, ()):
-            if not self._looked or judge.late:
-                judge.record(kind, path, fields, now)
+        try:
+            judges = self._concerned[path].get(kind)
+        except KeyError:
+            judges = self._concerned_with(path).get(kind)
+        if judges:
+            now = self._view.now()
+            for judge in judges:
+                if not self._looked or judge.late:
+                    judge.record(kind, path, fields, now)
+
+    def _concerned_with(self, path: str) -> Mapping[str, Sequence[Judge]]:
+        """Return the judges of the records of one agent, by kind: a table that many agents share."""
+        told = [judge.concerns(path) for judge in self._judges]
+        places = tuple([place for place, concerned in enumerate(told) if concerned])
+        group = self._groups.get(places)
+        if group is None:
+            found: dict[str, list[Judge]] = {}
+            for place in places:
+                for kind in self._judges[place].records:
+                    found.setdefault(kind, []).append(self._judges[place])
+            group = self._groups[places] = found
+        if None not in told:
+            self._concerned[path] = group
+        return group
 
     def sample(self, now: float) -> None:
         """Measure all series, then look at all checks."""

@@ -36,6 +36,11 @@ Slot: TypeAlias = Any
 class View(Protocol):
     """What judges may see of a run. Names are those of the file: of an agent, of a population, or `*`."""
 
+    @property
+    def fields(self) -> Callable[[Any], Mapping[str, tuple[str, bool]]] | None:
+        """Attribute and secrecy of the fields of a class; None where slots are not the runtime's own."""
+        ...
+
     def now(self) -> float:
         """Give the virtual time, in seconds since the run began."""
         ...
@@ -152,6 +157,10 @@ class Judge:
         self.name = name
         self.place = place
         self.met_at: float | None = None
+
+    def concerns(self, path: str) -> bool | None:
+        """Return whether records of the agent at a path are for this judge; None: not known yet."""
+        return True
 
     def record(self, kind: str, path: str, fields: Mapping[str, Any], now: float) -> None:
         """Take one record, in the step in which it happened."""

@@ -23,7 +23,9 @@ from ._formula_text import FUNCTIONS, WORDS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from ._columns import Columns
     from ._formula_text import Known
+    from ._formulas import Formula
 
 COUNTERS: Final = (
     "depth",
@@ -152,7 +154,8 @@ def state_of(slot: Any) -> StateOf | None:
 class Agents:
     """Looks names up for one agent after the other: `at` sets whose turn it is.
 
-    `more` gives the other names, of series and checks; `delivered` the counts by path.
+    `more` gives the other names, of series and checks; `delivered` the counts by path. With `columns`, all
+    agents of a population may be looked at at once.
     """
 
     def __init__(
@@ -160,10 +163,12 @@ class Agents:
         state: Callable[[Any], Mapping[str, Any] | None],
         delivered: Mapping[str, int],
         more: Callable[[str], Any],
+        columns: Columns | None = None,
     ) -> None:
         self._state = state
         self._delivered = delivered
         self._more = more
+        self._columns = columns
         self._slot: Any = None
         self._fields: Mapping[str, Any] | None = None
         self._queued = 0
@@ -177,6 +182,17 @@ class Agents:
         self._queued = queued
         self._fields = self._state(slot) if state else None
         return self._fields is not None or not state
+
+    def of_all(self, formula: Formula, slots: Sequence[Any], *, state: bool) -> list[tuple[Any, Any]] | None:
+        """Return the slots where agents are, each with the value of a formula; without `state` all of them.
+
+        None: they have to be looked at one by one.
+        """
+        if self._columns is None:
+            return None
+        there = [slot for slot in slots if slot.agent is not None] if state else slots
+        values = self._columns.values(formula, there)
+        return None if values is None else list(zip(there, values, strict=True))
 
     def __call__(self, name: str) -> Any:
         """Give the value of a name. Raises LookupError."""

@@ -103,9 +103,7 @@ class Scene:
             lambda index: run.place(("checks", index)),
         )
         run.judges = judges
-        run.watch.add(
-            lambda kind, agent, fields: judges.record(kind, agent, fields, run.now()), *judges.kinds
-        )
+        run.watch.add(judges.record, *judges.kinds)
         run.watch.add(run.crashes.record, "crashed")
         if run.stop is not None:
             run.stop.begin(node, run.cast.draw)

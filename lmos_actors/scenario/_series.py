@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from ._model_checks import Series
 
 _CONDITIONS: Final = ("fraction", "count")
+_TRUTH: Final = frozenset({bool})
+_NUMBERS: Final = frozenset({int, float})
 
 
 class SeriesOf:
@@ -96,8 +98,14 @@ class SeriesOf:
     def _of_all(self) -> list[Any]:
         agents, value_of, state = self.agents, self.formula.value, self._state
         condition = self.declared.agg in _CONDITIONS
+        slots = self.view.slots(self.declared.of)
+        found = agents.of_all(self.formula, slots, state=state)
+        if found is not None:
+            at_once = [value for _, value in found]
+            if set(map(type, at_once)) <= (_TRUTH if condition else _NUMBERS):
+                return at_once
         values: list[Any] = []
-        for slot in self.view.slots(self.declared.of):
+        for slot in slots:
             if not agents.at(slot, state=state):
                 continue
             value = value_of(agents)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from lmos_actors._errors import LmosActorsError
 
-from ._look import state_of
+from ._look import fields_known, state_of
 from ._model_base import EVERYBODY
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ class RunView:
     def __init__(self, run: Run, paths: Mapping[str, str]) -> None:
         self._run = run
         self._names = {path: name for name, path in paths.items()}
+
+    fields = staticmethod(fields_known)
 
     def now(self) -> float:
         """Give the virtual time, in seconds since the run began."""

@@ -24,7 +24,7 @@ class Watch:
     def __init__(self, log: TraceLog) -> None:
         self._log = log
         self._takers: dict[str, list[Callable[[Kind, str, dict[str, Any]], None]]] = {}
-        self._looks: list[Callable[[], object]] = []
+        self._looks: tuple[Callable[[], object], ...] = ()
         self._changed: trio.Event | None = None
         self._ended = False
         self._count = 0
@@ -40,9 +40,8 @@ class Watch:
         self._log.record(kind, agent, fields)
         for take in self._takers.get(kind, ()):
             take(kind, agent, fields)
-        if self._looks:
-            for look in tuple(self._looks):
-                look()
+        for look in self._looks:
+            look()
         if self._changed is not None:
             self.notify()
         self.counts[kind] = self.counts.get(kind, 0) + 1
@@ -57,11 +56,11 @@ class Watch:
 
     def look(self, look: Callable[[], object]) -> None:
         """Have somebody look at the world after every record from now on, until the end."""
-        self._looks.append(look)
+        self._looks = (*self._looks, look)
 
     def look_again(self) -> None:
         """Something has changed that there is no record of."""
-        for look in tuple(self._looks):
+        for look in self._looks:
             look()
         self.notify()
 
@@ -83,7 +82,7 @@ class Watch:
             nonlocal seen
             seen = seen or so()
 
-        self._looks.append(look)
+        self._looks = (*self._looks, look)
         try:
             await come_to_rest()
             look()
@@ -92,7 +91,7 @@ class Watch:
                 look()
             return seen
         finally:
-            self._looks.remove(look)
+            self._looks = tuple([each for each in self._looks if each is not look])
 
     async def _change(self, deadline: float) -> None:
         if self._changed is None:

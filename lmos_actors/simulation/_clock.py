@@ -89,6 +89,17 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         heappush(self._heap, (when, sequence, timer))
         return timer
 
+    def call_after(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        """Have `callback` called so many seconds from now; as `call_at`, and as it written out."""
+        when = self._now + seconds
+        if not -math.inf < when < math.inf:
+            raise ValueError(f"a timer needs a finite instant, not {when}")
+        when = round(when * 1e6) / 1e6
+        timer = Timer(when, callback, self)
+        self._sequence = sequence = self._sequence + 1
+        heappush(self._heap, (when, sequence, timer))
+        return timer
+
     @contextmanager
     def hold(self) -> Generator[None]:
         """Let time stand still while the block is open, for real I/O: the run then sleeps in real time."""

@@ -172,7 +172,9 @@ def _line_of(n: int, t: msgspec.Raw, kind: str, agent: str, fields: dict[str, An
                 return _Delivered(n, t, kind, agent, fields["affordance"], fields["id"])
         elif kind == "answered":
             if len(fields) == 3:
-                value = _lasting(fields["value"])
+                value = fields["value"]
+                if value is not None:
+                    value = _lasting(value)
                 return _Answered(n, t, kind, agent, fields["affordance"], fields["id"], value)
         elif kind == "sent" and len(fields) == 6:
             affordance, sender, number = fields["affordance"], fields["from"], fields["id"]

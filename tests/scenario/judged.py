@@ -44,6 +44,8 @@ class Agent:
 class Run:
     """What judges see. `cast` gives the agents by the names of the file."""
 
+    fields = None  # these agents are no objects of a class
+
     def __init__(self, **cast: Agent | list[Agent]) -> None:
         self.cast = {name: agents if isinstance(agents, list) else [agents] for name, agents in cast.items()}
         self.sizes: dict[str, int] = {}
@@ -68,7 +70,7 @@ class Run:
 
     def record(self, kind: str, path: str, **fields: Any) -> None:
         fields = {name.rstrip("_"): value for name, value in fields.items()}
-        self.judges.record(kind, path, fields, self.time)
+        self.judges.record(kind, path, fields)
 
     def turn(self, agent: Agent, **state: Any) -> None:
         """Let an agent take a turn that changes its state."""
