@@ -118,15 +118,20 @@ class ConvergesJudge(Judge):
         slots = self.view.slots(self.check.of)
         found = self.agents.of_all(self.formula, slots, state=True)
         if found is None:
-            found = []
-            for slot in slots:
-                if self.agents.at(slot):
-                    try:
-                        found.append((slot, self.formula.value(self.agents)))
-                    except (LookupError, FormulaFailed) as error:
-                        self.saw = f"at {instant(now)} {slot.path} cannot be computed: {words_of(error)}"
-                        return
-        self._compare(found, now)
+            found = self._one_by_one(slots, now)
+        if found is not None:
+            self._compare(found, now)
+
+    def _one_by_one(self, slots: Sequence[Slot], now: float) -> list[tuple[Slot, Any]] | None:
+        found: list[tuple[Slot, Any]] = []
+        for slot in slots:
+            if self.agents.at(slot):
+                try:
+                    found.append((slot, self.formula.value(self.agents)))
+                except (LookupError, FormulaFailed) as error:
+                    self.saw = f"at {instant(now)} {slot.path} cannot be computed: {words_of(error)}"
+                    return None
+        return found
 
     def last_look(self, now: float) -> None:
         self.sample(now)
