@@ -252,7 +252,7 @@ def title_of(page: Path) -> str:
     return page.read_text(encoding="utf-8").partition("# ")[2].partition("\n")[0]
 
 
-@pytest.mark.parametrize("folder", ["tutorial", "guides", "migration"])
+@pytest.mark.parametrize("folder", ["tutorial", "guides", "migration", "explanation", "reference"])
 def test_an_overview_links_every_page_by_its_title(folder: str) -> None:
     overview = (DOCS / folder / "index.md").read_text(encoding="utf-8")
     links = re.findall(r"\[([^\]]+)\]\(([\w-]+\.md)\)", overview)
