@@ -31,7 +31,6 @@ for line in sys.stdin.buffer:
     pid = os.fork()
     if not pid:
         break
-    os.write(said, b"%d\\n" % pid)
     os.write(said, b"%d\\n" % os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 else:
     sys.exit()
@@ -60,6 +59,7 @@ class Forking:
             bufsize=0,
             cwd=ROOT,
             env=surroundings(),
+            process_group=0,
         )
         atexit.register(self._process.communicate)
 
@@ -67,25 +67,21 @@ class Forking:
         assert self._process.stdin is not None
         with TemporaryDirectory() as place:
             out, err = (Path(place, name) for name in ("out", "err"))
-            environment = surroundings()
-            told = {"words": words, "folder": str(folder), "environment": environment}
+            told = {"words": words, "folder": str(folder), "environment": surroundings()}
             told |= {"out": str(out), "err": str(err)}
             self._process.stdin.write(json.dumps(told).encode() + b"\n")
-            pid = self._heard(timeout)
-            try:
-                code = self._heard(timeout)
-            except TimeoutError:
-                os.kill(pid, signal.SIGKILL)
-                self._heard(timeout)
-                raise subprocess.TimeoutExpired(words, timeout) from None
+            if not select.select([self._process.stdout], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(words, timeout)
+            assert self._process.stdout is not None
+            code = int(self._process.stdout.readline())
             texts = (out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8"))
         return subprocess.CompletedProcess(words, code, *texts)
 
-    def _heard(self, timeout: float) -> int:
-        assert self._process.stdout is not None
-        if not select.select([self._process.stdout], [], [], timeout)[0]:
-            raise TimeoutError
-        return int(self._process.stdout.readline())
+    def end(self) -> None:
+        """End the process, and the call that it waits for."""
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.communicate()
+        atexit.unregister(self._process.communicate)
 
 
 def surroundings() -> dict[str, str]:
@@ -97,5 +93,15 @@ forking = cache(Forking)
 
 
 def called(words: tuple[str, ...], folder: Path, *, timeout: float) -> subprocess.CompletedProcess[str]:
-    """Call `lmos-actors` in a folder, with nothing to read. Raises subprocess.TimeoutExpired."""
-    return forking().call(words, folder, timeout)
+    """Call `lmos-actors` in a folder, with nothing to read.
+
+    Raises subprocess.TimeoutExpired. Whatever else ends the call early, such as the time limit of a test, ends
+    the process too: the next call begins another one, and never reads the answer to this one.
+    """
+    first = forking()
+    try:
+        return first.call(words, folder, timeout)
+    except BaseException:
+        forking.cache_clear()
+        first.end()
+        raise
