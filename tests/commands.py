@@ -95,8 +95,8 @@ forking = cache(Forking)
 def called(words: tuple[str, ...], folder: Path, *, timeout: float) -> subprocess.CompletedProcess[str]:
     """Call `lmos-actors` in a folder, with nothing to read.
 
-    Raises subprocess.TimeoutExpired. Whatever else ends the call early, such as the time limit of a test, ends
-    the process too: the next call begins another one, and never reads the answer to this one.
+    Raises subprocess.TimeoutExpired. Whatever else ends the call early, such as the time limit of a test,
+    ends the process too: the next call begins another one, and never reads the answer to this one.
     """
     first = forking()
     try:

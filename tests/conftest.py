@@ -9,25 +9,36 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from lmos_actors.testing import virtual_clock as virtual_clock
+from tests.matrix import EXAMPLES, ask_everything, examples
 
 # No verdict may depend on how fast the machine is, so neither deadlines nor the check for slow generation.
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True, print_blob=True)
-settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Offer the option that asks for the tests marked `long`."""
+    """Offer the options that ask for more than an ordinary run does."""
     parser.addoption("--long", action="store_true", help="run the tests marked `long`, too: hours")
+    parser.addoption("--matrix", action="store_true", help="run every case of every matrix: tests/matrix.py")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose how much is asked, before any test module is imported."""
+    if config.getoption("--matrix"):
+        ask_everything()
+    for name in ("local", "ci"):
+        settings.register_profile(name, settings.get_profile(name), max_examples=examples(EXAMPLES))
+    settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip what takes minutes or hours, unless it is asked for."""
-    if not config.getoption("--long"):
-        skip = pytest.mark.skip(reason="long: run with --long")
-        for item in items:
-            if item.get_closest_marker("long") is not None:
-                item.add_marker(skip)
+    """Leave out what takes minutes or hours, and what is left to `--matrix`, unless it is asked for."""
+    marks = [mark for mark in ("long", "matrix") if not config.getoption(f"--{mark}")]
+    left = [item for item in items if any(item.get_closest_marker(mark) for mark in marks)]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        out = set(left)
+        items[:] = [item for item in items if item not in out]
 
 
 def pytest_collection_finish() -> None:

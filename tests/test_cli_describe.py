@@ -20,6 +20,7 @@ from lmos_actors.cli import main
 from lmos_actors.cli._describe import Asked, describe_subject
 from lmos_actors.files import inside
 from lmos_actors.protocol.td import check, dump, dump_text, with_forms
+from tests.matrix import examples
 from tests.scenario.project import Project, Ran
 from tests.source import ROOT
 
@@ -475,7 +476,7 @@ PLACES = list(places(dump(SERVED)))
 
 
 @given(place=st.sampled_from(PLACES), value=JSON, strict=st.booleans(), as_json=st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_any_value_at_any_place_is_an_answer(
     place: tuple[Any, ...], value: Any, strict: bool, as_json: bool
 ) -> None:

@@ -15,6 +15,7 @@ from lmos_actors.cli._init import TEMPLATES
 from lmos_actors.files import FileError, lay_out_json, lay_out_yaml, parse
 from lmos_actors.scenario import orders_of, scenario_schema
 from lmos_actors.scenario._order import WORDS
+from tests.matrix import examples
 from tests.source import ROOT
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ FILES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(FILES, st.sampled_from([True, False, None]), st.integers(2, 5), st.data())
 def test_any_text_keeps_its_meaning_and_its_comments(
     data: dict[str, Any], flow: bool | None, indent: int, chance: st.DataObject

@@ -22,6 +22,7 @@ from junitparser import JUnitXml
 
 from lmos_actors.scenario import LogFile
 from tests.commands import surroundings
+from tests.matrix import few_or_all
 from tests.reports.test_html import report
 from tests.scenario.project import Project
 from tests.source import ROOT
@@ -134,7 +135,9 @@ def test_every_report_says_that_it_was_interrupted(project: Project, command: Co
     check_interrupted(project, command, signal.SIGINT, 130, "SIGINT")
 
 
-@pytest.mark.parametrize("words", [(), ("-j", "2")], ids=["here", "workers"])
+@pytest.mark.parametrize(
+    "words", [pytest.param((), marks=pytest.mark.matrix), ("-j", "2")], ids=["here", "workers"]
+)
 def test_sigterm_is_as_sigint(project: Project, command: Command, words: tuple[str, ...]) -> None:
     check_interrupted(project, command, signal.SIGTERM, 143, "SIGTERM", *words)
 
@@ -303,7 +306,7 @@ number, told, take = getattr(signal, sys.argv.pop(1)), os.dup(2), first.take_sig
 
 def hook(event, arguments):
     global told
-    if event != "import" or told < 0 or next(count) % 7:
+    if event != "import" or told < 0 or next(count) % int(os.environ["EVERY"]):
         return
     reading, writing = os.pipe()
     child = os.fork()
@@ -348,7 +351,7 @@ def test_a_signal_while_it_starts_ends_it_with_one_line(
         cwd=project.root,
         capture_output=True,
         text=True,
-        env=surroundings() | {"PYTHONWARNINGS": "default"},
+        env=surroundings() | {"PYTHONWARNINGS": "default", "EVERY": few_or_all("23", "7")},
         check=True,
     )
     told = [line.split(maxsplit=3)[1:] for line in ended.stderr.splitlines() if line.startswith("import ")]

@@ -41,6 +41,7 @@ from lmos_actors import (
 )
 from lmos_actors.simulation import VirtualClock
 from lmos_actors.testing import open_test_node
+from tests.matrix import examples
 
 if TYPE_CHECKING:
     from lmos_actors import Node
@@ -422,7 +423,7 @@ def raised_at_the_end(exc: BaseException | None) -> None:
 
 # a failing example takes its time to be made small
 @pytest.mark.timeout(300)
-@settings(max_examples=300, phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink])
+@settings(max_examples=examples(300), phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink])
 @given(PLANS)
 def test_m1_the_accounts_add_up(plan: Plan) -> None:
     try:

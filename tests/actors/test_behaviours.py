@@ -28,6 +28,7 @@ from lmos_actors import (
 from lmos_actors.simulation import VirtualClock
 from lmos_actors.testing import open_test_node, settle
 from tests.actors.otp_statem.programs import imagine, recorded
+from tests.matrix import examples
 
 
 def adds_up(ref: Ref[Any]) -> bool:
@@ -715,7 +716,7 @@ def test_m6_otp_the_recorded_order_is_that_of_the_rules_on_paper() -> None:
         assert imagine(program, 500) == program["seen"], program
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(seed=st.integers(0, 10_000), programs=st.lists(st.sampled_from(recorded()), min_size=1, max_size=3))
 def test_m6_the_same_seed_gives_the_same_log(seed: int, programs: list[dict[str, Any]]) -> None:
     async def main() -> None:

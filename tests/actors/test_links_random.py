@@ -25,6 +25,7 @@ from lmos_actors import (
 from lmos_actors.actors import LocalLink, slot_of
 from lmos_actors.testing import open_test_node, settle
 from tests.actors.peers import LOST, Peer, Trapper, add_up, agent_of, tie_in_a_row
+from tests.matrix import examples
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -164,7 +165,7 @@ events = st.lists(
 
 
 @given(branches, events, st.integers(0, 3))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_a_tree_with_links_across_it_always_ends(branches, events, after) -> None:
     story: list[tuple[str, str]] = []
     slots: list[LocalLink] = []

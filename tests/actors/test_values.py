@@ -23,6 +23,7 @@ from lmos_actors._errors import InvalidInput, LmosActorsError
 from lmos_actors.actors import Shape, shape_of
 from lmos_actors.actors._values import check_property_type
 from lmos_actors.protocol.td import SchemaError
+from tests.matrix import examples
 
 T = TypeVar("T")
 
@@ -369,7 +370,7 @@ def attempt(shape: Shape[Any], value: Any) -> Any:
 
 
 EACH = pytest.mark.parametrize("case", SINGLE + SOLID + MUTABLE, ids=lambda case: str(case.tp))
-FEW = settings(max_examples=15)
+FEW = settings(max_examples=examples(15))
 
 
 @EACH

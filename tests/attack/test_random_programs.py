@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from lmos_actors import TraceLog, simulate
 from tests.attack.agents import ASKED, AT_ONCE, COUNT, IN_TIME
 from tests.attack.rogue import HOW, Deed, Stage, tasks_and_timers
+from tests.matrix import examples
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -28,7 +29,7 @@ DEEDS: SearchStrategy[Deed] = st.one_of(
 )
 PROGRAMS = st.lists(DEEDS, min_size=1, max_size=60)
 STRATEGIES = st.sampled_from(["one_for_one", "rest_for_one", "one_for_all"])
-EXAMPLES = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EXAMPLES = settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 async def play(deeds: list[Deed], strategy: Any) -> Stage:
@@ -47,7 +48,7 @@ def test_every_promise_holds_at_the_end_of_any_program(deeds: list[Deed], strate
     simulate(play, deeds, strategy).check_forgotten()
 
 
-@settings(EXAMPLES, max_examples=60)
+@settings(EXAMPLES, max_examples=examples(60))
 @given(deeds=PROGRAMS, strategy=STRATEGIES, after=SECONDS)
 def test_cancelling_the_whole_program_leaves_nothing(deeds: list[Deed], strategy: Any, after: float) -> None:
     async def main() -> Stage:
@@ -63,7 +64,7 @@ def test_cancelling_the_whole_program_leaves_nothing(deeds: list[Deed], strategy
     simulate(main).check_forgotten()
 
 
-@settings(EXAMPLES, max_examples=60)
+@settings(EXAMPLES, max_examples=examples(60))
 @given(deeds=PROGRAMS, strategy=STRATEGIES, seed=st.integers(0, 1000))
 def test_the_same_seed_gives_the_same_log(deeds: list[Deed], strategy: Any, seed: int) -> None:
     logs = []

@@ -6,9 +6,10 @@ from random import Random
 
 from hypothesis import given, strategies as st
 
+from tests.matrix import few_or_all
 from tests.wire.descriptions import DescriptionUnderFire
 
-STEPS = 12
+STEPS = few_or_all(6, 12)
 
 
 @given(seed=st.integers(0, 2**64 - 1))

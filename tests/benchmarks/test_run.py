@@ -15,6 +15,7 @@ from tests.benchmarks import __main__ as command, against, http, limits_wire, wi
 from tests.benchmarks.cases import CASES, Case
 from tests.benchmarks.one import main as measure_here
 from tests.benchmarks.ours import Echo, Passes, idle_passes, passes_in_minutes
+from tests.matrix import some
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,7 +56,7 @@ def servers() -> Iterator[Servers]:
         yield made
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", some(CASES, of=3))
 def test_a_case_runs(name: str, servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
     case = CASES[name]
     if "emory" not in name:

@@ -26,6 +26,7 @@ from lmos_actors.actors import slot_of
 from lmos_actors.simulation import VirtualClock
 from lmos_actors.testing import open_test_node, settle
 from tests.bindings.lines import Line, Serving, accounts, serving
+from tests.matrix import examples
 
 
 class Busy(Agent):
@@ -188,13 +189,13 @@ async def take_step(served: Serving, consumers: list[Consumer], who: int, step: 
         consumer.put(*step)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(steps=STEPS, when_full=POLICIES, size=st.integers(1, 4))
 def test_every_account_adds_up(steps: list[tuple[int, Request | str]], when_full: Any, size: int) -> None:
     trio.run(play, steps, when_full, size, clock=VirtualClock())
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(steps=st.lists(ASKED, max_size=30), pauses=st.lists(st.booleans(), max_size=30))
 def test_every_request_is_answered_once(steps: list[Request], pauses: list[bool]) -> None:
     async def main() -> None:
@@ -241,7 +242,7 @@ def spoilt(draw: st.DrawFn) -> str | bytes:
     return draw(st.binary(min_size=12, max_size=20)) if how == "binary" else text
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(frames=st.lists(spoilt(), max_size=20))
 def test_nothing_that_a_peer_sends_ends_more_than_its_connection(frames: list[str | bytes]) -> None:
     async def main() -> None:

@@ -12,6 +12,7 @@ from lmos_actors import ChildSpec, SupervisorSpec
 from lmos_actors._errors import InvalidInput
 from lmos_actors.bindings._web_values import read_json
 from tests.bindings.web import Weather, World, run, served, world
+from tests.matrix import examples
 
 URN = "urn:uuid:1f0c2f3e-6f0c-4b06-8d5b-2d5f3c1c9d10"
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -279,7 +280,7 @@ class Pairs(list[Any]):
     """An object, its members as pairs."""
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers(-9, 9) | st.text(':"\\{}[]ab', max_size=5),

@@ -22,6 +22,7 @@ from lmos_actors.conformance import (
 from lmos_actors.conformance.card._html import OF_PASSED
 from lmos_actors.conformance.card._text import LONGEST, SOME_TRAFFIC, WIDTH
 from tests.conformance.cards import DEPARTURE, HOSTILE, card, everything, result, went
+from tests.matrix import examples
 
 OBEYED = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -251,7 +252,7 @@ def test_of_a_case_that_passed_the_end_is_told() -> None:
     assert "without 6 before these" in "".join(read.texts["caption"])
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.text(st.characters(exclude_categories=())))
 def test_any_text_can_be_told(text: str) -> None:
     made = everything(text)

@@ -22,6 +22,7 @@ from lmos_actors.conformance.inputs import (
     valid,
 )
 from lmos_actors.conformance.inputs._patterns import matching
+from tests.matrix import examples
 
 FORMATS = (
     "date", "time", "date-time", "email", "idn-email", "hostname", "idn-hostname", "ipv4", "ipv6", "uri",
@@ -388,7 +389,7 @@ def _above(inner: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[s
     return arrays | objects | several
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.recursive(LEAVES, _above, max_leaves=6), st.integers(0, 1000))
 def test_whatever_is_made_is_proved(schema, seed) -> None:
     found = samples(schema, Random(seed))

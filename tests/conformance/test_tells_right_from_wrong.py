@@ -1,7 +1,8 @@
 """The kit under test: a right server passes everything, a wrong one fails what is meant for it, and no more.
 
 `caught_by` names the case that is meant for a broken server, `also` the few that cannot hold without it.
-Every one is run against its chapter and a share of the other cases; with `--long`, against all cases.
+Every one is run against these and a share of all cases; with `--matrix`, against its chapter and a larger
+share; with `--long`, against all cases.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import pytest
 from lmos_actors.conformance import Level, Verdict, all_cases
 from tests.conformance.breaking import Broken, card_of, ids, told
 from tests.conformance.broken import ALL
+from tests.matrix import few_or_all
 
-SHARE = 30  # of the cases of other chapters, one in so many
+CHAPTER = few_or_all(12, 1)  # of the cases of its own chapter, one in so many
+SHARE = few_or_all(60, 30)  # of the cases of other chapters
 BY_ID = {broken.id: broken for broken in ALL}
 
 
@@ -49,12 +52,13 @@ def test_broken_servers_have_names_of_their_own() -> None:
 
 
 def some_of(broken: Broken) -> tuple[str, ...]:
-    """Give the chapter of a broken server, and a share of all other cases: which ones goes by its id."""
+    """Return the cases that catch a broken server, and a share of all others: which ones goes by its id."""
     group, turn = broken.caught_by.partition(".")[0], crc32(broken.id.encode())
     return tuple(
         case.id
         for number, case in enumerate(all_cases())
-        if case.group == group or case.id in broken.also or (number + turn) % SHARE == 0
+        if case.id in (broken.caught_by, *broken.also)
+        or (number + turn) % (CHAPTER if case.group == group else SHARE) == 0
     )
 
 

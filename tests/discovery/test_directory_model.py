@@ -21,6 +21,7 @@ from lmos_actors.discovery._merge import difference, merged, same
 from lmos_actors.discovery._shelf import Missing, Shelf
 from lmos_actors.discovery._store import Store
 from lmos_actors.protocol.td import check
+from tests.matrix import examples
 
 from .web import td
 
@@ -275,7 +276,7 @@ class ShelfAgainstDict(RuleBasedStateMachine):
 
 
 TestShelfAgainstDict = ShelfAgainstDict.TestCase
-TestShelfAgainstDict.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestShelfAgainstDict.settings = settings(max_examples=examples(60), stateful_step_count=30, deadline=None)
 
 
 def test_what_is_settled_does_not_hide_what_was_decided_since() -> None:
@@ -321,7 +322,7 @@ anything = st.recursive(
 parts = st.dictionaries(names | st.sampled_from(["ttl", "expires", "created"]), anything, max_size=4)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["put", "post", "patch", "text"]), anything, parts), max_size=6))
 def test_nothing_that_json_can_say_ends_a_directory(asked: list[tuple[str, Any, Any]]) -> None:
     async def main() -> None:

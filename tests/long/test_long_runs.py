@@ -1,4 +1,4 @@
-"""The scripts of the long runs: a short run of each in the ordinary suite, the long one with `--long`."""
+"""The scripts of the long runs: a short run of each, two of them with `--matrix`; long ones with `--long`."""
 
 from __future__ import annotations
 
@@ -70,6 +70,7 @@ def test_what_a_server_at_rest_has_more_than_before_is_said() -> None:
     assert soak.more_than(before, left) == ["1 more tasks 'timers' of the server at rest"]
 
 
+@pytest.mark.matrix
 def test_a_short_soak_is_flat(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "state.json"
     short = ["--minutes", "0.02", "--every", "0.15", "--cut", "0.2", "--kill", "1", "--resume", str(file)]
@@ -85,6 +86,7 @@ def test_a_short_soak_is_flat(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 # ---- seeds
 
 
+@pytest.mark.matrix
 def test_few_seeds_pass(capsys: pytest.CaptureFixture[str]) -> None:
     files = [str(ROOT / "scenarios" / name) for name in ("weather.yaml", "booking.yaml")]
     blocks = list(seeds.blocks_of([ROOT / "scenarios/weather.yaml", ROOT / "scenarios/gossip.yaml"], 10_000))

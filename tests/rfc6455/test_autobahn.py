@@ -30,11 +30,25 @@ both_paths = pytest.mark.parametrize("fast", [True, False], ids=["fast", "wsprot
 both_ends = pytest.mark.parametrize("end", ENDS)
 
 
-@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("group", [group for group in GROUPS if group != "9"])
 @both_paths
 @both_ends
 async def test_group(end: str, fast: bool, group: str) -> None:
     await check(end, fast, (case for each in GROUPS[group] for case in each()))
+
+
+@pytest.mark.parametrize(
+    ("end", "fast"),
+    [
+        ("server", True),
+        pytest.param("client", True, marks=pytest.mark.matrix),
+        pytest.param("server", False, marks=pytest.mark.matrix),
+        ("client", False),
+    ],
+)
+async def test_large_messages(end: str, fast: bool) -> None:
+    """The group 9, which takes as long as all others."""
+    await check(end, fast, (case for each in GROUPS["9"] for case in each()))
 
 
 @pytest.mark.long

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.matrix import few_or_all
 from tests.source import ROOT
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ def test_the_second_runs_with_fewer_agents(project: Path) -> None:
         assert text.count(old) == 1
         text = text.replace(old, new)
     (project / "small.simulation.yaml").write_text(text)
-    code, said = command(project, "run", "small.simulation.yaml", "--seed", "1")
+    again = few_or_all("off", "on")
+    code, said = command(project, "run", "small.simulation.yaml", "--seed", "1", "--check-determinism", again)
     assert code == 0, said
     assert "3/3 runs passed" in said
     for name in ("junit.xml", "gossip.html", "runs.csv"):

@@ -10,6 +10,7 @@ from hypothesis import given, settings, strategies as st
 from lmos_actors.scenario._formula_text import LONGEST, NODES, FormulaProblem
 from lmos_actors.scenario._formulas import Formula, FormulaFailed, compile_formula
 from lmos_actors.scenario._values import same
+from tests.matrix import examples
 
 VALUES: dict[str, Any] = {
     "state.n": 4,
@@ -341,7 +342,7 @@ class State:
         self.__dict__.update(NUMBERS)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(LOGIC | ARITHMETIC)
 def test_a_formula_computes_what_python_does(text: str) -> None:
     made = compile_formula(text, {f"state.{name}": None for name in NUMBERS})

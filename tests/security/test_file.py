@@ -26,6 +26,7 @@ from lmos_actors.security import (
     Reference,
     Security,
 )
+from tests.matrix import examples
 
 if TYPE_CHECKING:
     from lmos_actors.files import Mistake
@@ -299,7 +300,7 @@ SHAPES = ("{0}", "[{0}]", "[env:A, {0}]", "{{x: {0}}}", '"{0}"', "'{0}'", "|\n  
 
 
 @given(SECRET, st.sampled_from(SHAPES), st.sampled_from(["tokens", "users", "keys"]), st.booleans())
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_wherever_and_however_a_secret_stands_it_is_not_repeated(
     secret: str, shape: str, key: str, inside: bool
 ) -> None:
@@ -319,7 +320,7 @@ def test_wherever_and_however_a_secret_stands_it_is_not_repeated(
 
 
 @given(SECRET, st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_other_mistakes_beside_a_secret_do_not_repeat_it(secret: str, data: st.DataObject) -> None:
     whole: Any = yaml.safe_load(YAML)
     spot: Any = whole

@@ -14,6 +14,7 @@ from hypothesis import given, settings, strategies as st
 from lmos_actors import ConfigError, Unauthorized
 from lmos_actors.security import Admission, Guard, Jwt, Presented, Principal, Refusal, Security
 from lmos_actors.security._jwt import KEPT, header_of, scopes_of
+from tests.matrix import examples
 from tests.security.made import (
     AUDIENCE,
     CLAIMS,
@@ -441,7 +442,7 @@ GUARD: list[Guard] = []
 
 
 @given(st.binary(max_size=200) | st.text("abc.=-_ ey", max_size=200).map(str.encode))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_no_bytes_are_a_token_and_none_raise(keys: str, raw: bytes) -> None:
     if not GUARD:
         GUARD.append(guard_of(Security(schemes=(scheme_of(keys),))))
@@ -451,7 +452,7 @@ def test_no_bytes_are_a_token_and_none_raise(keys: str, raw: bytes) -> None:
 
 
 @given(st.data())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_a_token_with_any_byte_changed_is_refused(keys: str, data: st.DataObject) -> None:
     if not GUARD:
         GUARD.append(guard_of(Security(schemes=(scheme_of(keys),))))
@@ -484,7 +485,7 @@ def test_reading_a_header_never_raises(raw: bytes) -> None:
         lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     )
 )
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_scopes_are_words_whatever_the_claim(claim: object) -> None:
     found = scopes_of(claim)
     assert all(isinstance(each, str) and each for each in found)

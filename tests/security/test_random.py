@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings, strategies as st
 
 from lmos_actors.security import Admission, Bearer, Security
+from tests.matrix import examples
 from tests.security.made import guard_of, presented, who, write
 
 NAMES = ("alice", "bob")
@@ -37,7 +38,7 @@ class Model:
 
 
 @given(st.lists(STEPS, max_size=25))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_who_is_in_is_who_should_be(steps: list[tuple[str, object, list[str]]]) -> None:
     with TemporaryDirectory() as folder:
         model, inside = Model(), list[tuple[str, str, Admission]]()

@@ -28,6 +28,7 @@ from lmos_actors import (
 )
 from lmos_actors.actors import LocalLink
 from lmos_actors.testing import open_test_node
+from tests.matrix import examples
 
 from .test_cancelled import balanced
 from .test_children_of_agents import Boss, agent_of
@@ -544,7 +545,7 @@ STEPS = st.sampled_from(
 EXPECTED = (AgentUnavailable, AgentDied, NotFound, WrongState, NameTaken)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(STEPS, max_size=14), st.sampled_from(KINDS), st.integers(0, 3))
 def test_whatever_happens_everything_is_given_back(steps: list[str], kind: str, seed: int) -> None:
     diary = Diary()

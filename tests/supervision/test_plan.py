@@ -10,6 +10,7 @@ from hypothesis import given, settings, strategies as st
 from lmos_actors.actors import NORMAL, SHUTDOWN, ExitReason, Status
 from lmos_actors.supervision import Backoff, ChildSpec, Counts, SupervisorSpec
 from lmos_actors.supervision._plan import Decision, Plan
+from tests.matrix import examples
 
 BOOM = RuntimeError("boom")
 CRASH = ExitReason("error", error=BOOM)
@@ -364,7 +365,7 @@ def test_counts() -> None:
 # All together
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.integers(0, 2**32))
 def test_whatever_happens_the_tree_stays_in_order(seed: int) -> None:
     """Random children, exits, failing starts and requests; a supervisor with one message after another."""

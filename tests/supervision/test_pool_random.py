@@ -23,6 +23,7 @@ from lmos_actors import (
 from lmos_actors.actors._router import place_of
 from lmos_actors.simulation import VirtualClock
 from lmos_actors.testing import open_test_node, settle
+from tests.matrix import examples
 
 if TYPE_CHECKING:
     from lmos_actors import Node
@@ -153,7 +154,7 @@ class Journal:
         self.began: dict[int, list[int]] = {}
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(
     st.lists(st.tuples(OPERATIONS, st.booleans()), max_size=40),
     st.sampled_from(["round_robin", "least_loaded", "key"]),

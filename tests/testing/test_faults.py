@@ -25,6 +25,7 @@ from lmos_actors import (
     prop,
 )
 from lmos_actors.testing import FaultPlan, fake, open_test_node, run_test, settle
+from tests.matrix import examples
 from tests.testing.classes import Counter, Door, Weather
 
 
@@ -280,7 +281,7 @@ def test_faults_are_recorded() -> None:
     ]
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(seed=st.integers(0, 1000), rate=st.floats(0.05, 1), calls=st.integers(1, 40))
 def test_a_rate_follows_from_the_seed(seed: int, rate: float, calls: int) -> None:
     async def main(node) -> tuple[list[object], int]:

@@ -10,6 +10,7 @@ from hypothesis import example, given, settings, strategies as st
 from trio.testing import MockClock
 
 from lmos_actors.transport import MemoryNetwork, MemoryStream
+from tests.matrix import examples
 from tests.transport.doors import CLOSE, GET, HELLO, Client, chunked, open_door, post, upgrade
 from tests.transport.test_head import spiced
 
@@ -41,7 +42,7 @@ async def end(client: Client, how: str) -> None:
 
 
 @given(traffic, endings, st.integers(1, 200), st.sampled_from((20, 65536)))
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @example(upgrade() + HELLO, "break", 200, 65536)
 def test_nobody_else_notices(data: bytes, how: str, step: int, room: int):
     async def main() -> None:
@@ -58,7 +59,7 @@ def test_nobody_else_notices(data: bytes, how: str, step: int, room: int):
 
 
 @given(st.lists(st.tuples(traffic, endings), max_size=12))
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_neither_when_many_come_at_once(all_of_them: list[tuple[bytes, str]]):
     async def one(door: Any, data: bytes, how: str) -> None:
         client = await door.knock()

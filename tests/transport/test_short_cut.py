@@ -13,6 +13,7 @@ from wsproto.frame_protocol import FrameDecoder, FrameProtocol
 
 from lmos_actors.transport import ConnectionOptions
 from lmos_actors.transport._masks import RandomMasks, masked
+from tests.matrix import examples
 from tests.transport.peer import (
     BINARY,
     CLOSE,
@@ -80,7 +81,7 @@ def outcome(end: str, data: bytes, sizes: list[int], fast: bool) -> object:
 
 
 @given(st.sampled_from(["server", "client"]), streams, cuts)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @example("server", [frame(TEXT, b"a"), frame(PING, b"p"), frame(TEXT, b"b")], [2, 3])
 @example("client", [frame(TEXT, b"\xe2\x82", fin=False), frame(0, b"\xac")], [1])
 @example("server", [frame(TEXT, b"x" * 200), frame(0, b"x" * 200)], [])
@@ -92,7 +93,7 @@ def test_both_ways_of_reading_agree(end: str, frames: list[bytes], sizes: list[i
 
 
 @given(st.sampled_from(["server", "client"]), st.binary(max_size=80), cuts)
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_both_ways_of_reading_agree_about_noise(end: str, noise: bytes, sizes: list[int]) -> None:
     data = noise + (mask(END) if end == "server" else END)
     assert outcome(end, data, sizes, fast=True) == outcome(end, data, sizes, fast=False)
@@ -101,7 +102,7 @@ def test_both_ways_of_reading_agree_about_noise(end: str, noise: bytes, sizes: l
 @given(
     st.sampled_from(["server", "client"]), st.lists(whole_texts | messages_in_fragments(), max_size=6), cuts
 )
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_how_the_bytes_are_cut_changes_nothing(end: str, frames: list[bytes], sizes: list[int]) -> None:
     data = b"".join(mask(each) if end == "server" else each for each in (*frames, END))
     assert outcome(end, data, sizes, fast=True) == outcome(end, data, [], fast=True)

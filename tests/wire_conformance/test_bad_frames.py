@@ -10,6 +10,7 @@ import trio
 from hypothesis import given, settings, strategies as st
 
 from lmos_actors.protocol.lmos import SessionOptions
+from tests.matrix import examples
 from tests.wire_conformance.hand import Scene, play
 
 if TYPE_CHECKING:
@@ -423,7 +424,7 @@ def frames(draw: st.DrawFn) -> list[str]:
 
 
 @given(frames(), st.booleans())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_whatever_comes_the_next_request_is_answered(texts: list[str], offer: bool) -> None:
     async def story(scene: Scene) -> None:
         hand = await scene.hand(offer=offer)

@@ -10,13 +10,14 @@ from hypothesis import given, settings, strategies as st
 
 from lmos_actors import open_node, simulate
 from lmos_actors.transport import MemoryNetwork
+from tests.matrix import examples
 from tests.wire_conformance.agents import Subject
 from tests.wire_conformance.sockets import Server, Socket
 from tests.wire_conformance.test_bad_frames import frames
 
 
 @given(frames(), st.booleans())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_whatever_comes_the_next_answer_is_taken(texts: list[str], ours: bool) -> None:
     async def main() -> None:
         network = MemoryNetwork()

@@ -19,6 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from lmos_actors._errors import ActionFailed, AgentDied, AgentUnavailable, NotFound
 from lmos_actors.protocol import lmos
 from lmos_actors.protocol.lmos import ConsumerSession, SessionOptions, Standing, ThingSession
+from tests.matrix import examples
 
 THINGS = ("urn:a", "b")
 NAMES = ("x", "y")
@@ -417,5 +418,5 @@ class Sessions(RuleBasedStateMachine):
             assert heard.values == given
 
 
-Sessions.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+Sessions.TestCase.settings = settings(max_examples=examples(150), stateful_step_count=60, deadline=None)
 TestSessions = Sessions.TestCase

@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from lmos_actors._errors import ActionCancelled, ActionFailed, AgentError, MailboxFull, NotAllowed
 from lmos_actors.protocol import lmos
+from tests.matrix import examples
 
 OPTIONS = lmos.SessionOptions(max_open=6, remembered_runs=3, credit=lmos.Credit(items=3, bytes=2000))
 INPUTS = {"words": "application/json", "voice": "audio/pcm"}
@@ -242,5 +243,5 @@ class Streams(RuleBasedStateMachine):
                 assert self.came[run.message_id, ""] == self.sent[run.message_id, ""]
 
 
-Streams.TestCase.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+Streams.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=50, deadline=None)
 TestStreams = Streams.TestCase

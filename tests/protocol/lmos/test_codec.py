@@ -12,6 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 from lmos_actors import LocalProtocolError
 from lmos_actors.protocol import lmos
+from tests import matrix
 from tests.protocol.lmos.wire import (
     SPELLINGS,
     TYPES,
@@ -137,7 +138,7 @@ def test_the_nearest_type_is_named() -> None:
 
 @pytest.mark.parametrize("spelling", SPELLINGS, ids=lambda spelling: "-".join(spelling))
 @given(message=messages, as_bytes=st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=matrix.examples(150), deadline=None)
 def test_what_is_written_is_read_again(spelling: Any, message: Any, as_bytes: bool) -> None:
     sender, receiver = lmos.Codec(dialect_of(*spelling)), lmos.Codec(dialect_of(*spelling))
     written = sender.encode(message)
@@ -160,7 +161,7 @@ def test_both_paths_read_the_same(kind: str) -> None:
     """The frame by the letter, and the same with one member more, which only the second path takes."""
 
     @given(message=messages.filter(lambda message: lmos.message_type(message) == kind) | of(kind))
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=matrix.examples(25), deadline=None)
     def check(message: Any) -> None:
         fast, slow = (lmos.Codec(dialect_of("ID", "name", "spec", thing=True)) for _ in range(2))
         raw = data_of(message)
@@ -193,7 +194,7 @@ edits = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 12), junk | st.text(m
 
 
 @given(text=st.sampled_from(TEXTS), edits=edits, thing=st.booleans(), offered=st.booleans())
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=matrix.examples(600), deadline=None)
 def test_no_text_raises(text: str, edits: list[Any], thing: bool, offered: bool) -> None:
     for place, gone, put in edits:
         at = int(place * len(text))
@@ -205,7 +206,7 @@ def test_no_text_raises(text: str, edits: list[Any], thing: bool, offered: bool)
 
 
 @given(data=st.binary(max_size=60) | values.map(lambda value: json.dumps(value).encode()))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=matrix.examples(200), deadline=None)
 def test_no_bytes_raise(data: bytes) -> None:
     check_all(data, True, False)
 

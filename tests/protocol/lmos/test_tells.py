@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from lmos_actors import ActionFailed, AgentUnavailable, InvalidInput, MailboxFull
 from lmos_actors.protocol import lmos
 from lmos_actors.protocol.lmos import SessionOptions
+from tests.matrix import examples
 
 THING = "http://here/agents/counter"
 OTHER = "http://here/agents/other"
@@ -390,4 +391,4 @@ class Books(RuleBasedStateMachine):
 
 
 TestBooks = Books.TestCase
-TestBooks.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestBooks.settings = settings(max_examples=examples(60), stateful_step_count=25, deadline=None)

@@ -21,6 +21,7 @@ from lmos_actors.protocol.lmos import (
     message_types,
 )
 from lmos_actors.protocol.lmos._frames import Frame, pack_frame
+from tests.matrix import examples
 from tests.protocol.lmos.talk import AT, THING, TIME, Talk
 
 if TYPE_CHECKING:
@@ -360,7 +361,7 @@ def test_the_host_delivers_the_event_that_was_subscribed_to() -> None:
     assert len(host.listenings) == 1
 
 
-Host.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+Host.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 TestHost = Host.TestCase
 
 

@@ -12,6 +12,7 @@ from hypothesis import given, strategies as st
 from lmos_actors._errors import ActionFailed, InvalidInput, NotAllowed, RemoteProtocolError
 from lmos_actors.protocol import lmos
 from lmos_actors.protocol.lmos._frames import Frame, pack_frame
+from tests.matrix import few_or_all
 
 THING = "urn:operator"
 WINDOW = lmos.Credit(items=16, bytes=262_144)
@@ -180,7 +181,7 @@ class Call:
 
 
 def test_a_long_call_both_ways() -> None:
-    call = Call(100_000)
+    call = Call(few_or_all(20_000, 100_000))
     call.finish()
     call.all_said()
     assert call.widest >= WINDOW.items
