@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -23,7 +24,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose how much is asked, before any test module is imported."""
+    """Choose how much is asked, before any test module is imported; heed Ctrl-C in any case."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell began us so, behind `&`
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("--matrix"):
         ask_everything()
     for name in ("local", "ci"):

@@ -22,7 +22,6 @@ PATIENCE = 40.0  # seconds after which a process is taken to hang; none needs a 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are sent as POSIX has them")
 
 PRELUDE = """
-import signal
 import sys
 from contextlib import asynccontextmanager
 from functools import partial
@@ -30,8 +29,6 @@ from functools import partial
 import trio
 
 from lmos_actors import *
-
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has us ignore it behind `&`
 
 def say(*words):
     print(*words, flush=True)
