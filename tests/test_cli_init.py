@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+PYTEST = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:schemathesis"]
+
+
 @pytest.fixture
 def call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -81,7 +84,7 @@ def test_a_project_is_right_as_it_is(tmp_path: Path, call: Callable[..., Ran], t
     assert result["passed"] == len(result["runs"]) > 1
     assert all(run["checks_passed"] == run["checks"] > 0 for run in result["runs"])
     rest = few_or_all(("-k", "not a_simulation and not a_story"), ())  # what has just been run
-    tested = python(folder, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", *rest)
+    tested = python(folder, *PYTEST, "-W", "error", *rest)
     assert tested.code == 0, tested.text
     schema = json.loads((folder / ".lmos/schema.json").read_text())
     assert "$schema" in schema
@@ -137,7 +140,7 @@ def test_the_commands_of_the_readme_run(tmp_path: Path, call: Callable[..., Ran]
         for command in commands(folder)[len(ENVIRONMENT) :]:
             name, *words = shlex.split(command.replace("http://127.0.0.1:8080", url or "http://nowhere"))
             if name == "pytest":
-                ran = python(folder, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+                ran = python(folder, *PYTEST)
             elif name == "curl":
                 assert words[:2] == ["-X", "POST"]
                 request = urllib.request.Request(words[2], data=b"", method="POST")

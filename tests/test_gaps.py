@@ -18,6 +18,7 @@ from lmos_actors.cli._listening import Hearing
 from lmos_actors.transport import MemoryNetwork, endpoint_of
 from tests.bindings.lines import serving
 from tests.bindings.web import Web
+from tests.matrix import few_or_all
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -263,7 +264,7 @@ world = pytest.mark.parametrize("where", WORLDS, ids=lambda where: where.__name_
 
 
 @world
-@pytest.mark.parametrize("each", [2, 10, 100])
+@pytest.mark.parametrize("each", few_or_all([10], [2, 10, 100]))
 async def test_a_slow_listener_hears_values_and_few_gaps(
     autojump_clock: object, tmp_path: Path, where: Any, each: int
 ) -> None:

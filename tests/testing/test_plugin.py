@@ -80,7 +80,7 @@ def run(folder: Path, *args: str, **environment: str) -> str:
     (folder / "conftest.py").write_text(CONFTEST)
     (folder / "test_it.py").write_text(TESTS)
     (folder / "pytest.ini").write_text("[pytest]\ntrio_mode = true\nfilterwarnings = error\n")
-    call = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *args]
+    call = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:schemathesis", *args]
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "LMOS_"))}
     env = {**plain, "PYTHONPATH": str(ROOT), **environment}
     return subprocess.run(call, cwd=folder, env=env, capture_output=True, text=True, check=False).stdout

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import trio
 
 from lmos_actors import open_node
+from tests.matrix import few_or_all
 from tests.web.things import Desk
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-EXAMPLES = 4
+EXAMPLES = few_or_all(1, 4)
 """For each operation, besides those that go around the edges of what it takes."""
 
 SCHEMATHESIS = [
