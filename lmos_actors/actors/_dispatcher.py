@@ -27,7 +27,7 @@ from ._cell import BUSY, DRAINING, IDLE, NO_MAIL, QUIET, WORKED
 from ._crashes import crash_reason
 from ._hiding import conceal
 from ._invocation import declared_failure
-from ._mailbox import DONE, Envelope, Firing, Own, OwnTell, Stashed
+from ._mailbox import DONE, QUEUED, Envelope, Firing, Own, OwnTell, Stashed
 from ._operation import GATED
 from ._reports import EARLIER
 from ._runtime import BUDGET
@@ -79,6 +79,27 @@ async def dispatch(rt: Runtime) -> None:
                 await checkpoint()
             else:
                 await endless.look(rt, abort)
+
+
+def may_run_now(slot: Box, op: Operation) -> bool:
+    """Whether a turn may run in the step of a caller in no turn: the agent is idle, and nobody looks on."""
+    rt = slot.rt
+    if slot.gate or op.kind or slot.turns.budget <= 0 or slot.full():
+        return False
+    return rt.edge is None and rt.instrument is None
+
+
+def run_now(slot: Box, envelope: Envelope) -> None:
+    """Run a turn in the caller's step; see `may_run_now`. It never blocks or raises."""
+    rt = slot.rt
+    if rt.wake_watchdog is not None:
+        rt.wake_watchdog()
+    slot.accepted += 1
+    envelope.phase = QUEUED
+    slot.gate = BUSY
+    run_batch(rt, slot, [envelope])
+    if rt.ready and rt.dispatcher is not None:
+        rt.schedule(rt.ready.pop())  # what the turn left: `run_batch` takes the dispatcher to be awake
 
 
 class _Endless:

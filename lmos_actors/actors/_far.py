@@ -17,6 +17,7 @@ from trio.lowlevel import (
 
 from lmos_actors._errors import MailboxFull
 
+from ._dispatcher import may_run_now, run_now
 from ._mailbox import DONE, NEW, PARKED, RUNNING, Ask, Contended, Line
 
 if TYPE_CHECKING:
@@ -280,12 +281,16 @@ class Far(Ask):
         self.giver: trio.lowlevel.Task | None = None  # the run, while there is no room for its item
         self.watch: Watch | None = None  # who measures or traces it, if somebody does
 
-    def post(self, seats: Seats, peer: Peer) -> None:
-        """Put it into its agent's mailbox, on a seat of its peer.
+    def post(self, seats: Seats, peer: Peer, *, now: bool = False) -> None:
+        """Put it into its agent's mailbox, on a seat of its peer; `now`: or carry it out in this step.
 
-        Raises MailboxFull, AgentUnavailable, NotFound.
+        For `now` the caller must be in no turn. Raises MailboxFull, AgentUnavailable, NotFound.
         """
         slot, self.peer = self.slot, peer
+        if now and may_run_now(slot, self.op):
+            self.seats = seats
+            run_now(slot, self)
+            return
         if slot.size > 0 and slot.accepted - slot.begun >= slot.size and slot.mailbox.when_full in REFUSING:
             seats.make_room(slot, peer)
         self.seats = seats

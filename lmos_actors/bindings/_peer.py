@@ -173,7 +173,7 @@ class Peer(Traffic):
             habits=self.habits,
             options=self._node.session,
             offers=self._offers,
-            wake=connection.wake,
+            wake=self._wake,
         )
         for far in self.things.values():
             for listening in far.listenings.values():
@@ -206,6 +206,19 @@ class Peer(Traffic):
         """Close the connection; what comes after is not looked at."""
         if self._connection is not None:
             self._connection.close(code, reason)
+
+    def _wake(self) -> None:
+        if self._connection is not None and not self._is_alone:
+            self._connection.wake()
+
+    def is_direct(self) -> bool:
+        """Whether the connection may send in its caller's step."""
+        return self._connection is not None and self._connection.is_direct
+
+    def flush(self) -> None:
+        """Send what waits, in this step if that is possible."""
+        if self._connection is not None:
+            self._connection.flush()
 
     def unavailable(self, far: FarThing) -> AgentUnavailable:
         """Make the error for a request while there is no connection."""

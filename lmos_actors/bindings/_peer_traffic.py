@@ -50,6 +50,7 @@ class Traffic:
         self._offers: tuple[str, ...] = ()
         self._line: OrderedDict[Want, None] = OrderedDict()
         self._held: dict[str, OrderedDict[Want, None]] = {}  # by thing: behind one that waits for credit
+        self._is_alone = False  # what is posted: nothing else is open, so that it is sent in its own step
         self._stalled = False  # there may be credit for those, and the outbox was full
         self._open: dict[lmos.Pending, Want] = {}
         self._feeds: dict[lmos.Feed, Listening] = {}
@@ -77,6 +78,14 @@ class Traffic:
 
     def close_connection(self, code: int, reason: str) -> None:
         """Close the connection; the session wants it so."""
+        raise NotImplementedError
+
+    def is_direct(self) -> bool:
+        """Whether the connection may send in its caller's step."""
+        raise NotImplementedError
+
+    def flush(self) -> None:
+        """Send what waits, in this step if that is possible."""
         raise NotImplementedError
 
     def offers(self, word: str) -> bool:
@@ -108,6 +117,17 @@ class Traffic:
         session = self.session
         if session is None:
             raise self.unavailable(want.far)
+        if self._open or self._line or not self.is_direct():
+            self._post(want, session)
+            return
+        self._is_alone = True
+        try:
+            self._post(want, session)
+        finally:
+            self._is_alone = False
+            self.flush()
+
+    def _post(self, want: Want, session: lmos.ConsumerSession) -> None:
         if self._line or not self._sent(want, session):
             self._line[want] = None
 

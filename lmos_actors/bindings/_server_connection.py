@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import trio
+from trio.lowlevel import enable_ki_protection
 
 from lmos_actors._budget import SMALL
 from lmos_actors._errors import (
@@ -104,6 +105,8 @@ class Served(Answering):
         self._givers: dict[Far, None] = {}  # runs that wait for room, of the peer or of the connection
         self._over = False
         self._giving_up = False
+        self._is_alone = False  # the request that is taken, on its connection
+        self._is_due = False  # something to be sent, once it has been taken
         self._charged = 0  # to the account of the connection
         self._near = range(SMALL)  # to that: what is held more or less is not worth counting
         self._counted: BaseException | None = None  # what a mailbox has just refused
@@ -112,15 +115,30 @@ class Served(Answering):
 
     def _wake(self) -> None:
         self._rt.timers.woke = True  # the instant is not over: somebody has something to send
-        self.connection.wake()
+        if self._is_alone:
+            self._is_due = True
+        else:
+            self.connection.wake()
 
     # ---- what comes in, and what goes out
 
+    @enable_ki_protection
     def text(self, text: str) -> None:
-        """Take a text message."""
+        """Take a text message. Where nothing else is open the turn runs here, and its answer is sent."""
         if self._expelled:
             return
-        self._meet(self.session.receive(text, trio.current_time()))
+        receive = self.session.receive
+        if self.session.open or not self.connection.is_quiet:
+            self._meet(receive(text, trio.current_time()))
+            return
+        self._is_alone = True
+        try:
+            self._meet(receive(text, trio.current_time()))
+        finally:
+            self._is_alone = False
+            if self._is_due:
+                self._is_due = False
+                self.connection.flush()
 
     def binary(self, data: bytes) -> None:
         """Take a binary message."""
@@ -312,7 +330,8 @@ class Served(Answering):
         self.server.open[far.asked] = far
         try:
             self._tells.check_order(far.slot)
-            far.post(self.server.seats, self._peer)
+            now = self._is_alone and not self.server.answers_later(far)
+            far.post(self.server.seats, self._peer, now=now)
         except BaseException as error:
             self.server.open.pop(far.asked, None)
             ended(far, error)

@@ -107,6 +107,9 @@ class Wire:
                 self._woken = trio.Event()
         return self._ended
 
+    is_direct = False
+    """So that each message waits until a test takes it."""
+
     def wake(self) -> None:
         self._woken.set()
 
@@ -150,7 +153,7 @@ class Wire:
         if to is not None:
             said[f"correlation{suffix}"] = to.get("messageID") or to["messageId"]
         said.update(members)
-        self.text(json.dumps({name: value for name, value in said.items() if value is not ...}))
+        self.text(json.dumps({name: value for name, value in said.items() if value is not ...}))  # pyright: ignore[reportUnnecessaryComparison]
 
     def status(self, to: dict[str, Any], status: str, **members: Any) -> None:
         self.say("actionStatus", to, action=to["action"], status=status, **members)
@@ -225,7 +228,7 @@ async def scripted(
 ) -> AsyncGenerator[tuple[Scripted, Node]]:
     """Give peers whose connections are answered by hand, and their node; no task is left behind."""
     async with open_node() as node, trio.open_nursery() as nursery:
-        rt: Any = node._rt
+        rt: Any = node._rt  # pyright: ignore[reportPrivateUsage]
         found: list[BaseException] = []
         peers = Scripted(MemoryNetwork(), rt, nursery.start_soon, session=session, on_failure=found.append)
         peers.script(answer, offers, kotlin=kotlin)
@@ -239,7 +242,7 @@ async def scripted(
 
 def peers_of(node: Node) -> Peers:
     """Give the peers of a node."""
-    return node._connections.peers
+    return node._connections.peers  # pyright: ignore[reportPrivateUsage]
 
 
 async def weather(peers: Peers, *, ready: bool = True) -> Ref[Weather]:

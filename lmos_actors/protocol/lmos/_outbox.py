@@ -26,8 +26,9 @@ Sendable: TypeAlias = bytes | Binary
 class Outbox:
     """First in, first out. `encode` makes the text of a message; `taken` is told the keys of what is taken.
 
-    `wake` is called when something waits where nothing did. A key is anything hashable but an int. Of what
-    may be replaced, a message of more than `max_frame` bytes is left out.
+    `wake` is called when something waits where nothing did, or is left by `take` though there was room. A key
+    is anything hashable but an int. Of what may be replaced, a message of more than `max_frame` bytes is left
+    out.
     """
 
     __slots__ = (
@@ -116,6 +117,8 @@ class Outbox:
                 except LocalProtocolError:
                     if not frames:
                         raise
+                    if self._wake is not None:
+                        self._wake()
                     break
             if taken is not None and type(key) is not int:
                 taken(key)
