@@ -131,7 +131,7 @@ case "$1" in
 -m)
     mkdir -p "$3/bin"
     for name in pip pytest; do
-        printf '#!/bin/sh\\necho "%s of {version}"\\n' "$name" >"$3/bin/$name"
+        printf '#!/bin/sh\\necho "%s of {version}: $*"\\n' "$name" >"$3/bin/$name"
         chmod +x "$3/bin/$name"
     done
     echo 'exit {code}' >>"$3/bin/pytest"
@@ -200,7 +200,7 @@ def test_the_matrix_runs_the_suite_on_each_and_says_where_it_failed(tmp_path: Pa
     said = ran.stdout.splitlines()
     assert "== suite on 3.12: FAILED with 1 after" in ran.stdout
     assert [line for line in said if line.startswith("pytest of ")] == [
-        f"pytest of 3.{minor}" for minor in (11, 12, 13)
+        f"pytest of 3.{minor}: -q -n auto --matrix" for minor in (11, 12, 13)
     ]
     assert (ran.returncode, "failed: [suite on 3.12]" in said[-1]) == (1, True)
 

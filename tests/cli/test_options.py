@@ -73,7 +73,7 @@ def unknown(texts: Iterable[str]) -> set[str]:
 def test_every_option_that_is_named_is_one() -> None:
     named: dict[Path, list[str]] = {path: [path.read_text(encoding="utf-8")] for path in PAGES}
     named |= {path: list(texts(path.read_text(encoding="utf-8"))) for path in MODULES}
-    wrong = {str(path.relative_to(ROOT)): unknown(each) for path, each in named.items() if unknown(each)}
+    wrong = {str(path.relative_to(ROOT)): found for path, each in named.items() if (found := unknown(each))}
     assert wrong == {}
 
 
