@@ -41,6 +41,7 @@ BLOCK = re.compile(
     r"(?P<body>.*?)^(?P=indent)```$",
     re.MULTILINE | re.DOTALL,
 )
+NAMED_FILE = re.compile(r"(?<![\w/])((?:agents|scenarios)/\w+\.(?:py|yaml))(?::([A-Za-z]\w*))?")
 SHELL = ("sh", "bash", "console")
 LISTING = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
@@ -87,10 +88,10 @@ def blocks(text: str) -> list[Block]:
 
 
 def commands(block: Block) -> Iterator[Command]:
-    """The calls of `lmos-actors` in a shell block: alone on their line or joined to others by `&&`."""
+    """The calls of `lmos-actors` in a shell block: on one or several lines, alone or joined by `&&`."""
     exit_code = re.fullmatch(r"exit: (\d+)", block.marker)
     code = int(exit_code[1]) if exit_code else 0
-    lines = block.body.splitlines()
+    lines = re.sub(r"\\\n *", "", block.body).splitlines()
     for number, line in enumerate(lines):
         if block.kind == "console" and not line.startswith("$ "):
             continue
@@ -281,16 +282,31 @@ def test_the_site_puts_the_fragments_on_the_page_of_changes() -> None:
     assert marker in (DOCS / macros["force_render_paths"]).read_text(encoding="utf-8")
 
 
+def test_the_agents_and_scenarios_that_are_named_are_in_the_repository() -> None:
+    texts = [*PAGES, *sorted((ROOT / "lmos_actors").rglob("*.py"))]
+    named = {found for path in texts for found in re.findall(NAMED_FILE, path.read_text(encoding="utf-8"))}
+    assert len(named) > 10
+    missing = [
+        f"{file}:{cls}"
+        for file, cls in sorted(named)
+        if not (ROOT / file).is_file()
+        or (cls and not re.search(rf"^(class|def) {cls}\b|^{cls}\b.* = ", (ROOT / file).read_text(), re.M))
+    ]
+    assert missing == []
+
+
 def test_no_font_is_fetched_from_elsewhere() -> None:
     theme = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]["theme"]
     assert theme["font"] is False
 
 
 def test_blocks_and_commands_are_found() -> None:
-    console = '<!-- exit: 2 -->\n```console\n$ cd x && .venv/bin/lmos-actors run "a b"\nfine\n$ ls\n```\n'
+    console = (
+        '<!-- exit: 2 -->\n```console\n$ cd x && .venv/bin/lmos-actors run \\\n "a b"\nfine\n$ ls\n```\n'
+    )
     shell, file = blocks(f'{console}\n```yaml title="w.yaml"\na: 1\n```\n')
     assert list(commands(shell)) == [Command(["run", "a b"], "fine", 2)]
-    assert (file.title, file.body, file.line) == ("w.yaml", "a: 1\n", 8)
+    assert (file.title, file.body, file.line) == ("w.yaml", "a: 1\n", 9)
 
 
 @pytest.mark.parametrize(

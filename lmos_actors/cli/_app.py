@@ -24,7 +24,7 @@ Begin with: lmos-actors init my-agents
 
 In a project: lmos-actors run scenarios/weather.yaml
 
-With an agent that is served: lmos-actors call http://127.0.0.1:8080/agents/weather forecast city=Bonn
+With an agent that is served: lmos-actors read http://127.0.0.1:8080/agents/weather
 
 A command explains itself: lmos-actors run --help
 

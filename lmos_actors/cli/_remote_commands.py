@@ -91,13 +91,15 @@ def call(
 ) -> int:
     """Have an agent carry out an action, and print its answer, or its answers as they come.
 
-    lmos-actors call http://127.0.0.1:8080/agents/weather forecast '{"city": "Bonn"}'
+    lmos-actors call http://127.0.0.1:8080/agents/weather getWeather question="Weather in Bonn?" \
+interactionMode=text
 
-    lmos-actors call http://127.0.0.1:8080/agents/weather forecast city=Bonn --within 30s
+    lmos-actors call http://127.0.0.1:8080/agents/weather getWeather '{"question": "Weather in Bonn?", \
+"interactionMode": "text"}' --within 30s
 
-    lmos-actors call ws://127.0.0.1:8080/agents/weather forecast @question.json --raw
+    lmos-actors call ws://127.0.0.1:8080/agents/weather getWeather @question.json --raw
 
-    echo '{"city": "Bonn"}' | lmos-actors call http://127.0.0.1:8080/agents/weather forecast -
+    cat question.json | lmos-actors call http://127.0.0.1:8080/agents/weather getWeather -
 
     Progress is shown on the error output. Ctrl-C cancels the action.
 
@@ -161,9 +163,9 @@ def write(
 ) -> int:
     """Set a property of an agent.
 
-    lmos-actors write http://127.0.0.1:8080/agents/weather units kelvin
+    lmos-actors write http://127.0.0.1:8080/agents/weather units fahrenheit
 
-    lmos-actors write ws://127.0.0.1:8080/agents/weather units '"kelvin"'
+    lmos-actors write ws://127.0.0.1:8080/agents/weather units '"fahrenheit"'
 
     Exit codes: 0 written, 1 answered with an error, 2 the usage is wrong, 3 not reached, \
 124 time limit, 130 interrupted.

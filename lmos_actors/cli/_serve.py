@@ -146,7 +146,9 @@ def serve_targets(order: Order) -> int:
 def _planned(order: Order) -> tuple[SupervisorSpec, list[Planned]] | int:
     """Return the tree to open, and those that need refs and start after it; or the exit code of an import."""
     if order.tree is None and not order.targets and order.directory is None:
-        raise ConfigError("nothing to serve: name an agent class, as agents/weather.py:Weather, or a --tree")
+        raise ConfigError(
+            "nothing to serve: name an agent class, as agents/weather.py:WeatherAgent, or a --tree"
+        )
     used = None if order.tree is None else tree_at(order.tree)
     if isinstance(used, int):
         return used

@@ -41,21 +41,21 @@ def serve(
 
     lmos-actors serve weather=agents/weather.py:WeatherAgent
 
-    lmos-actors serve weather=agents/weather.py:WeatherAgent concierge=agents/weather.py:ConciergeAgent
+    lmos-actors serve weather=agents/weather.py:WeatherAgent concierge=agents/concierge.py:ConciergeAgent
 
     lmos-actors serve --tree agents/travel.py:tree
 
-    lmos-actors serve agents/weather.py:ConciergeAgent --arg weather=http://10.0.0.7:8080/agents/weather
+    lmos-actors serve agents/concierge.py:ConciergeAgent --arg weather=http://10.0.0.7:8080/agents/weather
 
     lmos-actors serve agents/weather.py:WeatherAgent --listen wss://0.0.0.0:9000 --cert server.pem \
 --key server.key --security rules.yaml
 
     lmos-actors serve agents/weather.py:WeatherAgent --register http://127.0.0.1:8081
 
-    lmos-actors serve agents/weather.py:WeatherAgent --arg units=kelvin --public-url wss://agents.example.org
+    lmos-actors serve agents/weather.py:WeatherAgent --arg units=fahrenheit --public-url wss://agents.example.org
 
-    Then, elsewhere: lmos-actors call http://127.0.0.1:8080/agents/weather forecast city=Bonn, or: \
-curl -X POST "http://127.0.0.1:8080/agents/weather/actions/forecast?city=Bonn"
+    Then, elsewhere: lmos-actors read http://127.0.0.1:8080/agents/weather units, or: \
+curl http://127.0.0.1:8080/agents/weather/properties/units
 
     Ctrl-C or SIGTERM stops in order: no more requests are taken, and those taken are answered. \
 A second one ends it at once.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Target:
-    """One word of the command line: `weather=agents/weather.py:Weather`, or the same without a name."""
+    """One word of the command line: `weather=agents/weather.py:WeatherAgent`, or the same without a name."""
 
     text: str
     name: str

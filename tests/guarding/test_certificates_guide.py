@@ -38,7 +38,7 @@ def make(folder: Path, page: str) -> None:
             (folder / block.title).write_text(block.body, encoding="utf-8")
     for block in blocks(page):
         if block.kind == "sh":
-            for line in block.body.splitlines():
+            for line in block.body.replace("\\\n", " ").splitlines():
                 assert line.startswith("openssl ")
                 subprocess.run(line, shell=True, cwd=folder, check=True, capture_output=True)
 
