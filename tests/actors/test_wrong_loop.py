@@ -7,7 +7,9 @@ import inspect
 import socket
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing
+from traceback import extract_tb
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -178,6 +180,8 @@ def test_asyncio_code_names_the_line_and_the_way_out(run: Any, name: str) -> Non
     assert ("`from: mock`" in reason) is (run is not in_a_node)
     assert isinstance(error, WrongEventLoop)
     assert isinstance(error.__cause__, (RuntimeError, TypeError, AttributeError, ExceptionGroup))
+    place = line_of(Foreign, name)
+    assert place in [f"{frame.filename}:{frame.lineno}" for frame in extract_tb(error.__traceback__)]
 
 
 @pytest.mark.parametrize("name", actions_of(Outward))
@@ -200,6 +204,60 @@ def test_a_library_that_an_agent_calls_in_real_time_is_none_of_our_business() ->
             await agent.invoke(Outward.httpx)
 
     in_a_node(main)
+
+
+class Mixed(Agent):
+    """Does what fails by other words of asyncio, where trio does not run in a program's main thread alone."""
+
+    @action
+    def asks_for_its_loop(self) -> None:
+        asyncio.get_event_loop()  # HERE
+
+    @action
+    async def runs(self) -> None:
+        with closing(asyncio.sleep(0)) as coroutine:
+            asyncio.run(coroutine)  # HERE
+
+    @action
+    async def runs_what_is_of_trio(self) -> None:
+        asyncio.run(self._gives_way())
+
+    async def _gives_way(self) -> None:
+        await trio.lowlevel.checkpoint()  # HERE
+
+
+def in_a_thread(main: Callable[[Any], Any]) -> Any:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(in_a_node, main).result()
+
+
+def as_a_guest(main: Callable[[Any], Any]) -> Any:
+    """Run in the event loop of asyncio, as trio may."""
+
+    async def run() -> Any:
+        async with open_node() as node:
+            return await main(node)
+
+    async def host() -> Any:
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[Any] = loop.create_future()
+        trio.lowlevel.start_guest_run(
+            run,
+            run_sync_soon_threadsafe=loop.call_soon_threadsafe,
+            done_callback=ended.set_result,
+        )
+        return (await ended).unwrap()
+
+    return asyncio.run(host())
+
+
+@pytest.mark.parametrize(
+    ("run", "name"),
+    [(in_a_thread, "asks_for_its_loop"), (as_a_guest, "runs"), (in_a_node, "runs_what_is_of_trio")],
+)
+def test_other_words_of_asyncio_are_known(run: Any, name: str) -> None:
+    reason, _ = died(run, Mixed, name)
+    assert reason.startswith(f"WrongEventLoop: asyncio code in an agent, at {line_of(Mixed, name)} in ")
 
 
 def test_what_the_message_says_is_right() -> None:
@@ -249,7 +307,12 @@ def test_a_lifespan_and_a_first_turn_that_need_asyncio_say_so() -> None:
 
 
 def test_errors_of_the_same_classes_stay_as_they_are() -> None:
-    errors = RuntimeError("no loop"), TypeError("x"), AttributeError("y"), ExceptionGroup("z", [OSError()])
+    errors = (
+        RuntimeError("no loop"),
+        TypeError("x"),
+        AttributeError("'NoneType' object has no attribute 'y'"),
+        ExceptionGroup("z", [OSError()]),
+    )
 
     class Plain(Agent):
         @action

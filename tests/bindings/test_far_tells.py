@@ -457,6 +457,23 @@ async def test_a_deadline_holds_for_a_message_that_waits_for_credit() -> None:
         assert it.came["counter"] == list(range(256))
 
 
+@simulated
+async def test_a_thing_known_by_names_is_told_as_an_agent_is() -> None:
+    async with there() as it:
+        thing = await it.clients[0].consume_thing("ws://server/agents/counter")
+        await it.held()
+        for n in range(128):
+            await thing.tell("take", {"word": n})
+            await thing.within(2.0).tell("take", {"word": 1000 + n})
+        began = trio.current_time()
+        with pytest.raises(DeadlineExceeded):
+            await thing.within(2.0).tell("take", {"word": "late"})
+        assert trio.current_time() - began == 2.0
+        it.gates["counter"].set()
+        await it.quiet()
+        assert it.came["counter"] == [item for n in range(128) for item in (n, 1000 + n)]
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("steps", [0, 1, 2, 5, 11, 24])
 def test_a_waiting_message_that_is_cancelled_is_sent_whole_or_not_at_all(seed: int, steps: int) -> None:

@@ -54,8 +54,9 @@ class Station(Agent):
         self.loose.emit(Reading([*range(count)]))
 
     @action
-    def tell_what_is_odd(self) -> None:
-        self.odd.emit({"x": "fine"})
+    def tell_what_is_equal(self) -> None:
+        for value in (1, True, 1.0, "", False):
+            self.odd.emit(value)
 
 
 @pytest.fixture
@@ -157,7 +158,7 @@ async def lines_of(node: Node, number: int, kinds: list[str], stack: AsyncExitSt
                 )
             )
         else:
-            line.put("subscribeEvent", thingID="station", event="fixed")
+            line.put("subscribeEvent", thingID="station", event="fixed" if kind == "one" else kind)
         lines.append(line)
     await wait_all_tasks_blocked()
     for line in lines:
@@ -176,6 +177,26 @@ async def test_many_sockets_cost_one_writing_in_every_spelling(writings: list[An
         assert {one["event"] for (one,) in told} == {"fixed"}
         assert len({one.get("messageID") or one["messageId"] for (one,) in told}) == 12
         assert len(writings) == 1
+
+
+@pytest.mark.parametrize("kind", ["loose", "all"])
+async def test_what_can_be_changed_is_written_once_for_sockets(writings: list[Any], kind: str) -> None:
+    async with open_node() as node, AsyncExitStack() as stack:
+        station = await node.start_child(ChildSpec("station", Station))
+        lines = await lines_of(node, 8, [kind], stack)
+        await station.invoke(Station.tell_loosely, 2)
+        assert [one["data"] for line in lines for one in line.take()] == [{"values": [0, 1]}] * 8
+        assert len(writings) == 1
+
+
+@pytest.mark.parametrize("kind", ["odd", "all"])
+async def test_values_that_are_equal_are_not_the_same(kind: str) -> None:
+    async with open_node() as node, AsyncExitStack() as stack:
+        station = await node.start_child(ChildSpec("station", Station))
+        lines = await lines_of(node, 3, [kind], stack)
+        await station.invoke(Station.tell_what_is_equal)
+        for line in lines:
+            assert [repr(one["data"]) for one in line.take()] == ["1", "True", "1.0", "''", "False"]
 
 
 async def test_a_slow_socket_is_told_the_same(writings: list[Any]) -> None:
@@ -204,6 +225,11 @@ async def test_the_members_of_a_pool_are_written_once(autojump_clock: object, wr
     tree = SupervisorSpec("root", [Pool(Station, 2, name="station")])
     async with open_node(tree, listen=HERE, network=network) as node, AsyncExitStack() as stack:
         webs = await readers(stack, network, 6, "events/loose")
-        await node.find(Station, "station").invoke(Station.tell_loosely, 2)
+        pool = node.find(Station, "station")
+        async with pool.subscribe(Station.loose) as one, pool.subscribe(Station.loose) as other:
+            await pool.invoke(Station.tell_loosely, 2)
+            first, second = await one.receive(), await other.receive()
+            first.values.append(99)
+            assert second.values == [0, 1]
         assert await heard(webs) == [{"values": [0, 1]}] * 6
         assert len(writings) == 1

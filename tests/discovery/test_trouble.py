@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,7 +21,14 @@ from lmos_actors import (
     open_node,
 )
 from lmos_actors.actors import Sought
-from lmos_actors.discovery import Announced, Registration, ThingDirectory, explore_all
+from lmos_actors.discovery import (
+    Announced,
+    DirectoryRefused,
+    HttpDirectory,
+    Registration,
+    ThingDirectory,
+    explore_all,
+)
 from tests.discovery.fake import FakeDirectory, directory_at
 
 if TYPE_CHECKING:
@@ -311,3 +319,61 @@ def test_a_node_that_has_ended_finds_nobody(spread: Any) -> None:
                         each.tell_nowait(Weather.where)
 
     run(main)
+
+
+# ---- answers that come early
+
+
+class Hasty(trio.abc.Stream):
+    """A connection whose peer answers, and closes, before it has read what is asked."""
+
+    def __init__(self, *answers: bytes) -> None:
+        self.answers = [*answers, b""]
+        self.closed = False
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await trio.lowlevel.checkpoint()
+        raise trio.BrokenResourceError("sending failed: Broken pipe")
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        await trio.lowlevel.checkpoint()
+        return self.answers.pop(0) if self.answers else b""
+
+    async def aclose(self) -> None:
+        self.closed = True
+        await trio.lowlevel.checkpoint()
+
+
+async def put_over(stream: Hasty) -> None:
+    network: Any = SimpleNamespace(connect=lambda *_: _given(stream))
+    with trio.fail_after(1):
+        await HttpDirectory(network, URL).put("urn:x", b"{}", 60.0)
+
+
+async def _given(stream: Hasty) -> Hasty:
+    await trio.lowlevel.checkpoint()
+    return stream
+
+
+@pytest.mark.parametrize("in_parts", [False, True])
+async def test_what_a_directory_answers_before_it_was_told_all_is_heard(in_parts: bool) -> None:
+    problem = b'{"detail": "the credentials are not accepted"}'
+    head = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(problem)
+    stream = Hasty(head[:20], head[20:], problem) if in_parts else Hasty(head + problem)
+    with pytest.raises(DirectoryRefused, match="answered 401: the credentials are not accepted") as caught:
+        await put_over(stream)
+    assert caught.value.status == 401
+    assert stream.closed
+
+
+@pytest.mark.parametrize("answers", [(), (b"HTTP/1.1 401 Una",)])
+async def test_a_directory_that_breaks_off_without_an_answer_cannot_be_reached(
+    answers: tuple[bytes, ...],
+) -> None:
+    stream = Hasty(*answers)
+    with pytest.raises(ConnectFailed, match="the connection ended before the answer"):
+        await put_over(stream)
+    assert stream.closed
