@@ -19,6 +19,8 @@ _LONGEST: Final = 1 << 20  # bytes of a file that are looked at to say what is w
 _CERTIFICATE: Final = b"-----BEGIN CERTIFICATE-----"
 _KEY: Final = b"PRIVATE KEY-----"
 _FLIGHTS: Final = 4  # turns that each end of a handshake in memory takes, which are more than it needs
+_HANDSHAKE: Final = 22  # a type of TLS records
+_CERTIFICATES: Final = 11  # a type of messages in them
 _OUT_OF_TIME: Final = {9: "is not valid yet", 10: "has expired"}  # OpenSSL's codes of verification
 
 
@@ -102,7 +104,7 @@ def validity_error(server: ssl.SSLContext) -> str | None:
     client.check_hostname = False
     client.verify_mode = ssl.CERT_NONE
     try:
-        shown = _shaken_hands(server, client).getpeercert(binary_form=True)
+        shown = _shown_in_clear(server) or _shaken_hands(server, client).getpeercert(binary_form=True)
         if shown is None:
             return None
         client.load_verify_locations(cadata=shown)
@@ -111,8 +113,41 @@ def validity_error(server: ssl.SSLContext) -> str | None:
         _shaken_hands(server, client)
     except ssl.SSLCertVerificationError as error:
         return _OUT_OF_TIME.get(error.verify_code)
-    except (ssl.SSLError, ValueError):  # such as a server of TLS 1.2 alone that wants a certificate
+    except (ssl.SSLError, ValueError):  # such as a server that has no certificate, or wants one of the client
         return None
+    return None
+
+
+def _shown_in_clear(server: ssl.SSLContext) -> bytes | None:
+    """Return the certificate that a server shows in TLS 1.2, in DER; None of one that speaks only TLS 1.3.
+
+    There it is not encrypted, so it is known also of a server that goes no further without a certificate of
+    the client. In TLS 1.3 that is looked for when the client's handshake is done.
+    """
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    client.maximum_version = ssl.TLSVersion.TLSv1_2
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    asking = client.wrap_bio(to_client, to_server)
+    answering = server.wrap_bio(to_server, to_client, server_side=True)
+    for end in (asking, answering):
+        with suppress(ssl.SSLError):
+            end.do_handshake()
+    return _first_certificate(to_client.read())
+
+
+def _first_certificate(flight: bytes) -> bytes | None:
+    """Return the first certificate in the records of a server's first flight (RFC 5246, 7.4.2)."""
+    messages = b""
+    while len(flight) >= 5:
+        end = 5 + int.from_bytes(flight[3:5])
+        messages += flight[5:end] if flight[0] == _HANDSHAKE else b""
+        flight = flight[end:]
+    while len(messages) >= 4:
+        end = 4 + int.from_bytes(messages[1:4])
+        if messages[0] == _CERTIFICATES:
+            return messages[10 : 10 + int.from_bytes(messages[7:10])] or None
+        messages = messages[end:]
     return None
 
 

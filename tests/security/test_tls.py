@@ -89,19 +89,43 @@ def test_one_that_is_good_is_taken(at: Callable[[str], str], load: Any) -> None:
     assert load(at("mine.pem"), at("mine.key")).verify_mode in (ssl.CERT_NONE, ssl.CERT_REQUIRED)
 
 
+def just_1_2(tls: ssl.SSLContext) -> None:
+    tls.maximum_version = ssl.TLSVersion.TLSv1_2
+
+
+def just_1_3(tls: ssl.SSLContext) -> None:
+    tls.minimum_version = ssl.TLSVersion.TLSv1_3
+
+
 @pytest.mark.parametrize("kind", OUT_OF_TIME)
 @pytest.mark.parametrize("asking", [False, True], ids=["asks nobody", "asks for certificates"])
+@pytest.mark.parametrize("speak", [lambda _: None, just_1_2, just_1_3])
 async def test_a_node_does_not_listen_with_a_certificate_out_of_its_time(
-    at: Callable[[str], str], kind: str, asking: bool
+    at: Callable[[str], str], kind: str, asking: bool, speak: Callable[[ssl.SSLContext], None]
 ) -> None:
     """However the context was made: nobody who looks would connect."""
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(at(f"{kind}.pem"))
     if asking:
         tls.verify_mode = ssl.CERT_REQUIRED
+    speak(tls)
     with pytest.raises(ConfigError, match=rf"open_node\(tls=...\): its certificate {OUT_OF_TIME[kind]}"):
         async with open_node(listen="wss://here", tls=tls, network=MemoryNetwork()):
             pass
+
+
+@pytest.mark.parametrize("asking", [False, True], ids=["asks nobody", "asks for certificates"])
+@pytest.mark.parametrize("speak", [lambda _: None, just_1_2, just_1_3])
+async def test_a_node_listens_with_a_good_one(
+    at: Callable[[str], str], asking: bool, speak: Callable[[ssl.SSLContext], None]
+) -> None:
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(at("mine.pem"), at("mine.key"))
+    if asking:
+        tls.verify_mode = ssl.CERT_REQUIRED
+    speak(tls)
+    async with open_node(listen="wss://here", tls=tls, network=MemoryNetwork()) as node:
+        assert node.urls == ("wss://here",)
 
 
 async def test_a_context_without_a_certificate_is_not_judged(autojump_clock: Any) -> None:
