@@ -399,7 +399,8 @@ class ConnectFailed(TransportError):
     """Nothing could be reached at `url`, or what was there refused; `why` says what went wrong.
 
     `status` is that of HTTP where something answered. `certificate` is "server" where that of the server was
-    not accepted here, "client" where the server refused or missed that of the client.
+    not accepted here, "client" where the server refused or missed that of the client. `leads_here`: by its
+    name it is this machine, of which another host has told (`local=True` of `node.consume` allows it).
     """
 
     def __init__(
@@ -409,16 +410,20 @@ class ConnectFailed(TransportError):
         *,
         status: int | None = None,
         certificate: Literal["server", "client"] | None = None,
+        leads_here: bool = False,
     ) -> None:
         self.url = url
         self.why = why
         self.status = status
+        self.leads_here = leads_here
         self.certificate: Literal["server", "client"] | None = certificate
         super().__init__(f"cannot connect to {url}: {why}")
 
     def at(self, url: str) -> ConnectFailed:
         """Return the same failure under another URL of the same place."""
-        return ConnectFailed(url, self.why, status=self.status, certificate=self.certificate)
+        return ConnectFailed(
+            url, self.why, status=self.status, certificate=self.certificate, leads_here=self.leads_here
+        )
 
 
 class ConnectionLost(TransportError):

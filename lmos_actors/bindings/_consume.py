@@ -11,9 +11,9 @@ import attrs
 from lmos_actors._errors import ConfigError
 from lmos_actors.actors import Agent, Ref, describe
 from lmos_actors.protocol.td import differences, pointer
-from lmos_actors.transport import endpoint_of
+from lmos_actors.transport import endpoint_of, is_here
 
-from ._consume_target import TOLD, Target, find_target, socket_target, sockets_of
+from ._consume_target import TOLD, Target, find_target, hrefs_of, socket_target, sockets_of
 from ._consume_thing import ConsumedThing
 from ._peer_things import path_of
 from ._remote_link import RemoteLink
@@ -210,6 +210,9 @@ def told(peers: Peers, description: Description, told_at: str) -> Reached:
     form = next(sockets_of(description, told_at), None)
     if description.id is None:
         raise ConfigError("the description has no id", told_at)
+    teller = endpoint_of(told_at)
+    if not is_here(teller.host):  # whoever asks it by its name may be of its machine, and so may its agents
+        peers.network.told_of(hrefs_of(description, told_at), but=teller.host)
     url = None if form is None else endpoint_of(form.href).url
     target = Target(url, description.id, description, told_at)
     ways, meant = _web_ways(target, told_at, ())

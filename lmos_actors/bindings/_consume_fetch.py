@@ -5,13 +5,22 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
 import h11
 import httpx2
 import trio
 
 from lmos_actors._errors import ConfigError, ConnectFailed
 from lmos_actors.protocol.td import MAX_BYTES
-from lmos_actors.transport import answered, cut_off, detail_of, endpoint_of, has_detail, leads_astray
+from lmos_actors.transport import (
+    answered,
+    cut_off,
+    detail_of,
+    endpoint_of,
+    has_detail,
+    is_here,
+    leads_astray,
+)
 
 if TYPE_CHECKING:
     import ssl
@@ -42,15 +51,20 @@ _BROKEN: Final = (trio.BrokenResourceError, trio.ClosedResourceError, h11.Protoc
 
 
 class NetworkTransport(httpx2.AsyncBaseTransport):
-    """HTTP/1.1 over the streams of a network: one connection for each request."""
+    """HTTP/1.1 over the streams of a network: one connection for each request.
+
+    `elsewhere`: the next one is to lead to another machine than this one.
+    """
 
     def __init__(self, network: Network, tls: ssl.SSLContext | None) -> None:
         self._network = network
         self._tls = tls
+        self.elsewhere = False
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request without a body, and give the response once its head has come."""
-        stream = await self._network.connect(endpoint_of(str(request.url)), self._tls)
+        endpoint = attrs.evolve(endpoint_of(str(request.url)), elsewhere=self.elsewhere)
+        stream = await self._network.connect(endpoint, self._tls)
         body = _Body(stream)
         try:
             head = await body.ask(request)
@@ -111,8 +125,8 @@ class _Body(httpx2.AsyncByteStream):
 
 async def fetched(
     network: Network, url: str, tls: ssl.SSLContext | None, headers: Any, headers_for: Any, local: bool
-) -> tuple[bytes, str]:
-    """See `fetch`."""
+) -> tuple[bytes, str, bool]:
+    """As `fetch`; return also whether it was this machine, by whatever name, that has answered."""
     with trio.move_on_after(SECONDS):
         try:
             return await _fetched(NetworkTransport(network, tls), url, headers, headers_for, local)
@@ -132,7 +146,8 @@ async def fetched(
 
 async def _fetched(
     transport: NetworkTransport, url: str, headers: Any, headers_for: Any, local: bool
-) -> tuple[bytes, str]:
+) -> tuple[bytes, str, bool]:
+    may_be_here = True  # what the caller has named, and what this machine leads to
     own = [(b"Accept", ACCEPT.encode()), (b"Accept-Encoding", b"identity")]
     async with httpx2.AsyncClient(transport=transport, timeout=None, trust_env=False) as client:
         request = client.build_request("GET", url, headers=own)
@@ -140,12 +155,13 @@ async def _fetched(
             shown = headers_for(str(request.url), headers)
             for name, value in shown:
                 request.headers[name.decode("ascii")] = value.decode("ascii")
-            response = await client.send(request, stream=True)
+            response, here = await _sent(client, transport, request, may_be_here=may_be_here)
+            may_be_here = here or local
             try:
                 if response.next_request is None:
-                    return await _text(response, url), str(response.url)
+                    return await _text(response, url), str(response.url), here
                 after = response.next_request
-                if _leads_elsewhere(request, after, url, local):
+                if _leads_elsewhere(request, after, url, may_be_here):
                     headers = ()  # they are for the server that the caller has named
                 for name, _value in shown:  # whatever they are called: they are asked for anew
                     after.headers.pop(name.decode("ascii"), None)
@@ -153,6 +169,21 @@ async def _fetched(
             finally:
                 await response.aclose()
     raise ConnectFailed(url, f"more than {REDIRECTS} redirects")
+
+
+async def _sent(
+    client: httpx2.AsyncClient, transport: NetworkTransport, request: httpx2.Request, *, may_be_here: bool
+) -> tuple[httpx2.Response, bool]:
+    """Send a request; return the response, and whether it is one of this machine."""
+    here = is_here(endpoint_of(str(request.url)).host)
+    transport.elsewhere = not here
+    try:
+        return await client.send(request, stream=True), here
+    except ConnectFailed as error:
+        if not (error.leads_here and may_be_here):
+            raise
+    transport.elsewhere = False
+    return await client.send(request, stream=True), True
 
 
 def _leads_elsewhere(request: httpx2.Request, after: httpx2.Request, url: str, local: bool) -> bool:

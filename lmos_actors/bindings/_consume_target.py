@@ -30,7 +30,7 @@ from ._web_link_forms import Ways
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from lmos_actors.protocol.td import AnyAffordance
     from lmos_actors.transport import Network
@@ -67,7 +67,8 @@ async def fetch(
     """
     from ._consume_fetch import fetched  # whoever goes by addresses alone needs no HTTP
 
-    return await fetched(network, url, tls, headers, headers_for or alone, local)
+    text, told_at, _ = await fetched(network, url, tls, headers, headers_for or alone, local)
+    return text, told_at
 
 
 def alone(_: str, headers: Headers) -> Headers:
@@ -118,20 +119,31 @@ async def find_target(
 
 
 async def _target_at(peers: Peers, url: str, thing: str | None, headers: Headers, local: bool) -> Target:
-    text, told_at = await fetch(
-        peers.network, url, peers.tls, headers, headers_for=peers.headers_for, local=local
-    )
+    from ._consume_fetch import fetched
+
+    text, told_at, here = await fetched(peers.network, url, peers.tls, headers, peers.headers_for, local)
     found = target_of(text, told_at, told_at, thing)
-    if not local and found.description is not None:
-        _check_leads(found.description, told_at, found.url)
+    if found.description is not None:
+        places = _places_of(found.description, told_at, found.url)
+        if here or local:
+            peers.network.allow(places)
+        else:
+            _check_leads(places, told_at)
+            peers.network.told_of(places)
     return found
 
 
-def _check_leads(description: Description, told_at: str, url: str | None) -> None:
-    """Raise ConfigError where the description of another host leads to the one that reads it."""
+def _places_of(description: Description, told_at: str, url: str | None) -> tuple[str, ...]:
+    """Return all addresses that a description leads to, with the one that was chosen."""
     chosen = () if url is None else (url,)
-    for href in (*chosen, *Ways(description, told_at).origins().values(), *hrefs_of(description, told_at)):
-        if href.startswith((*SOCKETS, *WEB)) and leads_astray(told_at, href):
+    all_of_them = (*chosen, *Ways(description, told_at).origins().values(), *hrefs_of(description, told_at))
+    return tuple(href for href in all_of_them if href.startswith((*SOCKETS, *WEB)))
+
+
+def _check_leads(places: Iterable[str], told_at: str) -> None:
+    """Raise ConfigError where the description of another host leads to the one that reads it."""
+    for href in places:
+        if leads_astray(told_at, href):
             raise ConfigError(
                 f"a form leads to {href[:80]!r}: where it is said, that is another host than here "
                 "(local=True allows it)",

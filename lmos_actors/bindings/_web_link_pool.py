@@ -15,7 +15,7 @@ import trio
 
 from lmos_actors._errors import ConfigError, ConnectFailed
 from lmos_actors.protocol.td import resolve
-from lmos_actors.transport import leads_astray
+from lmos_actors.transport import is_here, leads_astray
 
 from ._web_link_stream import BadAnswer, HttpStream, Unanswered, WebAnswer, WebRequest, place_at
 
@@ -287,6 +287,8 @@ class _Route:
         same = (endpoint.secure, endpoint.authority) == (self.endpoint.secure, self.endpoint.authority)
         if not same and not safe:
             raise BadAnswer("it redirects to another server what is more than a question")
+        if not same and not is_here(self.endpoint.host):
+            endpoint = attrs.evolve(endpoint, elsewhere=True)
         self._at_home = self._at_home and same
         self.request, self.endpoint = attrs.evolve(request, url=url), endpoint
         return True

@@ -11,7 +11,7 @@ import trio
 from lmos_actors._errors import ConfigError, ConnectFailed, TransportError
 from lmos_actors.bindings import fetch
 from lmos_actors.protocol.td import resolve
-from lmos_actors.transport import endpoint_of, leads_astray
+from lmos_actors.transport import endpoint_of, is_here, leads_astray
 
 from ._client import HttpDirectory
 from ._found import Found, NotSought, Rejected, query_of, taken
@@ -166,6 +166,9 @@ class _Explorer:
     async def _directory(self, thing: dict[str, Any], told_at: str) -> None:
         url, peers = _root_of(thing, told_at), self._peers
         self._check_leads(told_at, url)
+        teller = endpoint_of(told_at).host
+        if not is_here(teller):
+            peers.network.told_of([url], but=teller)
         directory = HttpDirectory(peers.network, url, tls=peers.tls, headers_for=peers.headers_for)
         self._directories[directory.url] = None
         query = query_of(self._sought)

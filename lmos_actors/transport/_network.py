@@ -31,12 +31,16 @@ _NAMES_USER: Final = re.compile(r"[^/?#]*//[^/?#]*@")
 
 @attrs.frozen
 class Endpoint:
-    """Where a URL leads: `host` without brackets, `target` the path with its query, at least "/"."""
+    """Where a URL leads: `host` without brackets, `target` the path with its query, at least "/".
+
+    `elsewhere`: to another machine than this one, whatever the name of its host is resolved to.
+    """
 
     secure: bool
     host: str
     port: int
     target: str = "/"
+    elsewhere: bool = attrs.field(default=False, eq=False)
 
     @property
     def authority(self) -> str:
@@ -109,8 +113,9 @@ class Network(Protocol):
     async def connect(self, endpoint: Endpoint, tls: ssl.SSLContext | None) -> trio.abc.Stream:
         """Connect; where the endpoint is secure, the TLS handshake is done when this returns.
 
-        `tls` None means the usual trust in the system's certificates. Raises ConnectFailed. No deadline of
-        its own: the caller has one.
+        `tls` None means the usual trust in the system's certificates. Raises ConnectFailed, also where the
+        endpoint is to be elsewhere and its name leads to this machine. No deadline of its own: the caller has
+        one.
         """
         ...
 

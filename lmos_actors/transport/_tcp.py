@@ -14,7 +14,7 @@ from trio.lowlevel import checkpoint, notify_closing, wait_readable, wait_writab
 
 from lmos_actors._errors import ConfigError, ConnectFailed, group_of
 
-from ._network import secured
+from ._network import is_here, secured
 
 if TYPE_CHECKING:
     import ssl
@@ -205,8 +205,13 @@ class TcpNetwork:
         """
         try:
             found = await trio.open_tcp_stream(endpoint.host, endpoint.port)
+            address = found.socket.getpeername()[0] if endpoint.elsewhere else ""
         except OSError as error:
             raise ConnectFailed(endpoint.url, _why(error)) from error
+        if is_here(address):
+            await trio.aclose_forcefully(found)
+            why = f"its name leads to {address}, and another host than this one has told of it"
+            raise ConnectFailed(endpoint.url, why, leads_here=True)
         stream = DirectStream(socket.socket(fileno=found.socket.detach()))
         return await secured(stream, endpoint, tls)
 
