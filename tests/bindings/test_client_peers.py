@@ -285,7 +285,7 @@ async def test_a_connection_that_is_cut_is_mended_behind_the_ref(autojump_clock:
         peers = peers_of(client)
         ref = remote_ref(peers, Weather, "ws://server/agents/weather")
         await ref.ready()
-        network: Any = peers.network
+        network: Any = client._connections.network
         for _ in range(3):
             assert await ref.invoke(Weather.turn, "Bonn") == "Bonn 1"
             assert network.sever("server", 80) == 1
