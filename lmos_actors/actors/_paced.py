@@ -102,11 +102,16 @@ class Paced(Aside):
     def resume(self) -> None:
         """Go on taking turns."""
         more = self.more
-        if more is not None and more.pace is not None and self._kept_back(more.pace):
-            return
+        if more is not None and more.pace is not None:
+            pace = more.pace
+            if pace.seconds and pace.timer is None and pace.item is None and not pace.holds:
+                if self.queue and self._begin_work(pace):
+                    return
+            elif self._kept_back(pace):
+                return
         if self.queue:
             self.gate = BUSY
-            self.rt.schedule(cast("Any", self))
+            self.rt.schedule(self)
         else:
             quiet = more is not None and (more.parked or more.pace is not None)
             self.gate = QUIET if quiet else IDLE
@@ -115,17 +120,15 @@ class Paced(Aside):
                 self.settled_down()
 
     def _kept_back(self, pace: Pace) -> bool:
-        """Say whether no turn is to be taken out of the queue now."""
+        """Say whether no turn is to be taken out of the queue now, nor work to be begun."""
         if pace.timer is not None:
             self.gate = WORKING
         elif pace.item is not None:
             self.gate = WORKED
-            self.rt.schedule(cast("Any", self))
+            self.rt.schedule(self)
         elif pace.holds:
             self.gate = PAUSED
             self.settled_down()
-        elif pace.seconds:
-            return bool(self.queue) and self._begin_work(pace)
         else:
             self.furnish().pace = None  # it is as any other again
             return False
@@ -172,14 +175,15 @@ class Paced(Aside):
                 self.gate = HELD
             elif pace.item is not None:  # as `resume` would find; here it is nearly always so
                 self.gate = WORKED
-                self.rt.schedule(cast("Any", self))
+                self.rt.schedule(self)
             else:
                 self.resume()
 
     def take_worked(self) -> list[Any]:
         """Take the message that the agent has worked on, for its turn; none if it was withdrawn."""
         self.gate = BUSY
-        item = self._give_back(self.pace())
+        pace = self.furnish().pace
+        item = None if pace is None else self._give_back(pace)
         return [] if item is None else [item]
 
     def give_up_work(self) -> None:

@@ -354,7 +354,7 @@ class Runtime:
             feed.close()
         self.crashes.close()
 
-    def schedule(self, slot: Box) -> None:
+    def schedule(self, slot: Any) -> None:
         """Put an agent that has mail in line for the dispatcher."""
         self.ready.append(slot)
         task = self.dispatcher

@@ -130,6 +130,10 @@ class Judges:
         """Tell whether a check has come true, by its name. Raises LookupError for one that never does."""
         return self._by_name[name].met_at is not None
 
+    def of(self, name: str) -> Judge:
+        """Return the judge of a check that comes true at an instant. Raises LookupError for another."""
+        return self._by_name[name]
+
     def end(self) -> list[CheckResult]:
         """Give the results, in the order of the file. Takes the last look unless that has been done."""
         self.last_look(self._view.now())

@@ -92,7 +92,7 @@ class Run:
 
     def note_sent(self, kind: str, agent: str, fields: dict[str, Any]) -> None:
         """Take a record of a message that was sent: note which step has sent it."""
-        if "id" in fields:
+        if STEP.get() is not None and "id" in fields:
             self.note_number(fields["id"])
 
     def note_number(self, number: int) -> None:

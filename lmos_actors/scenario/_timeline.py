@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.files import DataPath
 
+    from ._judging import Judge
     from ._model import Simulation
     from ._run import Run
     from ._told import Line
@@ -38,6 +39,7 @@ class Timeline(Asker):
         self._waiting: list[tuple[Line, DataPath, Any]] = []
         self._over = False
         self._stop = trio.Event()
+        self._ending: Judge | None = None
         self._timed = [name_of(check) for check in simulation.checks if isinstance(check, TIMED)]
 
     async def tell(self) -> bool:
@@ -63,7 +65,8 @@ class Timeline(Asker):
 
     async def _until_the_end(self) -> None:
         stop = self._simulation.stop
-        if stop.when is not None:
+        if stop.when is not None and self.run.judges is not None:
+            self._ending = self.run.judges.of(stop.when)
             self.run.watch.look(self._look)
         with trio.move_on_at(float(stop.at)):
             await self._stop.wait()
@@ -71,8 +74,8 @@ class Timeline(Asker):
 
     def _look(self) -> None:
         """End as soon as the check is met; not while there is something to come, or another check is open."""
-        stop, judges, faults = self._simulation.stop, self.run.judges, self.run.faults
-        if not self._over or stop.when is None or judges is None or not judges.met(stop.when):
+        judges, faults = self.run.judges, self.run.faults
+        if not self._over or judges is None or self._ending is None or self._ending.met_at is None:
             return
         if all(map(judges.met, self._timed)) and (faults is None or not faults.active):
             self._stop.set()

@@ -22,7 +22,7 @@ class Watch:
     """An instrument that passes every record on to the log and the judges; who waits may look again."""
 
     def __init__(self, log: TraceLog) -> None:
-        self._log = log
+        self._log = log.record
         self._takers: dict[str, list[Callable[[Kind, str, dict[str, Any]], None]]] = {}
         self._looks: tuple[Callable[[], object], ...] = ()
         self._changed: trio.Event | None = None
@@ -37,7 +37,7 @@ class Watch:
         """Take one record. What is so for this one step alone is seen too."""
         if self._ended:
             return
-        self._log.record(kind, agent, fields)
+        self._log(kind, agent, fields)
         for take in self._takers.get(kind, ()):
             take(kind, agent, fields)
         for look in self._looks:

@@ -6,7 +6,7 @@ import math
 from collections import deque
 from contextlib import contextmanager
 from functools import partial
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,8 @@ from lmos_actors._timers import BUDGET, Timer, TimerHeap
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sized
 
+_MANY = 2_048  # timers in one heap before those of later are kept apart
+_PAGES = 128  # a second
 _LOOK = 8  # timers fired between two looks at
 _WHILE = 0.01  # seconds of real time for which the run loop may be kept from I/O and Ctrl-C
 
@@ -33,6 +35,10 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
     Tasks that `sleep_until` are in a heap of their own. They count as trio's deadlines do: all that are due
     at one instant wake in one pass of trio's loop, which orders them, after the timers of that instant, and
     a cancel scope whose deadline is the same instant cancels the sleep.
+
+    A heap of very many timers is slow: each comes and goes by some twenty comparisons all over memory. Where
+    there are many, those of later are in lists by their hundredth of a second or so (pages), in no order;
+    when the heap has none left that is earlier, the next page is put into it.
 
     `trio.testing.wait_all_tasks_blocked` does not work on this clock: `settle` takes its place. A run
     that waits for sockets, threads or processes has to keep a `hold` open meanwhile.
@@ -53,6 +59,10 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         """Cancels the scopes whose deadlines have passed at an instant, as trio's loop does afterwards."""
         self._now = 0.0
         self._sleepers = _Sleepers()
+        self._pages: dict[int, list[tuple[float, int, Timer]]] = {}
+        self._numbers: list[int] = []  # of those pages, as a heap
+        self._turned = math.inf  # what is due before this instant is in the heap
+        self._put_off = 0  # how many timers are in pages
         self._holds = 0
         self._settling: deque[trio.lowlevel.Task] = deque()
         self._chore: Callable[[], None] = _nothing
@@ -86,7 +96,13 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         # as TimerHeap does, written out: most of what happens in a simulation begins here
         timer = Timer(when, callback, self)
         self._sequence = sequence = self._sequence + 1
-        heappush(self._heap, (when, sequence, timer))
+        if when < self._turned:
+            heap = self._heap
+            heappush(heap, (when, sequence, timer))
+            if len(heap) > _MANY and self._turned == math.inf:
+                self._turned = (int(self._now * _PAGES) + 1) / _PAGES
+        else:
+            self._put_in_page((when, sequence, timer))
         return timer
 
     def call_after(self, seconds: float, callback: Callable[[], None]) -> Timer:
@@ -97,8 +113,58 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         when = round(when * 1e6) / 1e6
         timer = Timer(when, callback, self)
         self._sequence = sequence = self._sequence + 1
-        heappush(self._heap, (when, sequence, timer))
+        if when < self._turned:
+            heap = self._heap
+            heappush(heap, (when, sequence, timer))
+            if len(heap) > _MANY and self._turned == math.inf:
+                self._turned = (int(self._now * _PAGES) + 1) / _PAGES
+        else:
+            self._put_in_page((when, sequence, timer))
         return timer
+
+    def _put_in_page(self, entry: tuple[float, int, Timer]) -> None:
+        number = int(entry[0] * _PAGES)
+        page = self._pages.get(number)
+        if page is None:
+            self._pages[number] = [entry]
+            heappush(self._numbers, number)
+        else:
+            page.append(entry)
+        self._put_off += 1
+
+    def _turn_page(self) -> None:
+        """Put what is due next into the heap, where it is in a page; without pages the heap has all again."""
+        heap, numbers = self._heap, self._numbers
+        while not heap or heap[0][0] >= self._turned:
+            if not numbers:
+                self._turned = math.inf
+                return
+            page = self._pages.pop(heappop(numbers))
+            self._put_off -= len(page)
+            live = [entry for entry in page if entry[2].callback is not None]
+            self._cancelled -= len(page) - len(live)
+            if len(live) > len(heap) // 8:
+                heap += live
+                heapify(heap)
+            else:
+                for entry in live:
+                    heappush(heap, entry)
+            self._turned = numbers[0] / _PAGES if numbers else math.inf
+
+    def __len__(self) -> int:
+        """Return the number of timers that are still to fire."""
+        return len(self._heap) + self._put_off - self._cancelled
+
+    def forget(self) -> None:
+        """Take note that one of the timers has been cancelled."""
+        self._cancelled += 1
+        if self._cancelled * 2 > len(self._heap) + self._put_off:
+            for entries in (self._heap, *self._pages.values()):
+                entries[:] = [entry for entry in entries if entry[2].callback is not None]
+            heapify(self._heap)
+            self._put_off = sum(map(len, self._pages.values()))
+            self._cancelled = 0
+        self._drop_cancelled()
 
     @contextmanager
     def hold(self) -> Generator[None]:
@@ -160,6 +226,8 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         self._left = BUDGET
         self._until = math.inf
         for _ in range(BUDGET):
+            if not heap or heap[0][0] >= self._turned:
+                self._turn_page()
             # `deadline` is as old as this pass: a callback that moves one sets `woke`
             if not heap or (when := heap[0][0]) > deadline:
                 break
@@ -187,7 +255,11 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         """
         heap, sleepers = self._heap, self._sleepers.heap
         # since the loop has last found no task that could run, the caller alone has been woken
-        while self._wakes == 1 and self._left and heap and not ready:
+        while self._wakes == 1 and self._left and not ready:
+            if not heap or heap[0][0] >= self._turned:
+                self._turn_page()
+                if not heap:
+                    break
             when = heap[0][0]
             if when >= self.next_deadline() or (sleepers and when >= sleepers[0][0]):
                 return False

@@ -48,7 +48,11 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 COLLECT_EVERY = 200_000
-"""Events between two collections of young garbage; every eighth collects all."""
+"""Events between two collections of young garbage, at least; every eighth collects all."""
+
+EACH_TIMER = 8
+"""As many events as there are timers, so often: a collection walks what a large population has made since the
+last, nearly all of which lives until its timers fire."""
 
 _PROCESSES = ("fork", "forkpty", "system", "posix_spawn", "posix_spawnp", "execv", "execve", "_exit")
 """What in `os` begins a process, or ends this one; all else there that does calls one of these."""
@@ -221,10 +225,13 @@ def seeded_order(seed: int) -> Generator[None]:
 @contextmanager
 def _own_collections(clock: VirtualClock) -> Generator[None]:
     """Collect garbage after so many events, not after so many allocations, which differ from run to run."""
-    collections = 0
+    collections = last = 0
 
     def collect() -> None:
-        nonlocal collections
+        nonlocal collections, last
+        if clock.events - last < EACH_TIMER * len(clock):
+            return
+        last = clock.events
         collections += 1
         gc.collect(2 if collections % 8 == 0 else 1)
 

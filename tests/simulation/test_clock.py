@@ -5,18 +5,21 @@ from __future__ import annotations
 import itertools
 import math
 import time
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 import trio
 import trio.testing
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from lmos_actors._timers import BUDGET
 from lmos_actors.simulation import VirtualClock
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+    from lmos_actors._timers import Timer
 
 
 def run(body: Callable[[VirtualClock], Awaitable[None]]) -> VirtualClock:
@@ -362,6 +365,49 @@ def test_a_hold_is_no_deadlock() -> None:
         clock.on_deadlock = deadlocked
         with clock.hold():
             await trio.to_thread.run_sync(time.sleep, 0.02)
+
+    run(body)
+
+
+@given(st.integers(0, 2**32), st.sampled_from([0, 100, 2500]))
+@settings(max_examples=12)
+def test_very_many_timers_fire_in_order(seed: int, many: int) -> None:
+    """Those of later wait in pages; some are cancelled, and those that fire set others."""
+    random = Random(seed)
+    wanted: dict[int, tuple[float, int]] = {}
+    timers: dict[int, Timer] = {}
+    fired: list[int] = []
+    numbers = itertools.count()
+
+    async def body(clock: VirtualClock) -> None:
+        def set_one(seconds: float) -> None:
+            number = next(numbers)
+            wanted[number] = (
+                max(clock.current_time(), round((clock.current_time() + seconds) * 1e6) / 1e6),
+                number,
+            )
+            timers[number] = clock.call_after(seconds, lambda: fire(number))
+
+        def fire(number: int) -> None:
+            assert clock.current_time() == wanted[number][0]
+            fired.append(number)
+            assert wanted.pop(number) <= min(wanted.values(), default=(math.inf, 0))
+            if len(fired) < 200:
+                for _ in range(random.choice([0, 1, 2])):
+                    set_one(random.choice([0, 0.002, 1 / 128, random.random(), 40 * random.random()]))
+                for other in random.sample(sorted(wanted), min(len(wanted), random.choice([0, 1, 30]))):
+                    timers[other].cancel()
+                    del wanted[other]
+            assert len(clock) == len(wanted)
+            if len(fired) >= 300:
+                for other in wanted:
+                    timers[other].cancel()
+                wanted.clear()
+
+        for _ in range(many + 3):
+            set_one(random.random() * random.choice([1, 30]))
+        await trio.sleep_until(100_000)
+        assert len(clock) == 0
 
     run(body)
 

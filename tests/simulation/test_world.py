@@ -422,8 +422,7 @@ def test_garbage_is_collected_by_events_only(monkeypatch: pytest.MonkeyPatch) ->
         assert clock is not None
         assert not gc.isenabled()
         for n in range(5000):
-            clock.call_at(n, lambda: None)
-        await trio.sleep(10_000)
+            await trio.sleep_until(n)
 
     monkeypatch.setattr("lmos_actors.simulation._world.COLLECT_EVERY", 50)
     monkeypatch.setattr(gc, "collect", collections.append)
@@ -433,6 +432,27 @@ def test_garbage_is_collected_by_events_only(monkeypatch: pytest.MonkeyPatch) ->
     simulate(main)
     assert collections == first
     assert first[:8] == [1] * 7 + [2]
+
+
+@pytest.mark.parametrize(("waiting", "most"), [(0, 100), (1000, 2)])
+def test_garbage_is_collected_less_often_where_much_waits(
+    waiting: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collections: list[int] = []
+
+    async def main() -> None:
+        clock = ambient().timers
+        assert clock is not None
+        for _ in range(waiting):
+            clock.call_at(1_000_000, lambda: None)
+        for n in range(5000):
+            await trio.sleep_until(n)
+
+    monkeypatch.setattr("lmos_actors.simulation._world.COLLECT_EVERY", 50)
+    monkeypatch.setattr(gc, "collect", collections.append)
+    simulate(main)
+    assert most // 2 <= len(collections)
+    assert waiting == 0 or len(collections) <= most
 
 
 def test_bytes_of_the_operating_system_follow_from_the_seed() -> None:
