@@ -5,16 +5,23 @@ would fill any machine. So what one holds for longer than a step is charged to a
 progress, the body of a request, what waits to be sent, what waits for an agent. An account is a number and
 nothing is reserved; whoever has it charges what it keeps and releases what it lets go.
 
+Credit for messages that may still come is granted out of the same bytes: an account takes what it holds or
+what it was granted, whichever is more. All grants together have half of the limit at most, and are made only
+while a quarter of it is free, so that nobody has to give way for what was only granted. Where a grant is
+refused, those who were granted something before are asked for what they do not use.
+
 When all accounts together pass the limit, one of them has to go, at once and whole: to refuse only what comes
 next would leave the bytes with those who took them first. It is the greediest: of those who hold an average
-share or more, the one whose bytes times seconds are the most. Time counts because an attacker's bytes stay
-while those of a peer that works pass through; after a minute it counts no more, so that a connection that is
-always busy does not age into the victim. Its bytes leave the sum before it has let go of them: it has to do
-that without waiting for the peer.
+share or more, the one whose bytes times seconds are the most, without what was granted to it. Time counts
+because an attacker's bytes stay while those of a peer that works pass through; after a minute it counts no
+more, so that a connection that is always busy does not age into the victim. Its bytes leave the sum before it
+has let go of them: it has to do that without waiting for the peer.
 """
 
 from __future__ import annotations
 
+from itertools import islice
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -31,6 +38,12 @@ SMALL: Final = 4096
 
 AGE: Final = 60.0
 """Seconds of holding something after which an account is as old as it gets."""
+
+PAUSE: Final = 0.1
+"""Seconds between two that are asked for what was granted to them."""
+
+ASKED: Final = 16
+"""Accounts that are looked at for one that has something to give back."""
 
 SPENT: Final = "all connections together hold too much memory, and this one most of it: try again later"
 
@@ -53,23 +66,42 @@ def weight(text: str | bytes) -> int:
 
 @attrs.frozen
 class BudgetStatistics:
-    """A snapshot: the `bytes` that all peers hold, the `limit`, and how many peers had to give way."""
+    """A snapshot: the `bytes` that all peers hold, the `limit`, and how many peers had to give way.
+
+    `granted` bytes are taken, but not held yet: by one-way messages that may still come.
+    """
 
     bytes: int
     limit: int
     gave_way: int
+    granted: int = 0
 
 
 class Budget:
-    """The bytes that peers hold, up to a limit over all of them."""
+    """The bytes that peers hold, up to a limit over all of them; `now` is the time in seconds."""
 
-    __slots__ = ("_accounts", "_bytes", "_gave_way", "limit")
+    __slots__ = (
+        "_accounts",
+        "_asked_at",
+        "_bytes",
+        "_gave_way",
+        "_granted",
+        "_grants",
+        "_now",
+        "_taken",
+        "limit",
+    )
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, now: Callable[[], float] = trio.current_time) -> None:
         self.limit = limit
+        self._now = now
         self._bytes = 0
+        self._taken = 0
+        self._granted = 0
         self._gave_way = 0
         self._accounts: dict[Account, None] = {}  # those that hold something
+        self._grants: dict[Account, None] = {}  # those that were granted something, longest not asked first
+        self._asked_at = -inf
 
     def open(self, give_way: Callable[[], object]) -> Account:
         """Return an account of somebody who holds nothing yet.
@@ -81,53 +113,88 @@ class Budget:
 
     def statistics(self) -> BudgetStatistics:
         """Return how much is held now, and how often somebody had to give way."""
-        return BudgetStatistics(self._bytes, self.limit, self._gave_way)
+        return BudgetStatistics(self._bytes, self.limit, self._gave_way, self._taken - self._bytes)
 
     def changed(self, account: Account, size: int) -> None:
-        """Take note that an account holds more, or less."""
+        """Take note that an account holds more, or less, and took something else before."""
         self._bytes += size
-        if account.bytes:
+        self._taken += account.take()
+        if not account.bytes:
+            self._accounts.pop(account, None)
+        elif account not in self._accounts:
+            account.since = self._now()
             self._accounts[account] = None
-        else:
-            self.forget(account)
-        while self._bytes > self.limit and self._accounts:
+        while self._taken > self.limit and self._accounts:
             self._relieve()
 
-    def forget(self, account: Account) -> None:
-        """Count an account no more; what it holds has been taken off already."""
-        self._accounts.pop(account, None)
+    def may_grant(self, account: Account, size: int) -> bool:
+        """Whether an account may be granted so much instead of what it was; if not, others are asked."""
+        granted = self._granted - account.granted + size
+        taken = self._taken - account.taken + max(account.bytes, size)
+        if granted <= self.limit // 2 and taken <= self.limit - self.limit // 4:
+            return True
+        self._ask_back(account)
+        return False
+
+    def granted(self, account: Account, size: int) -> None:
+        """Take note that an account was granted more, or less, and took something else before."""
+        self._granted += size
+        self._taken += account.take()
+        if account.granted:
+            self._grants[account] = None
+        else:
+            self._grants.pop(account, None)
+
+    def _ask_back(self, wants: Account) -> None:
+        """Ask somebody for what was granted and is not used; it is free when the peer has said so.
+
+        Not more often than every `PAUSE` seconds: grants that went to and fro with every message would take
+        more than they give.
+        """
+        now = self._now()
+        if now < self._asked_at + PAUSE:
+            return
+        self._asked_at = now
+        for account in [*islice(self._grants, ASKED)]:
+            if account is not wants:
+                del self._grants[account]
+                self._grants[account] = None
+                if account.lower():
+                    return
 
     def _relieve(self) -> None:
-        now = trio.current_time()
-        average = self._bytes / len(self._accounts)
-        greedy = [each for each in self._accounts if each.bytes >= average]
-        account = max(greedy, key=lambda each: each.bytes * (1 + min(now - each.since, AGE)))
+        now = self._now()
+        held = {each: each.taken - each.granted for each in self._accounts}
+        average = sum(held.values()) / len(held)
+        greedy = [each for each, size in held.items() if size >= average]
+        account = max(greedy, key=lambda each: held[each] * (1 + min(now - each.since, AGE)))
         self._gave_way += 1
-        self._bytes -= account.bytes
-        self.forget(account)
         account.overdraw()
 
 
 class Account:
     """The `bytes` that one peer holds; `since` when it has held something all the time.
 
-    `is_spent`: it had to give way. From then on it counts nothing, so whoever has it may go on releasing.
+    `granted` is how many it may hold by what was promised to it, and `taken` the greater of both. `lower` is
+    called when others need what it does not use of that: see `Grants` of the protocol. `is_spent`: it had to
+    give way. From then on it counts nothing, so whoever has it may go on releasing.
     """
 
-    __slots__ = ("_budget", "bytes", "give_way", "is_spent", "since")
+    __slots__ = ("_budget", "bytes", "give_way", "granted", "is_spent", "lower", "since", "taken")
 
     def __init__(self, budget: Budget, give_way: Callable[[], object]) -> None:
         self._budget = budget
         self.give_way = give_way
+        self.lower: Callable[[], bool] = bool
         self.bytes = 0
+        self.granted = 0
+        self.taken = 0
         self.since = 0.0
         self.is_spent = False
 
     def charge(self, size: int) -> None:
         """Count bytes that are held from now on; it may be that somebody has to give way, maybe this one."""
         if not self.is_spent:
-            if not self.bytes:
-                self.since = trio.current_time()
             self.bytes += size
             self._budget.changed(self, size)
 
@@ -137,18 +204,34 @@ class Account:
             self.bytes -= size
             self._budget.changed(self, -size)
 
+    def grant(self, size: int) -> bool:
+        """Grant so many bytes in the place of what was granted before; return whether they are.
+
+        Less than before always is.
+        """
+        more = size - self.granted
+        if self.is_spent or (more > 0 and not self._budget.may_grant(self, size)):
+            return False
+        self.granted = size
+        self._budget.granted(self, more)
+        return True
+
+    def take(self) -> int:
+        """Take what is held or granted now; return how much more that is than before."""
+        before, self.taken = self.taken, max(self.bytes, self.granted)
+        return self.taken - before
+
     def close(self) -> None:
-        """Let go of all that is held, and count nothing more."""
-        self.release(self.bytes)
-        self.is_spent = True
-        self.give_way = _nothing  # no cycle through whoever has it
+        """Let go of all that is held or granted, and count nothing more."""
+        self._let_go()
+        self.give_way = self.lower = bool  # no cycle through whoever has it
 
     def overdraw(self) -> None:
-        """Have it give way; its budget has taken it off already."""
-        self.is_spent = True
-        self.bytes = 0
+        """Have it give way."""
+        self._let_go()
         self.give_way()
 
-
-def _nothing() -> None:
-    """Do nothing: there is nothing to release."""
+    def _let_go(self) -> None:
+        self.grant(0)
+        self.release(self.bytes)
+        self.is_spent = True

@@ -93,6 +93,7 @@ class Served(Answering):
             memory=memory,
             wake=self._wake,
             thing=server.thing_at(connection.target, admission),
+            grants=connection.account,
         )
         self._rt = server.rt
         self._listeners = Listeners(server.rt, self.session, self.look, server.failed, server.sharing)

@@ -84,6 +84,7 @@ from ._messages import (
     SubscribeAllEvents as SubscribeAllEvents,
     SubscribeEvent as SubscribeEvent,
     TellCredit as TellCredit,
+    TellWindow as TellWindow,
     UnobserveProperty as UnobserveProperty,
     UnsubscribeAllEvents as UnsubscribeAllEvents,
     UnsubscribeEvent as UnsubscribeEvent,

@@ -22,6 +22,7 @@ from ._messages import (
     StreamItem,
     StreamOpen,
     TellCredit,
+    TellWindow,
 )
 from ._peer import TOO_BIG, UNREADABLE_DATA, Close
 from ._windows import wire_size
@@ -84,6 +85,8 @@ class Receiver:
                 return self._feeds.take_gap(message)
             case TellCredit():
                 return self._requests.take_credit(message)
+            case TellWindow():
+                return self._requests.take_window(message)
             case StreamOpen():
                 return self._runs.said(self._streams.take_open(message))
             case StreamEnd():

@@ -12,11 +12,13 @@ from lmos_actors._errors import LocalProtocolError, MailboxFull
 from ._consumer_asked import Aside, Pending, Several, Told
 from ._consumer_said import Answered, Failed, Lost, TellRoom
 from ._messages import (
+    Credit,
     PropertyReading,
     PropertyReadings,
     ReadAllProperties,
     ReadMultipleProperties,
     ReadProperty,
+    TellWindow,
     WriteMultipleProperties,
     WriteProperty,
     name_in,
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 P = TypeVar("P", bound=Pending)
 
 GUESSABLE: Final = 64
+_WINDOW: Final = "window"  # the key in the outbox of the last one that is to be confirmed
 MAX_QUERIES: Final = 16  # open ones of one run
 ASIDES: Final = MAX_QUERIES + 1  # and a cancel
 
@@ -250,6 +253,20 @@ class Requests:
     def take_credit(self, message: TellCredit) -> Happenings:
         """Take back the credit of one-way messages that have begun."""
         self.tells.begun(message.begun)
+        return self._room()
+
+    def take_window(self, message: TellWindow) -> Happenings:
+        """Take another window of one-way messages, and confirm one that is lower."""
+        if self.tells.next_number is None:
+            return self._wire.stray(message, "one-way messages have no numbers here")
+        if self.tells.resize(Credit(items=message.messages, bytes=message.bytes)):
+            confirmation = TellWindow(
+                thing_id=message.thing_id,
+                message_id=self._wire.new_id(),
+                messages=message.messages,
+                bytes=message.bytes,
+            )
+            self._wire.outbox.put_latest(_WINDOW, confirmation)
         return self._room()
 
     def take_unnamed(self, thing: str, action: str | None) -> Pending | None:

@@ -296,6 +296,16 @@ class TellCredit(Base, tag="tellCredit", frozen=True):
     begun: list[tuple[Count, Count]]
 
 
+class TellWindow(Base, tag="tellWindow", frozen=True):
+    """How many one-way messages, and bytes of them, may be under way on this connection. Extension.
+
+    A consumer says the same of a window that is lower than the one before, from which on it holds.
+    """
+
+    messages: Count
+    bytes: Count
+
+
 Request: TypeAlias = (
     ReadProperty
     | ReadAllProperties
@@ -325,6 +335,7 @@ Answer: TypeAlias = (
     | Gap
     | StreamOpen
     | TellCredit
+    | TellWindow
 )
 """What a thing sends to a consumer."""
 

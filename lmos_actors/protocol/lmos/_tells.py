@@ -4,43 +4,92 @@ A one-way message has no answer, so nothing would tell its sender that the agent
 not a seat of a mailbox: it is room at the receiver for messages that wait, with a seat or without.
 
 - A message spends credit when it is put into the outbox, and has it back when it begins or is refused. So
-  what waits at a thing is bounded for each agent (`TELLS`) and for the connection (`ALL_TELLS`), and slow
-  agents take nothing from others until four of them are full. More would be kinder to others, and too much
-  memory: a message that waits takes some 2 kB, and a hundred connections that all are full must not use up
-  what all peers together may hold.
-- Both windows are part of the extension, so the first message needs no round trip. As with streams, a message
-  goes out while there is credit left in number and in bytes; its bytes may take the latter below zero.
+  what waits at a thing is bounded for the connection by its window, and for each agent by half of that. Slow
+  agents take nothing from others until they have used up the window.
+- The first window (`FIRST`) is a part of the extension, so the first message needs no round trip. It is
+  small, as any number of connections may use it at once. When half of the window of the connection or of an
+  agent is spent, the thing raises it, up to `MOST`, if memory is granted for that: credit that is not used
+  yet counts as memory that is taken. Where none is left, senders wait.
+- Credit that was given cannot be taken back by word alone: messages may be on their way. So a lower window
+  holds at the thing when the consumer has confirmed it; until then it is not raised. The thing takes only
+  what is not used, such as that of a connection that has said nothing for long.
+- As with streams, a message goes out while there is credit left in number and in bytes; its bytes may take
+  the latter below zero.
 - Messages have numbers, and credit comes back by number: messages begin in any order (a pool, an action that
   waits for its concurrency), and both ends must count the same bytes. What was sent and has not come back is
   exactly what the sender has to worry about when the connection breaks.
 - Credit comes back by halves, of one agent or of the connection: a frame for each message would cost what
   answers cost. `due` gives the rest back at any time.
 
-A peer without the extension answers every message; there each final answer gives the credit back.
+A peer without the extension answers every message; there each final answer gives the credit back, and the
+window is `MOST` from the first.
 Extension: docs/reference/lmos-extensions.md, "One-way messages".
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from lmos_actors._errors import InvalidInput
 
+from ._asked import REQUEST
 from ._messages import Credit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from ._consumer_asked import Told
 
 TELLS: Final = Credit(items=256, bytes=262_144)
-"""What may wait at one thing."""
+"""What may wait at one thing at most."""
 
-ALL_TELLS: Final = Credit(items=1024, bytes=1 << 20)
-"""What may wait at all things of a connection."""
+MOST: Final = Credit(items=1024, bytes=1 << 20)
+"""What may wait at all things of a connection at most."""
+
+FIRST: Final = Credit(items=32, bytes=32_768)
+"""What may wait at all things of a connection before its thing has said anything else."""
+
+GROWTH: Final = 4
+"""How many times as wide the next window is."""
 
 Ranges: TypeAlias = list[tuple[int, int]]
 """Numbers of messages, as pairs of the first and the last."""
+
+
+def size_of(window: Credit) -> int:
+    """Return about how many bytes of memory the messages of a window may take."""
+    return window.items * REQUEST + window.bytes
+
+
+def _each(window: Credit) -> Credit:
+    """Return the window of one thing on a connection with this one."""
+    return Credit(items=min(window.items // 2, TELLS.items), bytes=min(window.bytes // 2, TELLS.bytes))
+
+
+def _within_bounds(window: Credit) -> Credit:
+    """Return the nearest window that is allowed."""
+    return Credit(
+        items=max(FIRST.items, min(window.items, MOST.items)),
+        bytes=max(FIRST.bytes, min(window.bytes, MOST.bytes)),
+    )
+
+
+def _wider(window: Credit) -> Credit:
+    return _within_bounds(Credit(items=GROWTH * window.items, bytes=GROWTH * window.bytes))
+
+
+class Grants(Protocol):
+    """Who decides how much credit a connection may give, in bytes of memory beyond the first window.
+
+    It calls `lower` where others need what was granted here: then credit that is not used is asked back, and
+    granted no more when the peer has confirmed it; False if all is in use.
+    """
+
+    lower: Callable[[], bool]
+
+    def grant(self, size: int) -> bool:
+        """Grant so much, in the place of what was granted before; return whether it is. Less always is."""
+        ...
 
 
 class _Spent:
@@ -65,13 +114,20 @@ class _Spent:
         return self.messages < window.items and self.bytes < window.bytes
 
 
+def _is_half(spent: _Spent, window: Credit) -> bool:
+    return 2 * spent.messages >= window.items or 2 * spent.bytes >= window.bytes
+
+
 class SentTells:
     """The consumer's side: messages in the outbox or sent, and not known to have begun.
 
     `numbered`: the thing gives credit back by number. Otherwise its answers do.
     """
 
-    __slots__ = ("_by_id", "_by_number", "_missed", "_next", "_numbered", "_things", "_total")
+    __slots__ = (
+        "_by_id", "_by_number", "_missed", "_next", "_numbered", "_things", "_total",
+        "each", "window",
+    )  # fmt: skip
 
     def __init__(self, *, numbered: bool) -> None:
         self._numbered = numbered
@@ -81,6 +137,8 @@ class SentTells:
         self._things: dict[str, _Spent] = {}
         self._total = _Spent()
         self._missed = False
+        self.window = FIRST if numbered else MOST
+        self.each = _each(self.window)
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -93,7 +151,7 @@ class SentTells:
     def room(self, thing: str) -> bool:
         """Whether a message may be sent to a thing now; if not, `has_come` says when to look again."""
         spent = self._things.get(thing)
-        if self._total.within(ALL_TELLS) and (spent is None or spent.within(TELLS)):
+        if self._total.within(self.window) and (spent is None or spent.within(self.each)):
             return True
         self._missed = True
         return False
@@ -102,6 +160,12 @@ class SentTells:
         """Whether credit may have come back for somebody who has found none since the last call."""
         missed, self._missed = self._missed, False
         return missed
+
+    def resize(self, window: Credit) -> bool:
+        """Take another window, as far as it is allowed; return whether it is lower, to be confirmed."""
+        before, self.window = self.window, _within_bounds(window)
+        self.each = _each(self.window)
+        return self.window.items < before.items or self.window.bytes < before.bytes
 
     def add(self, told: Told, size: int) -> None:
         """Spend credit for a message that has been put into the outbox."""
@@ -174,7 +238,10 @@ class _Held(_Spent):
 class ReceivedTells:
     """The thing's side: messages that wait, and credit that is to go back."""
 
-    __slots__ = ("_begun", "_begun_bytes", "_highest", "_things", "_total", "thing", "waiting")
+    __slots__ = (
+        "_begun", "_begun_bytes", "_each", "_highest", "_known", "_known_each", "_may_grow", "_narrower",
+        "_things", "_total", "is_tight", "thing", "waiting", "window",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.waiting = 0
@@ -185,7 +252,59 @@ class ReceivedTells:
         self._begun: list[int] = []
         self._begun_bytes = 0
         self.thing = ""
-        """Where a message has begun last: each frame names a thing, though numbers are the connection's."""
+        """Of whom a message was last: each frame names a thing, though numbers are the connection's."""
+        self.window = self._known = FIRST
+        """What the peer may have under way; `_known` is lower while it has not confirmed that."""
+        self._each = self._known_each = _each(FIRST)
+        self._may_grow = True
+        self._narrower: Credit | None = None  # the window that it has been asked for, and has not confirmed
+        self.is_tight = False
+        """Whether half of a window is spent, so that a wider one would be of use."""
+
+    # ---- the window
+
+    def wider(self) -> Credit | None:
+        """Return the next window of which less than half is spent, else the widest.
+
+        None where there is none, or a lower one is not confirmed yet.
+        """
+        if self._narrower is not None or not self._may_grow:
+            return None
+        held, window = self._things.get(self.thing, self._total), _wider(self.window)
+        while window != MOST and (_is_half(self._total, window) or _is_half(held, _each(window))):
+            window = _wider(window)
+        return window
+
+    def widen(self, window: Credit) -> None:
+        """Allow more from now on."""
+        self.is_tight = False
+        self.window = self._known = window
+        self._each = self._known_each = _each(window)
+        self._may_grow = window != MOST
+
+    def narrow(self) -> Credit | None:
+        """Return the lowest window of which less than half is spent; it holds when it is confirmed.
+
+        None where that is no lower, or another is not confirmed yet.
+        """
+        window = FIRST
+        while window != MOST and _is_half(self._total, window):
+            window = _wider(window)
+        if self._narrower is not None or window.items >= self.window.items:
+            return None
+        self._narrower = self._known = window
+        self._known_each = _each(window)
+        return window
+
+    def confirm(self, window: Credit) -> bool:
+        """Let a lower window hold, as the peer knows it; return False if it is not what it was asked for."""
+        if window != self._narrower:
+            return False
+        self._narrower = None
+        self.widen(window)
+        return True
+
+    # ---- messages
 
     def arrive(self, thing: str, number: int, size: int) -> InvalidInput | None:
         """Take a message in; return what is wrong with it, in which case it is not counted."""
@@ -193,13 +312,17 @@ class ReceivedTells:
             return InvalidInput("the number of a one-way message is higher than all before", "$.tell")
         self._highest = number
         held = self._things.get(thing)
-        if not self._total.within(ALL_TELLS) or (held is not None and not held.within(TELLS)):
+        total, window, each = self._total, self.window, self._each
+        if not total.within(window) or (held is not None and not held.within(each)):
             return InvalidInput("a one-way message came without credit", "$.tell")
         if held is None:
             held = self._things[thing] = _Held()
         held.add(size)
-        self._total.add(size)
+        total.add(size)
         self.waiting += 1
+        if self._may_grow:
+            self.thing = thing
+            self.is_tight = _is_half(held, each) or _is_half(total, window)
         return None
 
     def refused(self, thing: str, size: int) -> None:
@@ -218,14 +341,14 @@ class ReceivedTells:
         held.begun += 1
         held.begun_bytes += size
         self.thing = thing
-        begun = self._begun
+        begun, window, each = self._begun, self._known, self._known_each
         begun.append(number)
         self._begun_bytes += size
         return (
-            2 * held.begun >= TELLS.items
-            or 2 * held.begun_bytes >= TELLS.bytes
-            or 2 * len(begun) >= ALL_TELLS.items
-            or 2 * self._begun_bytes >= ALL_TELLS.bytes
+            2 * held.begun >= each.items
+            or 2 * held.begun_bytes >= each.bytes
+            or 2 * len(begun) >= window.items
+            or 2 * self._begun_bytes >= window.bytes
         )
 
     @property

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ._memory import AnswerMemory
     from ._outbox import Sendable
     from ._streams import Incoming
+    from ._tells import Grants
     from ._thing_intake import Demand
     from ._thing_tables import ThingStatistics
 
@@ -59,6 +60,7 @@ class ThingSession:
         memory: AnswerMemory | None = None,
         wake: Callable[[], object] | None = None,
         thing: str | None = None,
+        grants: Grants | None = None,
     ) -> None:
         """Begin. `offered` says whether the peer offered `lmosprotocol`; `new_id` gives a new UUID as text,
         and never raises; `memory` is that of the peer, shared by its connections, None for no repeats.
@@ -66,9 +68,10 @@ class ThingSession:
         `wake` is called, in the midst of a method, when frames wait where none did: maybe by an answer that
         was given on another connection of the peer. It must not call the session. `thing` is what messages
         are for whose `thingID` is absent or empty; None if these are no messages.
+        `grants` decides how many one-way messages the peer may send ahead; None for as many as are allowed.
         """
         options = SessionOptions() if options is None else options
-        self._desk = Desk(offered, new_id, options, memory, wake, thing)
+        self._desk = Desk(offered, new_id, options, memory, wake, thing, grants)
         self._intake = Intake(self._desk)
         self._outbox = self._desk.outbox
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from lmos_actors._budget import weight as weight_of
 from lmos_actors._errors import ActionCancelled, ActionFailed, MailboxFull
 
-from ._asked import VERBS, Asked, Listening, State
+from ._asked import REQUEST, VERBS, Asked, Listening, State
 from ._codec import Codec
 from ._dialects import Dialect
 from ._finite import finite_only
@@ -27,11 +27,12 @@ from ._messages import (
     InvokeAction,
     QueryAction,
     TellCredit,
+    TellWindow,
 )
 from ._outbox import Outbox
 from ._peer import correlation_of
 from ._problems import INTERNAL, Problem, error_message, kotlin_problem_of, problem_of
-from ._tells import ReceivedTells
+from ._tells import FIRST, ReceivedTells, size_of
 from ._thing_streams import ThingStreams
 from ._thing_tables import Counts, Listenings, Runs, ThingStatistics
 
@@ -41,11 +42,9 @@ if TYPE_CHECKING:
     from lmos_actors._errors import LmosActorsError
 
     from ._memory import AnswerMemory
-    from ._messages import Base, Message
+    from ._messages import Base, Credit, Message
     from ._peer import SessionOptions
-
-REQUEST: Final = 2048
-"""Bytes of memory that a request or a listening takes beside what it was asked with, about."""
+    from ._tells import Grants
 
 SHORT: Final = 512  # characters in which there are too few objects to be counted
 
@@ -63,6 +62,7 @@ class Desk:
         memory: AnswerMemory | None,
         wake: Callable[[], object] | None,
         thing: str | None,
+        grants: Grants | None = None,
     ) -> None:
         self.options = options
         self.new_id = new_id
@@ -84,6 +84,9 @@ class Desk:
         self.open_bytes = self.open_weight = 0
         self.tells = ReceivedTells()
         self.tells_weight = 0
+        self.grants = grants
+        if grants is not None:
+            grants.lower = self.lower_window
         self.listenings = Listenings()
         bound = None if memory is None else memory.bound
         self.runs = Runs(options.remembered_runs, options.max_bytes, bound)
@@ -171,6 +174,33 @@ class Desk:
         begun = self.tells.due()
         message = TellCredit(thing_id=self.tells.thing, message_id=self.new_id(), begun=begun)
         self.outbox.put(message)
+
+    def raise_window(self) -> None:
+        """Let the peer send more one-way messages ahead, where memory is granted for them."""
+        wider = self.tells.wider()
+        if wider is not None and (self.grants is None or self.grants.grant(size_of(wider))):
+            self.tells.widen(wider)
+            self._tell_window(wider)
+
+    def lower_window(self) -> bool:
+        """Ask the peer for credit of one-way messages that it does not use; return whether there is any."""
+        narrower = None if self.over else self.tells.narrow()
+        if narrower is None:
+            return False
+        self.give_credit()
+        self._tell_window(narrower)
+        return True
+
+    def confirm_window(self, window: Credit) -> None:
+        """The peer has taken note of a lower window: what was granted beyond it is free again."""
+        if self.tells.confirm(window) and self.grants is not None:
+            self.grants.grant(0 if window == FIRST else size_of(window))
+
+    def _tell_window(self, window: Credit) -> None:
+        new_id, thing = self.new_id(), self.tells.thing
+        self.outbox.put(
+            TellWindow(thing_id=thing, message_id=new_id, messages=window.items, bytes=window.bytes)
+        )
 
     # ---- answers
 

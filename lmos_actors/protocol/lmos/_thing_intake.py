@@ -14,12 +14,14 @@ from ._messages import (
     MESSAGES,
     Acknowledgement,
     CancelAction,
+    Credit,
     Error,
     InvokeAction,
     QueryAction,
     StreamCredit,
     StreamEnd,
     StreamItem,
+    TellWindow,
     UnobserveProperty,
     UnsubscribeAllEvents,
     UnsubscribeEvent,
@@ -94,7 +96,18 @@ class Intake:
         asked = desk.draft(message, text)
         asked.size, asked.tell = size, message.tell
         desk.tells_weight += asked.weight
+        if desk.tells.is_tight:
+            desk.raise_window()
         return (asked,)
+
+    def take_window(self, message: TellWindow, _text: object, _now: float) -> Demands:
+        """Take note that the peer has taken note of a lower window of its one-way messages."""
+        desk = self._desk
+        if desk.kotlin or "tells" not in desk.options.offers:
+            return self._unsupported(message)
+        desk.confirm_window(Credit(items=message.messages, bytes=message.bytes))
+        desk.counts.streamed += 1
+        return ()
 
     def take_ask(self, message: Any, text: str | bytes, now: float) -> Demands:
         """Open a request for the host, unless it is a repeat or one too many."""
@@ -232,6 +245,7 @@ _HANDLERS: Final[dict[type[Any], _Handler]] = {
     InvokeAction: Intake.take_invoke,
     **dict.fromkeys((UnobserveProperty, UnsubscribeEvent, UnsubscribeAllEvents), Intake.take_leave),
     **dict.fromkeys((StreamItem, StreamEnd, StreamCredit), Intake.take_stream),
+    TellWindow: Intake.take_window,
     QueryAction: Intake.take_query,
     CancelAction: Intake.take_cancel,
     Unreadable: Intake.take_unreadable,

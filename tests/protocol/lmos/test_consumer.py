@@ -529,6 +529,7 @@ def test_a_message_of_any_type_that_nobody_asked_for_is_a_stray(kind: str) -> No
         ("properties", []),
         ("items", 1),
         ("bytes", 1),
+        ("messages", 1),
         ("stream", 2),
         ("sequence", 0),
         ("begun", []),

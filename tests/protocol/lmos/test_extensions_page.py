@@ -20,7 +20,7 @@ EXAMPLES = re.findall(r"^```json\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOT
 PROSE = re.sub(r"^```.*?^```$", "", PAGE, flags=re.MULTILINE | re.DOTALL)
 MESSAGES = [text for text in EXAMPLES if "messageType" in text]
 DESCRIPTIONS = [text for text in EXAMPLES if "@context" in text]
-OWN = (m.Gap, m.StreamOpen, m.StreamItem, m.StreamEnd, m.StreamCredit, m.TellCredit)
+OWN = (m.Gap, m.StreamOpen, m.StreamItem, m.StreamEnd, m.StreamCredit, m.TellCredit, m.TellWindow)
 """The messages that are ours as a whole."""
 
 OF_LMOS = {

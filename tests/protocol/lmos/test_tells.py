@@ -12,6 +12,7 @@ from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from lmos_actors import ActionFailed, AgentUnavailable, InvalidInput, MailboxFull
+from lmos_actors._budget import Account, Budget
 from lmos_actors.protocol import lmos
 from lmos_actors.protocol.lmos import SessionOptions
 from tests.matrix import examples
@@ -29,8 +30,12 @@ class Line:
         self.consumer = lmos.ConsumerSession(
             selected=True, new_id=lambda: f"c{next(ours)}", offers=options.pop("offers", lmos.OFFERS)
         )
+        self.account: Account | None = options.pop("account", None)
         self.thing = lmos.ThingSession(
-            offered=True, new_id=lambda: f"t{next(theirs)}", options=SessionOptions(**options)
+            offered=True,
+            new_id=lambda: f"t{next(theirs)}",
+            grants=self.account,
+            options=SessionOptions(**options),
         )
         self.waiting: deque[lmos.Asked] = deque()
         self.happened: list[Any] = []
@@ -45,6 +50,16 @@ class Line:
             told += 1
         return told
 
+    def fill(self, *things: str, size: int = 0) -> int:
+        """Send as many as there is credit for, while the thing gives more for what has come."""
+        told = found = sum(self.tell_all(thing, size) for thing in things or (THING,))
+        while found:
+            self.there()
+            self.back()
+            found = sum(self.tell_all(thing, size) for thing in things or (THING,))
+            told += found
+        return told
+
     def there(self) -> None:
         """Let the thing take what the consumer has sent."""
         for frame in self.consumer.frames(1 << 30):
@@ -55,6 +70,11 @@ class Line:
             assert isinstance(demand, lmos.Asked)
             self.waiting.append(demand)
 
+    @property
+    def windows(self) -> tuple[int, int]:
+        """How many messages may be under way: as the consumer knows it, and as the thing takes them."""
+        return self.consumer._requests.tells.window.items, self.thing._desk.tells.window.items
+
     def back(self) -> list[str]:
         """Let the consumer take what the thing has sent; what happened."""
         said: list[Any] = []
@@ -63,9 +83,25 @@ class Line:
         self.happened += said
         return [type(each).__name__ for each in said]
 
+    def take_all(self) -> None:
+        """Let all that waits begin, and have its credit back."""
+        self.begin(len(self.waiting))
+        self.thing.give_credit()
+        self.back()
+
     def begin(self, messages: int) -> None:
         for _ in range(messages):
             self.thing.told(self.waiting.popleft())
+
+
+class Time:
+    """A clock that goes on when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 def frames_of(session: lmos.ThingSession) -> list[dict[str, Any]]:
@@ -77,7 +113,11 @@ def frames_of(session: lmos.ThingSession) -> list[dict[str, Any]]:
 
 def test_the_first_messages_need_no_round_trip_and_the_257th_waits() -> None:
     line = Line()
-    assert line.tell_all() == 256
+    assert line.tell_all() == 16
+    assert line.tell_all(OTHER) == 16
+    assert not line.consumer.may_tell(f"{THING}-3")
+    line = Line()
+    assert line.fill() == 256
     with pytest.raises(MailboxFull):
         line.tell()
     assert line.consumer.may_tell(OTHER)
@@ -85,22 +125,22 @@ def test_the_first_messages_need_no_round_trip_and_the_257th_waits() -> None:
 
 def test_credit_is_counted_in_bytes_too_and_no_message_is_too_large() -> None:
     line = Line()
-    assert line.tell_all(size=100 * KIB) == 3
-    assert line.tell_all(OTHER, size=1 << 20) == 1
+    assert line.tell_all(size=10 * KIB) == 2
+    line = Line()
+    assert line.fill(size=100 * KIB) == 3
+    assert line.fill(OTHER, size=1 << 20) == 1
 
 
 def test_the_connection_has_a_window_of_its_own() -> None:
     line = Line()
-    assert sum(line.tell_all(f"{THING}-{n}") for n in range(20)) == 1024
+    assert sum(line.fill(f"{THING}-{n}") for n in range(20)) == 1024
     line = Line()
-    told = sum(line.tell_all(f"{THING}-{n}", size=200 * KIB) for n in range(40))
-    assert told == 6
+    assert sum(line.fill(f"{THING}-{n}", size=200 * KIB) for n in range(40)) == 6
 
 
 def test_a_message_that_has_begun_is_not_answered_and_credit_comes_by_halves() -> None:
     line = Line()
-    line.tell_all()
-    line.there()
+    line.fill()
     line.begin(127)
     assert line.thing.frames() == []
     line.begin(1)
@@ -110,10 +150,10 @@ def test_a_message_that_has_begun_is_not_answered_and_credit_comes_by_halves() -
 
 def test_room_is_told_only_where_somebody_found_none() -> None:
     line = Line()
-    for _ in range(200):
+    for _ in range(15):
         line.tell()
     line.there()
-    line.begin(200)
+    line.begin(15)
     assert line.back() == []
 
 
@@ -134,8 +174,7 @@ def test_credit_that_is_owed_can_be_given_at_any_time() -> None:
 def test_slow_agents_do_not_use_up_the_credit_of_those_that_are_not() -> None:
     line = Line()
     for n in range(3):
-        line.tell_all(f"{THING}-{n}")
-    line.there()
+        line.fill(f"{THING}-{n}")
     line.waiting.clear()  # none of them ever begins
     for _ in range(100):
         assert line.tell_all(OTHER) > 0
@@ -157,14 +196,104 @@ def test_messages_that_begin_out_of_order_are_told_by_number() -> None:
     assert [pending for pending, _ in line.consumer.closed().pendings] == [told[2], told[4]]
 
 
+# ---- windows
+
+
+def lines_of(budget: Budget, number: int) -> list[Line]:
+    return [Line(account=budget.open(lambda: None)) for _ in range(number)]
+
+
+def test_a_window_is_raised_while_memory_is_granted_for_it() -> None:
+    budget = Budget(8 << 20, Time())
+    lines = lines_of(budget, 4)
+    assert [line.fill(THING, OTHER) for line in lines] == [512, 128, 128, 32]
+    assert [line.windows for line in lines] == [(1024, 1024), (128, 128), (128, 128), (32, 32)]
+    assert budget.statistics().granted == (1024 + 128 + 128) * 3072
+    assert budget.statistics().gave_way == 0
+
+
+def test_credit_that_is_not_used_is_asked_back_where_others_need_it() -> None:
+    time = Time()
+    budget = Budget(4 << 20, time)
+    first, second = lines_of(budget, 2)
+    assert first.fill(THING, OTHER) == 512
+    assert second.fill(THING, OTHER) == 128  # the first one uses what it has
+    first.take_all()
+    assert first.windows == (512, 512)
+    time.now = 1.0
+    assert second.fill(THING, OTHER) == 0
+    second.take_all()
+    assert second.fill(THING, OTHER) == 128
+    first.back()  # it is asked
+    assert first.windows == (32, 512)  # what was on its way may come
+    assert budget.statistics().granted == 640 * 3072
+    first.there()
+    assert first.windows == (32, 32)
+    assert budget.statistics().granted == 128 * 3072
+    second.take_all()
+    assert second.fill(THING, OTHER) == 512
+    assert first.fill(THING, OTHER) == 128
+
+
+def test_what_was_sent_under_a_window_that_is_lowered_meanwhile_is_taken() -> None:
+    line = Line(account=Budget(8 << 20, Time()).open(lambda: None))
+    assert line.fill() == 256
+    line.take_all()
+    assert line.account is not None
+    assert line.account.lower()
+    assert not line.account.lower(), "it has been asked"
+    assert line.tell_all() == 256
+    line.back()
+    line.there()
+    assert (len(line.waiting), frames_of(line.thing)) == (256, [])
+    assert line.windows == (32, 32)
+    assert not line.consumer.may_tell(OTHER)
+    line.take_all()
+    assert line.tell_all() == 16
+
+
+def test_what_is_in_use_is_not_asked_back() -> None:
+    line = Line()
+    line.fill()
+    assert line.windows == (1024, 1024)
+    assert not line.thing._desk.lower_window()
+    line.begin(1)
+    line.thing.give_credit()
+    assert line.thing._desk.lower_window()
+    line.back()
+    line.there()
+    assert line.windows == (512, 512)
+
+
+@pytest.mark.parametrize("window", [(0, 0), (1, 1 << 50), (1 << 50, 1), (31, 32_767)])
+def test_a_consumer_takes_no_window_that_is_not_allowed(window: tuple[int, int]) -> None:
+    line = Line()
+    for thing in (THING, OTHER):
+        message = lmos.TellWindow(thing_id=thing, message_id="t", messages=window[0], bytes=window[1])
+        line.consumer.receive(msgspec.json.encode(message).decode())
+    most, bound = 32 if window[0] < 32 else 1024, 32_768 if window[1] < 32_768 else 1 << 20
+    assert sum(line.tell_all(f"{THING}-{n}") for n in range(40)) <= most
+    tells = line.consumer._requests.tells
+    assert (tells.window.items, tells.window.bytes) == (most, bound)
+
+
+def test_a_window_that_nobody_has_asked_to_be_confirmed_changes_nothing() -> None:
+    line = Line()
+    for number in (1, 32, 5000):
+        confirmation = lmos.TellWindow(thing_id=THING, message_id="x", messages=number, bytes=number)
+        line.take(msgspec.json.encode(confirmation))
+    assert frames_of(line.thing) == []
+    assert line.windows == (32, 32)
+    assert line.fill() == 256
+
+
 # ---- refusals
 
 
 def test_a_message_that_is_refused_is_lost_and_has_its_credit_back() -> None:
     line = Line()
     pending = line.tell()
-    line.tell_all()
-    line.there()
+    assert line.fill() == 255
     line.thing.fail(line.waiting.popleft(), AgentUnavailable("counter", "stopping"))
     assert line.back() == ["Lost", "TellRoom"]
     assert pending.done
@@ -186,8 +315,7 @@ def test_a_refusal_is_told_once() -> None:
 
 def test_a_consumer_that_ignores_its_credit_is_refused_and_bounded() -> None:
     line = Line()
-    line.tell_all()
-    line.there()
+    line.fill()
     frame = {"messageType": "invokeAction", "thingID": THING, "action": "go"}
     for number in range(257, 300):
         line.take(msgspec.json.encode({**frame, "messageID": f"x{number}", "tell": number}))
@@ -215,7 +343,7 @@ def test_a_number_that_was_used_is_refused(number: int) -> None:
 @pytest.mark.parametrize("begun", [[(0, 1 << 60)], [(5, 1)], [(2, 2)] * 3, [(1 << 62, 1 << 62)], []])
 def test_credit_for_what_was_never_sent_takes_no_time(begun: list[tuple[int, int]]) -> None:
     line = Line()
-    line.tell_all()
+    line.fill()
     message = lmos.TellCredit(thing_id=THING, message_id="t", begun=begun)
     line.consumer.receive(msgspec.json.encode(message).decode())
     gone = {(0, 1 << 60): 256, (2, 2): 1}.get(begun[0] if begun else (0, 0), 0)
@@ -389,6 +517,110 @@ class Books(RuleBasedStateMachine):
         assert consumer.strays == 0
         assert consumer.remembered >= thing.open
 
+
+class Shares(RuleBasedStateMachine):
+    """Many connections and other holders share one budget: grants never pass their half of it."""
+
+    @initialize(lines=st.integers(2, 6), limit=st.sampled_from([1 << 20, 4 << 20, 16 << 20]))
+    def begin(self, lines: int, limit: int) -> None:
+        self.time = Time()
+        self.budget = Budget(limit, self.time)
+        self.lines = lines_of(self.budget, lines)
+        self.under_way: list[deque[bytes]] = [deque() for _ in self.lines]
+        self.coming: list[deque[bytes]] = [deque() for _ in self.lines]
+        self.other = self.budget.open(self.give_way)
+
+    def give_way(self) -> None:
+        self.other = self.budget.open(self.give_way)
+
+    def picked(self, number: int) -> int:
+        return number % len(self.lines)
+
+    @rule(number=st.integers(0, 5), messages=st.integers(1, 300), size=st.sampled_from([0, 1000, 50_000]))
+    def tell(self, number: int, messages: int, size: int) -> None:
+        line = self.lines[self.picked(number)]
+        for n in range(messages):
+            thing = f"{THING}-{n % 3}"
+            if line.consumer.may_tell(thing):
+                line.tell(thing, size)
+        self.under_way[self.picked(number)] += line.consumer.frames(1 << 30)
+
+    @rule(number=st.integers(0, 5), frames=st.integers(1, 500))
+    def arrive(self, number: int, frames: int) -> None:
+        number = self.picked(number)
+        for _ in range(min(frames, len(self.under_way[number]))):
+            self.lines[number].take(self.under_way[number].popleft())
+        self.coming[number] += self.lines[number].thing.frames(1 << 30)
+
+    @rule(number=st.integers(0, 5), messages=st.integers(1, 300))
+    def go_on(self, number: int, messages: int) -> None:
+        number = self.picked(number)
+        line = self.lines[number]
+        line.begin(min(messages, len(line.waiting)))
+        self.coming[number] += line.thing.frames(1 << 30)
+
+    @rule(number=st.integers(0, 5), frames=st.integers(1, 500))
+    def come_back(self, number: int, frames: int) -> None:
+        number = self.picked(number)
+        self.coming[number] += self.lines[number].thing.frames(1 << 30)  # it may have been asked
+        for _ in range(min(frames, len(self.coming[number]))):
+            self.lines[number].consumer.receive(self.coming[number].popleft().decode())
+        self.under_way[number] += self.lines[number].consumer.frames(1 << 30)
+
+    @rule(size=st.integers(0, 1 << 20))
+    def hold(self, size: int) -> None:
+        self.other.charge(size)
+
+    @rule()
+    def let_go(self) -> None:
+        self.other.release(self.other.bytes)
+
+    @rule(seconds=st.sampled_from([0.01, 0.2, 5.0]))
+    def wait(self, seconds: float) -> None:
+        self.time.now += seconds
+
+    @rule(number=st.integers(0, 5))
+    def leave(self, number: int) -> None:
+        number = self.picked(number)
+        account = self.lines[number].account
+        assert account is not None
+        self.lines[number].thing.closed()
+        account.close()
+        self.lines[number] = lines_of(self.budget, 1)[0]
+        self.under_way[number].clear()
+        self.coming[number].clear()
+
+    @rule()
+    def settle(self) -> None:
+        """Let everything arrive, begin and come back: then there is room for everybody."""
+        for number, line in enumerate(self.lines):
+            while self.under_way[number] or line.waiting or self.coming[number]:
+                self.arrive(number, 10_000)
+                self.go_on(number, 10_000)
+                self.come_back(number, 10_000)
+            for n in range(5):
+                assert line.consumer.may_tell(f"{THING}-{n}")
+
+    @invariant()
+    def is_within_the_budget(self) -> None:
+        granted = 0
+        for line in self.lines:
+            known, taken = line.consumer._requests.tells.window, line.thing._desk.tells.window
+            assert known.items <= taken.items
+            assert known.bytes <= taken.bytes
+            if known.items > 32 or taken.items > 32:
+                granted += 2048 * taken.items + taken.bytes
+            thing = line.thing.statistics()
+            assert thing.refused == thing.unreadable == thing.strays == 0, "credit was broken"
+            assert line.consumer.statistics().strays == 0
+        counts = self.budget.statistics()
+        assert granted <= counts.limit // 2
+        assert granted == counts.granted
+        assert counts.bytes + counts.granted <= counts.limit
+
+
+TestShares = Shares.TestCase
+TestShares.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 
 TestBooks = Books.TestCase
 TestBooks.settings = settings(max_examples=examples(60), stateful_step_count=25, deadline=None)

@@ -57,10 +57,11 @@ MESSAGES: dict[str, dict[str, Any]] = {
     "streamEnd": {"stream": 1, "sequence": 0},
     "streamCredit": {"items": 1, "bytes": 1},
     "tellCredit": {"begun": [[1, 2]]},
+    "tellWindow": {"messages": 32, "bytes": 32768},
     "nonsense": {},
 }
 
-SILENT = ("error", "acknowledgement", "streamItem", "streamEnd", "streamCredit")
+SILENT = ("error", "acknowledgement", "streamItem", "streamEnd", "streamCredit", "tellWindow")
 SILENT_BY_SPEC = ("unobserveProperty", "subscribeEvent", "unsubscribeEvent")
 SILENT_BY_SPEC += ("subscribeAllEvents", "unsubscribeAllEvents")
 
