@@ -233,5 +233,7 @@ def _of_connections(traffic: Traffic) -> Iterator[Family]:
     held = traffic.held
     yield one("held_bytes", "Bytes of memory that all peers hold.", held.bytes)
     yield one("held_limit_bytes", "Bytes of memory that all peers may hold.", held.limit)
+    told = "Bytes of memory granted to one-way messages of peers that have not come."
+    yield one("held_granted_bytes", told, held.granted)
     told = "Peers that had to give way because all together held too much memory."
     yield one("gave_way", told, held.gave_way, "counter")

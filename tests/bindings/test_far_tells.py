@@ -103,14 +103,20 @@ class There:
 
 @asynccontextmanager
 async def there(
-    *names: str, cls: type[Counter] = Counter, clients: int = 1, **spec: Any
+    *names: str,
+    cls: type[Counter] = Counter,
+    clients: int = 1,
+    connection: ConnectionOptions | None = None,
+    **spec: Any,
 ) -> AsyncGenerator[There]:
     came: dict[str, list[Any]] = {}
     gates: dict[str, trio.Event] = {}
     network = MemoryNetwork()
     root = SupervisorSpec("root", [], max_restarts=1000)
     async with AsyncExitStack() as stack:
-        server = await stack.enter_async_context(open_node(root, listen="ws://server", network=network))
+        server = await stack.enter_async_context(
+            open_node(root, listen="ws://server", network=network, connection=connection)
+        )
         for name in names or ("counter",):
             came[name], gates[name] = [], trio.Event()
             await server.start_child(ChildSpec(name, partial(cls, gate=gates[name], came=came[name]), **spec))
@@ -362,6 +368,39 @@ async def test_credit_comes_back_in_bytes_too() -> None:
             it.gates["counter"].set()
         await it.quiet()
         assert len(it.came["counter"]) == 20
+
+
+@simulated
+async def test_honest_connections_to_slow_agents_wait_and_none_is_closed_for_the_memory_of_all() -> None:
+    narrow = ConnectionOptions(total_bytes=8 << 20)
+    names = [f"counter-{n}" for n in range(4)]
+    async with there(*names, clients=20, connection=narrow) as it:
+        for name in names:
+            await it.held(name)
+
+        async def tell(client: int) -> None:
+            fars = [await it.far(name, client) for name in names]
+            for n in range(100):
+                for far in fars:
+                    await far.tell(Counter.take, f"{client} {n}")
+
+        async with trio.open_nursery() as nursery:
+            for client in range(20):
+                nursery.start_soon(tell, client)
+            await trio.sleep(60)
+            memory = it.server.statistics().memory
+            assert memory.bytes > memory.limit // 4
+            assert 0 < memory.granted < memory.limit // 2
+            for gate in it.gates.values():
+                gate.set()
+        await it.quiet()
+        assert it.server.statistics().memory.gave_way == 0
+        assert it.server.statistics().memory.bytes == 0
+        for name in names:
+            for client in range(20):
+                mine = [int(word.split()[1]) for word in it.came[name] if word.split()[0] == str(client)]
+                assert mine == list(range(100))
+        assert not any(it.letters(client) for client in range(20))
 
 
 @simulated

@@ -233,8 +233,9 @@ class ConsumerSession:
     def may_tell(self, thing: str) -> bool:
         """Whether there is credit for a one-way message to a thing now; if not, `TellRoom` comes later.
 
-        Messages that have not begun are at most 256 of 256 KiB for each thing, and 1,024 of 1 MiB for the
-        connection. Peers that do not offer `tells` give credit back by their final answers.
+        Messages that have not begun are at most 32 of 32 KiB for the connection, until the thing says
+        otherwise, and then 1,024 of 1 MiB; half of that for each thing, and 256 of 256 KiB at most. Peers
+        that do not offer `tells` give credit back by their final answers.
         """
         return self._requests.tells.room(thing)
 
