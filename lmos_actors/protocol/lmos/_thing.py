@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from lmos_actors._errors import LocalProtocolError
 
-from ._asked import EVENT, PROPERTY, Asked, Listening, State
+from ._asked import EVENT, PROPERTY, REQUEST, Asked, Listening, State
 from ._messages import (
     Event,
     Gap,
@@ -25,7 +25,7 @@ from ._messages import (
 )
 from ._outbox import within
 from ._peer import SessionOptions
-from ._thing_desk import REQUEST, Desk
+from ._thing_desk import Desk
 from ._thing_intake import Intake
 from ._thing_runs import complete, end, has_room, put_item, say_began, say_pending, say_progress
 from ._times import in_utc
