@@ -175,8 +175,7 @@ class Budget:
 class Account:
     """The `bytes` that one peer holds; `since` when it has held something all the time.
 
-    `granted` is how many it may hold by what was promised to it, and `taken` the greater of both. `lower` is
-    called when others need what it does not use of that: see `Grants` of the protocol. `is_spent`: it had to
+    `granted` is how many it may hold by what was promised to it, and `taken` the greater of both. `is_spent`: it had to
     give way. From then on it counts nothing, so whoever has it may go on releasing.
     """
 
@@ -215,6 +214,10 @@ class Account:
         self.granted = size
         self._budget.granted(self, more)
         return True
+
+    def on_shortage(self, lower: Callable[[], bool]) -> None:
+        """Have `lower` called when others need what is granted here: see `Grants` of the protocol."""
+        self.lower = lower
 
     def take(self) -> int:
         """Take what is held or granted now; return how much more that is than before."""

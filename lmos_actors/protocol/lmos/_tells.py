@@ -81,11 +81,13 @@ def _wider(window: Credit) -> Credit:
 class Grants(Protocol):
     """Who decides how much credit a connection may give, in bytes of memory beyond the first window.
 
-    It calls `lower` where others need what was granted here: then credit that is not used is asked back, and
-    granted no more when the peer has confirmed it; False if all is in use.
+    Where others need what was granted here, credit that is not used is asked back, and granted no more when
+    the peer has confirmed it.
     """
 
-    lower: Callable[[], bool]
+    def on_shortage(self, lower: Callable[[], bool]) -> None:
+        """Have `lower` called then: it returns False if all is in use."""
+        ...
 
     def grant(self, size: int) -> bool:
         """Grant so much, in the place of what was granted before; return whether it is. Less always is."""

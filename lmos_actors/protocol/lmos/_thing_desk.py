@@ -86,7 +86,7 @@ class Desk:
         self.tells_weight = 0
         self.grants = grants
         if grants is not None:
-            grants.lower = self.lower_window
+            grants.on_shortage(self.lower_window)
         self.listenings = Listenings()
         bound = None if memory is None else memory.bound
         self.runs = Runs(options.remembered_runs, options.max_bytes, bound)
