@@ -175,8 +175,8 @@ class Budget:
 class Account:
     """The `bytes` that one peer holds; `since` when it has held something all the time.
 
-    `granted` is how many it may hold by what was promised to it, and `taken` the greater of both. `is_spent`: it had to
-    give way. From then on it counts nothing, so whoever has it may go on releasing.
+    `granted` is how many it may hold by what was promised to it, and `taken` the greater of both. `is_spent`:
+    it had to give way. From then on it counts nothing, so whoever has it may go on releasing.
     """
 
     __slots__ = ("_budget", "bytes", "give_way", "granted", "is_spent", "lower", "since", "taken")
