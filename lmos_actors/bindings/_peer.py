@@ -166,6 +166,7 @@ class Peer(Traffic):
         said = b",".join(told).decode("ascii", "replace").split(",") if told else self._learnt
         self._offers = tuple(word.strip() for word in said)
         self._connection, self._since = connection, trio.current_time()
+        self.account = connection.account
         self.tried = True
         self.session = lmos.ConsumerSession(
             selected=connection.subprotocol == "lmosprotocol",

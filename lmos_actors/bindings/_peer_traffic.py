@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 
+from lmos_actors._budget import SMALL
 from lmos_actors._errors import (
     AgentDied,
     AgentUnavailable,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lmos_actors.actors import Runtime, TraceMembers
+    from lmos_actors.transport import Account
 
     from ._peer_listening import Listening
     from ._peer_things import FarThing
@@ -46,6 +48,10 @@ class Traffic:
     def __init__(self, rt: Runtime, options: lmos.SessionOptions) -> None:
         self.rt = rt
         self.session: lmos.ConsumerSession | None = None
+        self.account: Account | None = None
+        """That of the connection, to which is charged what waits to be sent."""
+        self._charged = 0
+        self._near = range(SMALL)  # to that: what waits more or less is not worth counting
         self._options = options
         self._offers: tuple[str, ...] = ()
         self._line: OrderedDict[Want, None] = OrderedDict()
@@ -160,6 +166,8 @@ class Traffic:
             return False
         except LocalProtocolError as error:  # a value without a form in JSON, or too long
             raise InvalidInput(str(error)) from None
+        if session.waiting_bytes not in self._near:
+            self._charge(session.waiting_bytes)
         want.pending = pending
         if pending.done:
             want.answer(pending.value)
@@ -167,6 +175,15 @@ class Traffic:
             self._open[pending] = want
         want.posted()
         return True
+
+    def _charge(self, waiting: int) -> None:
+        """Charge what waits to be sent now, where that is another amount than before."""
+        waiting = waiting if waiting >= SMALL else 0
+        more, self._charged = waiting - self._charged, waiting
+        slack = max(SMALL, waiting // 8)
+        self._near = range(waiting - slack + 1, waiting + slack)
+        if self.account is not None:
+            (self.account.charge if more > 0 else self.account.release)(abs(more))
 
     def _messages(self, want: Want, session: lmos.ConsumerSession) -> int:
         return 1 if want.said is None else want.said.count(session, is_ours=bool(self._offers))
@@ -189,6 +206,8 @@ class Traffic:
             return False
         except LocalProtocolError as error:
             raise InvalidInput(str(error)) from None
+        if session.waiting_bytes not in self._near:
+            self._charge(session.waiting_bytes)
         return True
 
     def ask_about(self, want: Want, pending: lmos.Pending) -> None:
@@ -356,6 +375,8 @@ class Traffic:
             self._go_on()
             if not found:  # nobody asks again after being given nothing
                 found = [*session.frames(room)]
+        if session.waiting_bytes not in self._near:
+            self._charge(session.waiting_bytes)
         return found
 
     def _take(self, happenings: tuple[lmos.Happening, ...]) -> None:
@@ -444,6 +465,7 @@ class Traffic:
     def lose_session(self, *, drained: bool) -> None:
         """Tell all whose requests are open, or stand in line, that the connection is gone."""
         session, self.session = self.session, None
+        self.account, self._charged, self._near = None, 0, range(SMALL)
         if session is None:
             return
         left = session.closed(drained=drained)

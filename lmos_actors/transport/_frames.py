@@ -227,6 +227,7 @@ class FrameCodec(WSConnection):
     def _slow_frame(self) -> Generator[Event, None, bool]:
         chunk = self._buffer[self._at : self._at + self._left]
         if not chunk:
+            self._buffer, self._at = b"", 0  # nothing is kept while the rest is waited for
             return False
         self._at += len(chunk)
         self._left -= len(chunk)
@@ -413,18 +414,20 @@ class Wire(WebSocketConnection):
         """
         codec, owner = self.codec, self._owner
         assert owner is not None
+        data: bytes | bytearray | None
         midway: tuple[int, float] | None = None  # which message is in progress, and until when that may be
         while True:
+            event: Event | None = None
             for event in codec.events():
                 if event is _BREAK:
                     await _give_way(self._incoming.is_behind)
                 else:
                     self._incoming.take(event, owner, is_live=codec.state in _LIVE)
+            event = data = None  # a name that stays keeps 64 KiB, of each connection that waits
             if codec.is_between or codec.deaf or not codec.is_midway:
                 midway = None
             elif midway is None or midway[0] != owner.messages_in:
                 midway = owner.messages_in, current_time() + self._message_seconds
-            data: bytes | bytearray | None
             try:
                 if midway is None:
                     data = await self.stream.receive_some(_READ)

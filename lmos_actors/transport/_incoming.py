@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from wsproto.events import BytesMessage, CloseConnection, Ping, Pong, TextMessage
 
@@ -16,6 +16,37 @@ if TYPE_CHECKING:
     from ._options import Owner
 
 
+PIECE: Final = 65_536
+"""Bytes after which the parts of a message are put by."""
+
+
+class Parts:
+    """A message that comes in parts, in pieces of which none is moved any more.
+
+    In one buffer that grows with each part, those of many connections would leave gaps behind wherever they
+    grow, of twice as much memory as they have bytes.
+    """
+
+    __slots__ = ("_last", "_pieces", "size")
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._last = bytearray()
+        self.size = 0
+
+    def add(self, part: bytes | bytearray) -> None:
+        """Take the next part in."""
+        self.size += len(part)
+        self._last += part
+        if len(self._last) >= PIECE:
+            self._pieces.append(bytes(self._last))
+            self._last = bytearray()
+
+    def whole(self) -> bytes:
+        """Return the message."""
+        return b"".join((*self._pieces, self._last))
+
+
 class Incoming:
     """The parts of a message that comes in fragments, or in several reads; `is_behind` is its host's.
 
@@ -26,14 +57,14 @@ class Incoming:
 
     def __init__(self, account: Account | None = None, is_behind: Callable[[], bool] = bool) -> None:
         self._account = account
-        self._parts: bytearray | None = None
+        self._parts: Parts | None = None
         self.is_behind = is_behind
 
     def drop(self) -> None:
         """Let go of the parts of a message in progress."""
         parts, self._parts = self._parts, None
         if parts is not None and self._account is not None:
-            self._account.release(len(parts))
+            self._account.release(parts.size)
 
     def take(self, event: Event, owner: Owner, *, is_live: bool) -> None:
         """Tell the owner of an event; `is_live`: the peer has not said its Close."""
@@ -57,9 +88,9 @@ class Incoming:
             tell(data if is_text else bytes(data))
             return
         if parts is None:
-            parts = self._parts = bytearray()
+            parts = self._parts = Parts()
         part = data.encode() if is_text else data
-        parts += part
+        parts.add(part)
         if self._account is not None:
             self._account.charge(len(part))  # which may be too much: then `drop` has been called
         if not event.message_finished:
@@ -69,7 +100,8 @@ class Incoming:
         if self._parts is None:
             return
         self.drop()
+        whole = parts.whole()
         if is_text:
-            owner.on_text(parts.decode())
+            owner.on_text(whole.decode())
         else:
-            owner.on_binary(bytes(parts))
+            owner.on_binary(whole)

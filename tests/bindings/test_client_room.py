@@ -345,3 +345,17 @@ async def test_fetching_tells_no_values_of_headers(autojump_clock: Any) -> None:
     async with two_nodes() as (server, _):
         with pytest.raises(ConfigError, match=r"cannot be sent: Illegal header value$"):
             await fetch(server._connections.network, "http://server/", None, ((b"A", b"secret\n"),))
+
+
+async def test_what_waits_for_a_server_that_does_not_read_counts_as_held(autojump_clock: Any) -> None:
+    async with scripted() as (peers, _), trio.open_nursery() as nursery:
+        ref = await weather(peers)
+        peers.wire.stuck = True
+        later = [Later(nursery, ref.invoke(Weather.turn, "Bonn" * 10_000)) for _ in range(3)]
+        await quiet()
+        assert 120_000 < peers.wire.account.bytes < 125_000
+        peers.wire.go_on()
+        await quiet()
+        assert peers.wire.account.bytes == 0
+        for each in later:
+            each.scope.cancel()

@@ -353,6 +353,11 @@ class ConsumerSession:
         return self._wire.outbox.full
 
     @property
+    def waiting_bytes(self) -> int:
+        """How many bytes wait to be sent."""
+        return self._wire.outbox.bytes
+
+    @property
     def habits(self) -> str:
         """By which habits the peer is treated: `spec` or `kotlin-wot`."""
         return self._wire.codec.dialect.habits

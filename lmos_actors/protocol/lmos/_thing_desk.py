@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from ._peer import SessionOptions
     from ._tells import Grants
 
+COPIES: Final = 2
+"""The objects of a request are there as it was read, and once more as its agent takes them."""
+
 SHORT: Final = 512  # characters in which there are too few objects to be counted
 
 _ABOUT_RUNS: Final = (QueryAction, CancelAction)
@@ -133,7 +136,7 @@ class Desk:
         """Make a request that is not open yet; `text` is what it was read from."""
         verb = VERBS[type(message)]
         size = len(text)
-        weight = size + REQUEST + (weight_of(text) if size > SHORT else 0)
+        weight = size + REQUEST + (COPIES * weight_of(text) if size > SHORT else 0)
         return Asked(message, verb, correlation_of(message), size, weight, self, listening=listening)
 
     def admit(self, asked: Asked) -> None:
