@@ -108,7 +108,7 @@ class LmosServer:
         self.finishing = False
         self.open: dict[Asked, Far] = {}
         """What has been asked and not answered, over all connections; a run may outlive its connection."""
-        self.waiting_tells = WaitingTells()
+        self.waiting_tells = WaitingTells(self.budget)
         """The one-way messages that wait, over all connections."""
         offers = ", ".join((*self.options.offers, EXITED_OFFER)).encode()
         self._headers = ((EXTENSIONS_HEADER, offers),)

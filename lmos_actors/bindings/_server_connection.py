@@ -108,6 +108,7 @@ class Served(Answering):
         self._giving_up = False
         self._is_alone = False  # the request that is taken, on its connection
         self._is_due = False  # something to be sent, once it has been taken
+        self._is_spent = False
         self._charged = 0  # to the account of the connection
         self._near = range(SMALL)  # to that: what is held more or less is not worth counting
         self._counted: BaseException | None = None  # what a mailbox has just refused
@@ -381,7 +382,7 @@ class Served(Answering):
         self._over = True
         if self._expiry is not None:
             self._expiry.cancel()
-        self._tells.close()
+        self._tells.close(is_spent=self._is_spent)
         left = self.session.closed(self.server.goes_on)
         for one in left:
             if isinstance(one, lmos.Asked):
@@ -419,7 +420,7 @@ class Served(Answering):
     def overdrawn(self) -> None:
         """All peers together hold too much, and this one most of it: the connection is being closed."""
         if not (self._over or self._giving_up):
-            self._giving_up = True
+            self._giving_up = self._is_spent = True
             self._rt.timers.call_at(trio.current_time(), self.end)  # as in `look`
 
     def _is_needed(self) -> bool:

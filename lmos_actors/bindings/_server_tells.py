@@ -8,7 +8,9 @@ connection to one agent stay in order. The peer's credit bounds the lanes.
 
 A message that does not begin, or whose turn crashes, is answered by an error, and becomes a dead letter of
 its sender; of one that has begun nobody hears more. When the connection ends, what has a seat is carried out
-all the same, as a near sender's would be; what is parked is a dead letter here.
+all the same, as a near sender's would be; what is parked is a dead letter here. The large ones among the
+former stay charged, or a peer that comes and goes would fill all mailboxes with what nobody counts; where
+memory runs out, they are dead letters, too.
 
 Nothing here waits or raises, as in `_server_connection.py`, but for `post`.
 """
@@ -16,11 +18,12 @@ Nothing here waits or raises, as in `_server_connection.py`, but for `post`.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 import trio
 
+from lmos_actors._budget import SMALL
 from lmos_actors._errors import ActionFailed, AgentError, AgentUnavailable, MailboxFull
 
 from ._meter import ended, left
@@ -28,6 +31,7 @@ from ._meter import ended, left
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lmos_actors._budget import Account, Budget
     from lmos_actors._timers import Timer
     from lmos_actors.actors import Far, OneWay, Peer, Runtime
     from lmos_actors.protocol import lmos
@@ -36,6 +40,7 @@ PATIENCE: Final = 1.0
 """Seconds after which credit goes back that is less than half of a window."""
 
 BROKEN: Final = "the connection ended while it waited for a seat"
+SPENT: Final = "its connection has ended, and all peers together hold too much memory"
 
 
 @attrs.define
@@ -45,6 +50,7 @@ class WaitingTells:
     What they take in memory is a part of what their session holds, which is charged to the connection.
     """
 
+    budget: Budget
     messages: int = 0
 
 
@@ -64,8 +70,8 @@ class Tells:
     """
 
     __slots__ = (
-        "_fail", "_lanes", "_look", "_rt", "_session", "_settled", "_timer", "_waiting", "label", "peer",
-        "principal", "stands",
+        "_account", "_fail", "_lanes", "_large", "_look", "_rt", "_session", "_settled", "_timer",
+        "_waiting", "label", "peer", "principal", "stands",
     )  # fmt: skip
 
     def __init__(
@@ -88,6 +94,8 @@ class Tells:
         self._settled = settled
         self._look = look
         self._lanes: dict[Any, _Lane] = {}
+        self._large: dict[OneWay, None] = {}  # those that wait and are worth counting
+        self._account: Account | None = None  # of them, once the connection has ended
         self._timer: Timer | None = None
 
     @property
@@ -107,6 +115,8 @@ class Tells:
         Raises MailboxFull, AgentUnavailable, NotFound.
         """
         self._waiting.messages += 1
+        if tell.asked.weight > SMALL:
+            self._large[tell] = None
         try:
             lane = self._lanes.get(tell.slot) if self._lanes else None
             if lane is not None:
@@ -114,7 +124,7 @@ class Tells:
                 return
             tell.slot.post(tell)
         except BaseException:
-            self._waiting.messages -= 1
+            self._waits_no_more(tell)
             raise
         if tell.parked:
             self._lanes[tell.slot] = _Lane(tell)
@@ -166,7 +176,7 @@ class Tells:
         asked = far.asked
         if not asked.open:
             return
-        self._waiting.messages -= 1
+        self._waits_no_more(far)
         self._session.told(asked)
         if self._timer is None and self.stands:
             self._timer = self._rt.timers.call_at(trio.current_time() + PATIENCE, self._give_credit)
@@ -185,7 +195,7 @@ class Tells:
 
     def _lost(self, far: Far, error: Exception) -> None:
         """It does not begin: tell its sender, or let another member of the pool take it, as near."""
-        self._waiting.messages -= 1
+        self._waits_no_more(far)
         movable = self.stands and far.again is not None and isinstance(error, AgentUnavailable)
         if movable and far.again is not None and far.again():
             return
@@ -194,6 +204,11 @@ class Tells:
             self._fail(far.asked, error)
             self._look()
 
+    def _waits_no_more(self, far: Far) -> None:
+        self._waiting.messages -= 1
+        if self._large and self._large.pop(cast("OneWay", far), self) is None and self._account is not None:
+            self._account.release(far.asked.weight)
+
     def _give_credit(self) -> None:
         self._timer = None
         self._session.give_credit()
@@ -201,8 +216,8 @@ class Tells:
 
     # ---- the end
 
-    def close(self) -> None:
-        """The connection has ended."""
+    def close(self, *, is_spent: bool) -> None:
+        """The connection has ended; `is_spent` where it had to give way, with all that it held."""
         self.stands = False
         if self._timer is not None:
             self._timer.cancel()
@@ -210,6 +225,23 @@ class Tells:
         for slot, lane in lanes.items():
             slot.withdraw(lane.first)
             for tell in (lane.first, *lane.rest):
-                self._waiting.messages -= 1
-                left(tell)
-                self._rt.dead_letter(BROKEN, slot, None, tell.op.name, tell.args)
+                self._drop(tell, BROKEN)
+        if is_spent:
+            self._give_way()
+        elif self._large:
+            self._account = self._waiting.budget.open(self._overdrawn)
+            self._account.charge(sum(tell.asked.weight for tell in self._large))
+
+    def _overdrawn(self) -> None:
+        self._rt.timers.call_at(trio.current_time(), self._give_way)  # not in the midst of somebody's turn
+
+    def _give_way(self) -> None:
+        """Let go of the large messages that have their seats."""
+        for tell in tuple(self._large):
+            tell.slot.withdraw(tell)
+            self._drop(tell, SPENT)
+
+    def _drop(self, tell: OneWay, why: str) -> None:
+        self._waits_no_more(tell)
+        left(tell)
+        self._rt.dead_letter(why, tell.slot, None, tell.op.name, tell.args)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
 BROKEN: Final = "the connection ended while it waited for a seat"
+SPENT: Final = "its connection has ended, and all peers together hold too much memory"
 
 
 class Counter(Agent, serial=True):
@@ -431,7 +432,47 @@ async def test_what_waits_counts_against_the_memory_of_all_peers() -> None:
         await trio.sleep(60)
         await fars[0].tell(Counter.take, "y")
         await trio.sleep(1)
-        assert not server.dead_letters  # what had seats was carried out
+        lost = [letter.reason for letter in server.dead_letters]  # with what had seats, as it gave way
+        assert lost == [SPENT] * len(lost)
+        assert lost
+        assert server.statistics().memory.bytes == 0
+
+
+@simulated
+async def test_large_messages_with_seats_count_when_their_connection_has_ended() -> None:
+    async with there(connection=ConnectionOptions(total_bytes=1 << 20), clients=3) as it:
+        await it.held()
+        await (await it.far()).tell(Counter.take, "a" * 450_000)
+        await trio.sleep(1)
+        it.network.sever("server", 80)
+        await trio.sleep(5)
+        assert 450_000 < it.server.statistics().memory.bytes < 460_000
+        assert not it.server.dead_letters
+        for client in (1, 2):  # more than there is room for: the greediest is who has left
+            await (await it.far(client=client)).tell(Counter.take, "b" * 320_000)
+            await trio.sleep(1)
+        assert it.server.statistics().memory.gave_way == 1
+        assert [letter.reason for letter in it.server.dead_letters] == [SPENT]
+        it.gates["counter"].set()
+        await it.quiet()
+        assert [word[:1] for word in it.came["counter"]] == ["b", "b"]
+        assert it.server.statistics().memory.bytes == 0
+
+
+@simulated
+async def test_large_messages_with_seats_are_carried_out_when_their_connection_has_ended() -> None:
+    async with there() as it:
+        await it.held()
+        await (await it.far()).tell(Counter.take, "a" * 450_000)
+        await trio.sleep(1)
+        it.network.sever("server", 80)
+        await trio.sleep(5)
+        assert it.server.statistics().memory.bytes > 450_000
+        it.gates["counter"].set()
+        await it.quiet()
+        assert len(it.came["counter"]) == 1
+        assert it.server.statistics().memory.bytes == 0
+        assert not it.server.dead_letters
 
 
 class Rude:
