@@ -104,11 +104,9 @@ class Served(Answering):
             server.rt, self.session, server.waiting_tells, who, self._fail, self._tell_settled, self.look
         )
         self._givers: dict[Far, None] = {}  # runs that wait for room, of the peer or of the connection
-        self._over = False
-        self._giving_up = False
+        self._over = self._giving_up = self._is_spent = False
         self._is_alone = False  # the request that is taken, on its connection
         self._is_due = False  # something to be sent, once it has been taken
-        self._is_spent = False
         self._charged = 0  # to the account of the connection
         self._near = range(SMALL)  # to that: what is held more or less is not worth counting
         self._counted: BaseException | None = None  # what a mailbox has just refused
