@@ -17,7 +17,7 @@ from lmos_actors.conformance.scripted._thing import invalid, not_found, too_late
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance.scripted import Request, Run
+    from lmos_actors.conformance.scripted import Json, Request, Run
     from lmos_actors.conformance.scripted._runs import Final_, RunsVoice
 
 SHELF = Shelf()
@@ -262,6 +262,76 @@ class ViolationsEndAll(ScriptedConnection):
 class NoBinary(ScriptedConnection):
     def binary(self, data: bytes) -> None:
         self.put(Hang(1003, "text messages alone"))
+
+
+# --- one-way messages
+
+
+@SHELF("answers-tells", "answers one-way messages", "extension.tell", "extension.tell-credit")
+class AnswersTells(ScriptedConnection):
+    def owe(self, request: Request) -> None:
+        self.answer(request, "actionStatus", {"action": request.name, "status": "completed"})
+        super().owe(request)
+
+
+@SHELF("answers-tells-late", "answers one-way messages after their credit", "extension.tell")
+class AnswersTellsLate(ScriptedConnection):
+    def give_credit(self) -> None:
+        owed = tuple(self.owed)
+        super().give_credit()
+        if len(owed) == 1:
+            self.answer(owed[0], "actionStatus", {"action": owed[0].name, "status": "completed"})
+
+
+@SHELF("keeps-credit", "gives no credit back", "extension.tell", "extension.tell-credit")
+class KeepsCredit(ScriptedConnection):
+    def give_credit(self) -> None:
+        return
+
+
+@SHELF("misspells-begun", "names one number for each message", "extension.tell", "extension.tell-credit")
+class MisspellsBegun(ScriptedConnection):
+    def say(self, kind: str, thing_id: str, correlation: str | None, members: Json) -> str:
+        if kind == "tellCredit":
+            members = {"begun": [first for first, _ in members["begun"]]}
+        return super().say(kind, thing_id, correlation, members)
+
+
+@SHELF("silent-refusals", "refuses one-way messages without a word", "extension.tell-refused")
+class SilentRefusals(ScriptedConnection):
+    def refuse(self, request: Request, problem: Problem) -> None:
+        if "tell" not in request.message or "$.tell" in problem.more.values():
+            super().refuse(request, problem)
+
+
+@SHELF("numbers-free", "takes one-way messages of any number", "extension.tell-number")
+class NumbersFree(ScriptedConnection):
+    def check_tell(self, number: Any) -> None:
+        return
+
+
+@SHELF("numbers-nameless", "does not say that a number is wrong", "extension.tell-number")
+class NumbersNameless(ScriptedConnection):
+    def check_tell(self, number: Any) -> None:
+        try:
+            super().check_tell(number)
+        except Problem:
+            raise invalid("this message is wrong") from None
+
+
+@SHELF("small-window", "takes a hundred one-way messages before it gives credit", "extension.tell-credit")
+class SmallWindow(ScriptedConnection):
+    def check_tell(self, number: Any) -> None:
+        super().check_tell(number)
+        if len(self.owed) >= 100:
+            raise invalid("there is no credit", "$.tell")
+
+
+@SHELF("forgets-credit", "gives half of the credit back", "extension.tell-credit")
+class ForgetsCredit(ScriptedConnection):
+    def give_credit(self) -> None:
+        self.owed = self.owed[: len(self.owed) // 2 + 1]
+        super().give_credit()
 
 
 BROKEN = SHELF.all()

@@ -137,7 +137,7 @@ async def test_the_handshake(autojump_clock: trio.abc.Clock) -> None:
         assert status == 101
         assert headers["sec-websocket-accept"] == "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
         assert headers["sec-websocket-protocol"] == "lmosprotocol"
-        assert headers["lmos-extensions"] == "acks, gaps, streams, deadlines, retries"
+        assert headers["lmos-extensions"] == "acks, gaps, streams, deadlines, retries, tells"
 
 
 @pytest.mark.parametrize(
@@ -257,6 +257,13 @@ async def test_our_client_at_it(autojump_clock: trio.abc.Clock) -> None:
             await thing.write("level", 200)
         async with thing.stream("count", {"to": 40}) as items:
             assert [item async for item in items] == list(range(40))
+        for _ in range(600):  # more than twice the credit
+            await thing.tell("add", {"a": 1, "b": 2})
+        with pytest.raises(ActionFailed):  # behind all of them
+            await thing.invoke("fail")
+        (there,) = place.serving.server.connections
+        assert there.last_tell == 600
+        assert node.dead_letters == ()
         async with thing.subscribe("rang") as rang:
             await thing.invoke("ring", {"note": "hey"})
             assert await anext(aiter(rang)) == {"note": "hey", "number": 1}

@@ -26,6 +26,7 @@ from ._retries import CHAPTER as RETRIES
 from ._runs import CHAPTER as RUNS
 from ._spelling import CHAPTER as SPELLING
 from ._streams import CHAPTER as STREAMS
+from ._tells import CHAPTER as TELLS
 from ._things import CHAPTER as THINGS
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ _CHAPTERS: Final[tuple[Chapter, ...]] = (
     EXTENSION,
     RETRIES,
     STREAMS,
+    TELLS,
     KOTLIN,
     FRAMES,
     FRAMING,

@@ -45,6 +45,10 @@ _ENDED: Final = 64
 _LONGEST: Final = 1e9  # seconds
 _OPEN: Final = 256
 _LONG: Final = 65536  # characters of a request that is not remembered
+_OWED_MESSAGES: Final = 128
+_OWED_BYTES: Final = 131_072
+"""How much credit of one-way messages is owed at most, half of a window, and for how many seconds."""
+_OWED_SECONDS: Final = 0.5
 _WITH_EFFECT: Final = ("writeProperty", "writeMultipleProperties", "writeAllProperties", "invokeAction")
 
 Final_: TypeAlias = Problem | tuple[str, Json]
@@ -152,6 +156,8 @@ class RunsVoice(Voice):
         self.peer = peer
         self.live: list[Run] = []
         self.ended: deque[tuple[Run, str | None]] = deque(maxlen=_ENDED)
+        self.last_tell = 0
+        self.owed: list[Request] = []
 
     # ---- repeats
 
@@ -179,6 +185,9 @@ class RunsVoice(Voice):
     def do_invokeAction(self, request: Request) -> None:
         """Carry an action out."""
         thing, name = request.thing, request.name
+        if "tell" in request.message and not self.kotlin:
+            self.do_tell(request, request.message["tell"])
+            return
         thing.check_input(name, request.payload)
         run = self.run_of(request)
         if len(self.live) >= _OPEN:
@@ -191,6 +200,38 @@ class RunsVoice(Voice):
             self.say_pending(run)
         if run.final is None:
             self.come(run, thing.act(name, request.payload))
+
+    def do_tell(self, request: Request, number: Any) -> None:
+        """Carry an action out that nobody waits for: it begins at once, whatever it takes."""
+        self.check_tell(number)
+        thing, name = request.thing, request.name
+        thing.check_input(name, request.payload)
+        thing.act(name, request.payload)
+        self.owe(request)
+
+    def check_tell(self, number: Any) -> None:
+        """Raise Problem unless the number of a one-way message is higher than all before."""
+        if not isinstance(number, int) or isinstance(number, bool) or number <= self.last_tell:
+            raise invalid(f"a number above {self.last_tell} is needed", "$.tell")
+        self.last_tell = number
+
+    def owe(self, request: Request) -> None:
+        """Give credit back for a one-way message, soon or with that of others."""
+        self.owed.append(request)
+        size = sum(each.size for each in self.owed)
+        if len(self.owed) >= _OWED_MESSAGES or size >= _OWED_BYTES:
+            self.give_credit()
+        elif len(self.owed) == 1:
+            self.world.after(_OWED_SECONDS, self.give_credit)
+
+    def give_credit(self) -> None:
+        """Say which one-way messages have begun."""
+        owed, self.owed = self.owed, []
+        if owed:
+            numbers = [each.message["tell"] for each in owed]
+            self.say(
+                "tellCredit", owed[-1].thing.id, None, {"begun": [[number, number] for number in numbers]}
+            )
 
     def run_of(self, request: Request) -> Run:
         """Make a run of a request. Raises Problem."""
