@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -631,6 +632,46 @@ async def test_many_who_wait_write_few_lines(
         assert len(caplog.messages) == 11
         assert caplog.messages[-1] == "ready() has waited 1 s for 990 more agents"
         nursery.cancel_scope.cancel()
+
+
+async def test_each_wait_is_said_after_its_own_second(
+    autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "lmos_actors")
+    async with open_node() as node, trio.open_nursery() as nursery:
+        with trio.move_on_after(0.5):
+            await node.find(Clerk, "first").ready()
+        nursery.start_soon(node.find(Clerk, "second").ready)
+        await trio.sleep(0.875)
+        assert caplog.messages == []  # though a second has gone by since the first began
+        await trio.sleep(0.25)
+        assert [line.partition(":")[0] for line in caplog.messages] == ["ready() has waited 1 s for 'second'"]
+        nursery.cancel_scope.cancel()
+
+
+async def test_an_agent_that_runs_is_ready_without_a_wait(autojump_clock: object) -> None:
+    async with open_node() as node:
+        ref = await node.start(Clerk)
+        assert ready_calls(ref) <= 3
+
+
+def ready_calls(ref: Ref[Any]) -> int:
+    """Count the functions written in Python that `ready()` calls of an agent that runs."""
+    made = 0
+
+    def profile(_frame: object, event: str, _arg: object) -> None:
+        nonlocal made
+        made += event == "call"
+
+    waiting, before = ref.ready(), sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        waiting.send(None)
+    except StopIteration:
+        return made
+    finally:
+        sys.setprofile(before)
+    raise AssertionError("it waits")
 
 
 async def test_a_search_ends_when_it_is_cancelled(autojump_clock: object) -> None:

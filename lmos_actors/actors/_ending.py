@@ -335,8 +335,8 @@ class Mortal(Linked):
             raise self.closed_error()
 
     def unready(self) -> str:
-        """Return why the agent takes no messages now."""
-        return f"it is {TOLD[self.state]}"
+        """Return why the agent takes no messages now, "" while it does."""
+        return "" if self.state == RUNNING else f"it is {TOLD[self.state]}"
 
     async def _wait(self) -> None:
         more = self.furnish()

@@ -173,7 +173,8 @@ class Feed(Generic[T_co]):
             buffer.append(value)
         else:
             self._put(buffer, value)
-        self._wake()
+        if self._task is not None:  # without a call: most are awake
+            self._wake()
 
     def _put(self, backlog: Any, value: Any) -> None:
         """Add a value where gaps are told."""

@@ -51,7 +51,7 @@ class Awaited(Protocol):
         ...
 
     def unready(self) -> str:
-        """Return why the agent takes no messages now. Never raises."""
+        """Return why the agent takes no messages now, "" where it is known that it does. Never raises."""
         ...
 
 
@@ -97,12 +97,12 @@ class ReadyWaits:
             self._set_timer()
 
     def remove(self, wait: ReadyWait) -> None:
-        """Forget a wait, which is over."""
+        """Forget a wait, which is over.
+
+        The timer stays: to cancel it and set it anew costs more than all else, and most waits are short.
+        """
         del self.open[wait]
         self._unsaid.pop(wait, None)
-        if not self._unsaid and self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
     def _set_timer(self) -> None:
         if self._timer is None and self._unsaid:

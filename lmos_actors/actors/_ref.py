@@ -79,7 +79,8 @@ class CallStatus:
 class Link(Protocol):
     """How requests of a ref travel. Keys are those of `_contract.py`; values are checked on the way.
 
-    `unready` says why the agent takes no messages now, for those who wait in `wait_running`; it never raises.
+    `unready` says why the agent takes no messages now, for those who wait in `wait_running`, and is empty
+    where it is known to take some. It never raises.
     """
 
     @property
@@ -375,6 +376,8 @@ NO_KEYWORDS: Final[dict[str, Any]] = {}
 
 @named("ref.ready")
 async def _ready(link: Link, seconds: float | None) -> None:
+    if not link.unready():  # most are: nothing is kept of a wait that is none
+        return
     with waiting_for(link):
         if seconds is None:
             await link.wait_running()
