@@ -168,7 +168,7 @@ class Node(Reaching, Consuming):
 
     def statistics(self) -> NodeStatistics:
         """Count over all agents that are in the tree now, and what peers hold of the node's memory."""
-        return statistics_of(self._root, self._rt, self._connections.memory())
+        return statistics_of(self._rt, self._connections.memory())
 
     def waiting_graph(self) -> WaitingGraph:
         """Say who waits for whom now, and which of them wait in a circle. As text, circles come first."""

@@ -81,6 +81,7 @@ async def opened(
 def _root(rt: Runtime, tree: SupervisorSpec, opening: Opening) -> Supervisor:
     root = Supervisor(rt, tree, None)
     root.on_end = opening.root_ended
+    rt.tally.supervisors[root] = None
     rt.resolver = Tree(root)
     rt.starter = Household
     return root

@@ -13,7 +13,7 @@ from ._affordances import (
 )
 from ._agent import Agent as Agent, current_request as current_request, is_agents_code as is_agents_code
 from ._calls import LocalCall as LocalCall, LocalLink as LocalLink, LocalStream as LocalStream
-from ._cell import RUNNING as RUNNING, OutputGate as OutputGate, StateStore as StateStore, Status as Status
+from ._cell import OutputGate as OutputGate, StateStore as StateStore, Status as Status
 from ._contract import Contract as Contract
 from ._declare import Unit as Unit, action as action, event as event, every as every, prop as prop
 from ._describe import check_id as check_id, describe as describe
@@ -26,6 +26,7 @@ from ._evidence import (
 )
 from ._far import Asker as Asker, Far as Far, OneWay as OneWay, Peer as Peer, Seats as Seats
 from ._follow import Following as Following
+from ._gates import RUNNING as RUNNING
 from ._gather import invoke_all as invoke_all
 from ._groups import Change as Change, Group as Group, Joined as Joined, Left as Left
 from ._handing import HandingLink as HandingLink
@@ -132,6 +133,7 @@ from ._standin import (
     on_each_end as on_each_end,
     stand_in as stand_in,
 )
+from ._tally import Sums as Sums
 from ._thing import Thing as Thing, acting_as as acting_as
 from ._topics import Topic as Topic, TopicStatistics as TopicStatistics, topic_of as topic_of
 from ._trace_context import (

@@ -14,7 +14,8 @@ from trio.lowlevel import current_task, enable_ki_protection
 
 from lmos_actors._errors import NotAllowed
 
-from ._cell import IDLE, QUIET, Cell
+from ._cell import Cell
+from ._gates import IDLE, QUIET
 from ._invocation import CURRENT
 from ._mailbox import ASIDE, DONE, QUEUED, Envelope, Firing, Own, OwnTell
 from ._operation import STREAM

@@ -13,7 +13,7 @@ import trio
 
 from lmos_actors._errors import AgentDied, AgentUnavailable, InvalidInput, MailboxFull, NotFound
 
-from ._cell import BUSY, EMPTY, ENDING, GONE, HANDING, HELD, IDLE, QUIET, SERIAL, TOLD, WORKED
+from ._gates import BUSY, EMPTY, ENDING, GONE, HANDING, HELD, IDLE, QUIET, SERIAL, TOLD, WORKED
 from ._invocation import CURRENT, Run
 from ._mailbox import (
     ASIDE,
@@ -73,8 +73,7 @@ class Box(Paced):
             return op.bind(args, kwargs)
         except InvalidInput as exc:
             exc.__context__ = None  # of whoever has tried a short cut before
-            if self.size > 0:
-                self.inline += 1
+            self._count_refusal()
             raise
 
     def spread(
@@ -84,9 +83,13 @@ class Box(Paced):
         try:
             return op.spread(data, tolerant=tolerant)
         except InvalidInput:
-            if self.size > 0:
-                self.inline += 1
+            self._count_refusal()
             raise
+
+    def _count_refusal(self) -> None:
+        if self.size > 0:
+            self.loosen()
+            self.inline += 1
 
     def sender(self) -> Any:
         """Give the slot of the agent whose code runs now, None outside any (T7)."""
@@ -198,7 +201,7 @@ class Box(Paced):
 
     def put(self, item: Any) -> None:
         """Queue what has been accepted, and see to it that its turn comes."""
-        if self.gate:
+        if self.gate and not self.loosen():
             if self.queue:
                 self.queue.append(item)
             else:
@@ -385,6 +388,7 @@ class Box(Paced):
             held.holds = None
             return
         self.furnish_out()[held] = None
+        self.loosen()
         if self.gate in (IDLE, BUSY, QUIET, WORKED):
             if self.turns.slot is self:
                 self.turns.leave = True

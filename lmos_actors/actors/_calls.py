@@ -19,7 +19,7 @@ from trio.lowlevel import (
 
 from lmos_actors._errors import ActionCancelled, DeadlineExceeded
 
-from ._cell import GONE
+from ._gates import GONE
 from ._invocation import CURRENT
 from ._mailbox import DONE, RUNNING, WORKED_ON, Envelope
 from ._observers import MONITORS, Feed

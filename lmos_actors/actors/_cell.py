@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
+from ._gates import CLOSED, EMPTY, IDLE, STATES, TALLIED
 from ._mailbox import DONE, AgentStatistics, Contended, Envelope, Firing, MailboxStatistics
 from ._runtime import BATCH
 
@@ -31,34 +32,8 @@ if TYPE_CHECKING:
     from ._operation import Operation
     from ._runtime import Household, Owner, Runtime, Turns
 
-# Where a slot is in its life.
-EMPTY, STARTING, RUNNING, DRAINING, ENDING, DOWN, GONE = range(7)
-STATES: Final = ("empty", "starting", "running", "stopping", "ending", "down", "gone")
-# What a caller is told of it.
-TOLD: Final = (
-    "not started yet",
-    "starting",
-    "running",
-    "stopping",
-    "ending",
-    "down until it is started again",
-    "gone",
-)
-
 # How its supervisor sees it; written by the supervisor alone.
 Status: TypeAlias = Literal["starting", "running", "stopping", "restarting", "stopped"]
-
-# What the agent is doing about its mailbox. Zero alone lets a turn begin in the asker's own step.
-IDLE: Final = 0
-BUSY: Final = 1  # in the ready queue, or its turn runs
-HANDING: Final = 2  # a run was handed over and has not begun
-HELD: Final = 3  # a message of its turn waits for a seat elsewhere
-SERIAL: Final = 4  # `serial=True` and a run is open
-QUIET: Final = 5  # as idle, but no turn begins in an asker's step: stopping, senders parked, turns take time
-CLOSED: Final = 6
-PAUSED: Final = 7  # held from outside
-WORKING: Final = 8  # its service time goes by for one message
-WORKED: Final = 9  # in the ready queue, for the turn of that message alone
 
 NO_MAIL: Final[Any] = ()
 SHUT: Final = -1  # as a size: nothing is accepted
@@ -200,6 +175,14 @@ class Cell:
         """Names from the root's children down, joined by slashes."""
         name = self.name
         return self.owner.child_path(name if isinstance(name, str) else self.label)
+
+    def loosen(self) -> bool:
+        """Take the agent out of the node's sums, as its accounts are to change; return whether it was in."""
+        if self.gate != TALLIED:
+            return False
+        self.rt.tally.loosen(self)
+        self.gate = IDLE
+        return True
 
     def furnish(self) -> More:
         """Give what few agents need, made at the first call."""

@@ -23,8 +23,9 @@ from trio.lowlevel import (
 
 from lmos_actors._errors import AgentDied, AgentError, InvalidInput
 
-from ._cell import BUSY, DRAINING, IDLE, NO_MAIL, QUIET, WORKED
+from ._cell import NO_MAIL
 from ._crashes import crash_reason
+from ._gates import BUSY, DRAINING, IDLE, QUIET, WORKED
 from ._hiding import conceal
 from ._invocation import declared_failure
 from ._mailbox import DONE, QUEUED, Envelope, Firing, Own, OwnTell, Stashed
@@ -84,9 +85,9 @@ async def dispatch(rt: Runtime) -> None:
 def may_run_now(slot: Box, op: Operation) -> bool:
     """Whether a turn may run in the step of a caller in no turn: the agent is idle, and nobody looks on."""
     rt = slot.rt
-    if slot.gate or op.kind or slot.turns.budget <= 0 or slot.full():
+    if op.kind or slot.turns.budget <= 0 or slot.full() or rt.edge is not None or rt.instrument is not None:
         return False
-    return rt.edge is None and rt.instrument is None
+    return not slot.gate or slot.loosen()
 
 
 def run_now(slot: Box, envelope: Envelope) -> None:

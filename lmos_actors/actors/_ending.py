@@ -15,8 +15,9 @@ from trio.lowlevel import enable_ki_protection, reschedule
 
 from lmos_actors._errors import AgentDied, AgentUnavailable
 
-from ._cell import CLOSED, DOWN, DRAINING, ENDING, GONE, IDLE, NO_MAIL, RUNNING, SHUT, TOLD
+from ._cell import NO_MAIL, SHUT
 from ._crashes import crash_reason
+from ._gates import CLOSED, DOWN, DRAINING, ENDING, GONE, IDLE, RUNNING, TALLIED, TOLD
 from ._holder import is_cancel
 from ._links import Linked
 from ._mailbox import DONE, Held
@@ -69,14 +70,14 @@ class Mortal(Linked):
     @property
     def at_rest(self) -> bool:
         """Nothing waits, runs, listens or is held: told to stop, it ends at once."""
-        return self.gate == IDLE and self.more is None
+        return self.gate in (IDLE, TALLIED) and self.more is None
 
     @enable_ki_protection
     def drain(self, reason: ExitReason, seconds: float | None) -> None:
         """Take nothing new, let what waits and runs be handled, then end; at once when idle."""
         if self.state >= ENDING:
             return
-        if self.gate == IDLE and (self.more is None or not self.more.runs):
+        if self.gate in (IDLE, TALLIED) and (self.more is None or not self.more.runs):
             self.state = DRAINING
             self._end(reason)
             return
@@ -123,6 +124,8 @@ class Mortal(Linked):
     def _end(self, reason: ExitReason) -> None:
         if self.state >= ENDING:
             return
+        if self.gate == TALLIED:
+            self.loosen()
         self.state = ENDING
         self.gate = CLOSED
         self.size = SHUT
@@ -351,6 +354,7 @@ class Mortal(Linked):
         if self.state in (ENDING, GONE):
             return
         self.state = GONE
+        self.rt.tally.lost()
         if self.rt.edge is not None:
             self.rt.edge.gone(self)
         more = self.more

@@ -18,7 +18,8 @@ from trio.lowlevel import enable_ki_protection
 from lmos_actors._errors import NotFound
 
 from ._affordances import EventHandle
-from ._cell import DRAINING, GONE, NO_TABLE
+from ._cell import NO_TABLE
+from ._gates import DRAINING, GONE
 from ._history import kept_turn
 from ._mailbox import Firing
 from ._observers import Backlog, Gap, event_key

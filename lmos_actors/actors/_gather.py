@@ -133,7 +133,7 @@ class _Gathering:
                 await slot.breathe()
             if self._error is not None:
                 return []
-            if slot.gate or op.kind or slot.traced:
+            if (slot.gate and not slot.loosen()) or op.kind or slot.traced:
                 seconds = ref._seconds  # pyright: ignore[reportPrivateUsage]
                 self._post(_Part(slot, op, bound, self, place), seconds)
                 continue

@@ -15,7 +15,7 @@ from trio.lowlevel import checkpoint, enable_ki_protection
 
 from lmos_actors._errors import AgentError, MailboxFull, NotFound
 
-from ._cell import DRAINING
+from ._gates import DRAINING
 from ._invocation import CURRENT
 from ._mailbox import DONE, Tell
 from ._observers import Feed
@@ -227,7 +227,7 @@ def _give(slot: LocalLink, op: Operation, args: tuple[Any, ...], sender: Any) ->
         slot.seat(op, args, sender)
         return True
     if slot.mailbox.when_full == "wait" and slot.full():
-        slot.furnish().refused += 1
+        slot.furnish().refused += 1  # it is full, so it is in no sums
         raise MailboxFull(slot.path, slot.mailbox.size)
     tell = Tell(slot, op, args, sender)
     slot.post(tell)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from trio.lowlevel import checkpoint_if_cancelled, enable_ki_protection
 
 from ._calls import LocalLink
-from ._cell import BUSY
 from ._edge import handed_mark
+from ._gates import BUSY
 from ._mailbox import QUEUED, Ask, Tell
 from ._operation import ASKING, CHECKED, named
 from ._traced import TracedOwn

@@ -17,8 +17,8 @@ from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule,
 
 from lmos_actors._errors import group_of
 
-from ._cell import ENDING
 from ._crashes import crash_reason, end_reason
+from ._gates import ENDING
 from ._invocation import CURRENT, OwnTask, Run
 from ._runtime import awaited
 from ._trace_context import current_mark

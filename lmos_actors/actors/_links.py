@@ -21,7 +21,7 @@ from trio.lowlevel import checkpoint, current_task, enable_ki_protection
 
 from lmos_actors._errors import AgentDied, AgentUnavailable, LinkedAgentDied, NotAllowed, group_of
 
-from ._cell import DRAINING, ENDING, GONE, RUNNING
+from ._gates import DRAINING, ENDING, GONE, RUNNING
 from ._invocation import CURRENT, Run
 from ._listeners import Listened
 from ._mailbox import Firing

@@ -10,7 +10,7 @@ from trio.lowlevel import enable_ki_protection
 
 from lmos_actors._errors import InvalidInput, LmosActorsError
 
-from ._cell import ENDING
+from ._gates import ENDING
 from ._hiding import conceal
 from ._history import kept_turn
 from ._mail import Mail

@@ -21,7 +21,7 @@ from trio.lowlevel import (
 from lmos_actors._errors import AgentUnavailable, InvalidInput, MailboxFull
 
 from ._box import Box
-from ._cell import BUSY, DRAINING, IDLE, QUIET
+from ._gates import BUSY, DRAINING, IDLE, QUIET
 from ._invocation import CURRENT
 from ._mailbox import DONE, OUT_SEATS, OWN_SEATS, PARKED, Ask, Held, Own, Stashed, Tell
 from ._operation import ASKING, CHECKED, named
@@ -70,7 +70,7 @@ class Mail(Box):
         budget = turns.budget = turns.budget - 1
         if budget < 0:
             await self.breathe()
-        if self.gate or op.kind:
+        if (self.gate and not self.loosen()) or op.kind:
             return await self.ask_queued(Ask(self, op, args, self.sender(), None), None)
         try:
             return self.run_inline(op, args)
@@ -166,7 +166,7 @@ class Mail(Box):
         turns.budget -= 1
         if turns.budget < 0:
             await self.breathe()
-        if self.gate or op.kind:
+        if (self.gate and not self.loosen()) or op.kind:
             return await self.ask_queued(Ask(self, op, args, self.sender(), None), seconds)
         try:
             return self.run_inline(op, args)
@@ -208,7 +208,7 @@ class Mail(Box):
             self.queue.append((op, args, sender))
             return
         self.queue = [(op, args, sender)]
-        if not self.gate:
+        if not self.gate or self.loosen():
             self.gate = BUSY
             self.rt.schedule(self)
         elif self.gate == QUIET:
@@ -280,7 +280,7 @@ class Mail(Box):
             self.queue.append((op, args, sender))
             return
         self.queue = [(op, args, sender)]
-        if not self.gate:
+        if not self.gate or self.loosen():
             self.gate = BUSY
             self.rt.schedule(self)
         elif self.gate == QUIET:

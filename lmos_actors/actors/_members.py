@@ -10,7 +10,7 @@ from trio.lowlevel import reschedule
 
 from lmos_actors._errors import AgentUnavailable, NotFound
 
-from ._cell import EMPTY, GONE, RUNNING, STATES
+from ._gates import EMPTY, GONE, RUNNING, STATES
 from ._mailbox import AgentStatistics, MailboxStatistics
 from ._observers import Sinks
 from ._operation import named

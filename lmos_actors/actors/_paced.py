@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, cast
 from trio.lowlevel import enable_ki_protection
 
 from ._aside import Aside
-from ._cell import BUSY, DRAINING, HELD, IDLE, NO_MAIL, PAUSED, QUIET, RUNNING, WORKED, WORKING, Pace
+from ._cell import NO_MAIL, Pace
+from ._gates import BUSY, DRAINING, HELD, IDLE, PAUSED, QUIET, RUNNING, WORKED, WORKING
 from ._mailbox import DONE, QUEUED, WORKED_ON, Contended, Envelope, Firing, Periodic
 from ._runtime import BATCH
 
@@ -47,6 +48,7 @@ class Paced(Aside):
     @enable_ki_protection
     def hold(self) -> None:
         """Begin no turn and no run from now on, until each `hold` has had its `release`."""
+        self.loosen()
         self.pace().holds += 1
         if self.gate in (IDLE, BUSY, QUIET):
             self._out_of_line()
@@ -74,6 +76,7 @@ class Paced(Aside):
     @enable_ki_protection
     def set_service_time(self, seconds: float) -> None:
         """Have the agent work so long on each message from the next on; 0: no time at all."""
+        self.loosen()
         self.pace().seconds = seconds
         if self.gate in (IDLE, BUSY, QUIET):
             self._out_of_line()

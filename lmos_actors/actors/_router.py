@@ -17,7 +17,7 @@ from trio.lowlevel import checkpoint, enable_ki_protection
 
 from lmos_actors._errors import AgentUnavailable, DeadlineExceeded, InvalidInput, NotAllowed, NotFound
 
-from ._cell import RUNNING
+from ._gates import RUNNING
 from ._members import Members
 from ._observers import MONITORS, Feed
 from ._operation import ASKING, MISSING, named

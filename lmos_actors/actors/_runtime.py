@@ -29,6 +29,7 @@ from ._mailbox import Bucket, Firing
 from ._operation import Operation
 from ._parking import ReadyWaits
 from ._population import Population
+from ._tally import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -316,6 +317,7 @@ class Runtime:
         self.dead_letter_feeds: list[Feed[DeadLetter]] = []
         self.crashes = Crashes(log=real and instrument is None)
         self.slots_made = 0
+        self.tally = Tally()
         self.messages = 0  # numbered where an instrument looks
         self.link: Any = None  # the class of slots: plain, or traced where an instrument looks
         self.fatal: Callable[[BaseException], None] | None = None

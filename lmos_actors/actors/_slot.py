@@ -10,7 +10,9 @@ import trio
 
 from lmos_actors._errors import AgentDied, AgentError, StartFailed, WrongState
 
-from ._cell import (
+from ._crashes import crash_reason, end_reason
+from ._ending import Mortal
+from ._gates import (
     BUSY,
     CLOSED,
     DOWN,
@@ -25,8 +27,6 @@ from ._cell import (
     STARTING,
     STATES,
 )
-from ._crashes import crash_reason, end_reason
-from ._ending import Mortal
 from ._history import kept_turn
 from ._holder import Holder, is_cancel
 from ._invocation import declared_failure

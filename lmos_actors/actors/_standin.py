@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 from lmos_actors._errors import NotAllowed
 
 from ._affordances import NOTHING
-from ._cell import GONE
+from ._gates import GONE
 from ._invocation import CURRENT, Run
 from ._observers import MONITORS
 from ._operation import GATED, TURN, Operation

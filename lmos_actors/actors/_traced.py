@@ -14,7 +14,7 @@ from trio.lowlevel import checkpoint_if_cancelled, enable_ki_protection
 from lmos_actors._errors import AgentError
 
 from ._calls import LocalLink
-from ._cell import BUSY
+from ._gates import BUSY
 from ._hiding import conceal_all
 from ._mailbox import QUEUED, Ask, Own, Tell
 from ._operation import ASKING, CHECKED, named

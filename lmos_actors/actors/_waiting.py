@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import attrs
 
 from ._calls import LocalStream
-from ._cell import SERIAL
+from ._gates import SERIAL
 from ._invocation import CURRENT, Run
 from ._mailbox import ASIDE, PARKED, PENDING, RUNNING, Envelope, Held
 

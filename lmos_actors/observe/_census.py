@@ -16,7 +16,7 @@ from lmos_actors.supervision import agent_class, agents_of
 from ._tallies import OTHER
 
 if TYPE_CHECKING:
-    from lmos_actors.actors import LocalLink
+    from lmos_actors.actors import LocalLink, Sums
     from lmos_actors.supervision import Supervisor
 
 AT_ONCE: Final = 500
@@ -56,6 +56,12 @@ class Count:
             self.dropped += more.dropped
             self.dead_lettered += more.dead_lettered
             self.refused += more.refused
+
+    def add_sums(self, sums: Sums) -> None:
+        """Add the agents of one class that are at rest."""
+        for total in TOTALS:
+            setattr(self, total, getattr(self, total) + getattr(sums, total))
+        self.statuses["running"] = self.statuses.get("running", 0) + sums.agents
 
     def add(self, slot: LocalLink) -> None:
         """Add one agent that is there."""
@@ -97,10 +103,9 @@ class Census:
 
     def gone(self, slot: LocalLink) -> None:
         """A slot is empty for good."""
-        self._of(self._gone, slot).add_done(slot)
+        self._of(self._gone, class_name(slot)).add_done(slot)
 
-    def _of(self, counts: dict[str, Count], slot: LocalLink) -> Count:
-        name = class_name(slot)
+    def _of(self, counts: dict[str, Count], name: str) -> Count:
         found = counts.get(name)
         if found is None:
             name = name if name in self._told or len(self._told) < self._most else OTHER
@@ -110,18 +115,26 @@ class Census:
 
     async def take(self) -> Found:
         """Count. Others have their turns meanwhile, so that the numbers are of one time only by and large."""
+        tally = self._root.rt.tally
+        for _ in range(0, len(tally.loose), AT_ONCE):
+            tally.settle(AT_ONCE)
+            await trio.lowlevel.checkpoint()
         classes = {name: attrs.evolve(count, statuses={}) for name, count in self._gone.items()}
-        depths: list[tuple[str, str, int]] = []
         number = 0
-        for slot in agents_of(self._root):
+        for cls, sums in tally.at_rest.items():
+            number += sums.agents
+            self._of(classes, cls.__name__).add_sums(sums)
+        for place, slot in enumerate(tally.others(), start=1):
             number += 1
-            self._of(classes, slot).add(slot)
-            if number <= self._shown:
-                depths.append((slot.path, class_name(slot), slot.accepted - slot.begun))
-            if not number % AT_ONCE:
+            self._of(classes, class_name(slot)).add(slot)
+            if not place % AT_ONCE:
                 await trio.lowlevel.checkpoint()
         self._keep_up(classes)
-        return Found(classes, number, depths if number <= self._shown else None)
+        return Found(classes, number, self._depths() if number <= self._shown else None)
+
+    def _depths(self) -> list[tuple[str, str, int]]:
+        slots = agents_of(self._root)
+        return [(slot.path, class_name(slot), slot.accepted - slot.begun) for slot in slots]
 
     def _keep_up(self, classes: dict[str, Count]) -> None:
         """No total falls, also where an agent has gone while others were counted."""

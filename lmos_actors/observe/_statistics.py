@@ -6,13 +6,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from lmos_actors.actors import LocalLink
-from lmos_actors.supervision import children_of
-
 if TYPE_CHECKING:
     from lmos_actors._budget import BudgetStatistics
-    from lmos_actors.actors import Runtime
-    from lmos_actors.supervision import Supervisor
+    from lmos_actors.actors import LocalLink, Runtime
 
 
 @attrs.frozen
@@ -37,80 +33,49 @@ class NodeStatistics:
     memory: BudgetStatistics
 
 
-class _Sums:
-    """Running sums over the agents of a tree, and how many agents and supervisors have been met."""
+def statistics_of(rt: Runtime, memory: BudgetStatistics) -> NodeStatistics:
+    """Count over all agents that are in the tree now: those at rest are in sums, all others are visited.
 
-    def __init__(self) -> None:
-        self.agents = self.supervisors = 0
-        self.at_once = 0  # begun and ended in their askers' steps: accepted and handled, in neither number
-        self.accepted = self.handled = self.waiting = self.running = self.restarts = 0
-        self.cancelled = self.dropped = self.dead_lettered = self.refused = 0
-
-    def add_children(self, supervisor: Supervisor, below: list[Supervisor]) -> None:
-        """Add the agents of one supervisor; append the supervisors below it to `below`.
-
-        There may be very many agents, and nobody else has a turn meanwhile: so an agent at rest costs a few
-        additions and no call.
-        """
-        self.supervisors += 1
-        agents = at_once = accepted = handled = restarts = 0
-        for child in supervisor.children:
-            if not isinstance(child, LocalLink):
-                below.append(child)
-                continue
-            agents += 1
-            at_once += child.inline
-            accepted += child.accepted
-            handled += child.handled
-            if child.incarnation > 1:
-                restarts += child.incarnation - 1
-            if child.more is not None:
-                self._add_busy(child, below)
-            elif child.queue:
-                self.waiting += child.waiting()
-        self.agents += agents
-        self.at_once += at_once
-        self.accepted += accepted
-        self.handled += handled
-        self.restarts += restarts
-
-    def _add_busy(self, slot: LocalLink, below: list[Supervisor]) -> None:
-        """Add what only agents have that have done more than take turns."""
-        more = slot.more
-        if more is None:
-            return
-        if slot.queue or more.pending or more.shelf is not None:
-            self.waiting += slot.waiting()
-        if more.runs or more.pace is not None:
-            self.running += slot.running()
-        self.cancelled += more.cancelled
-        self.dropped += more.dropped
-        self.dead_lettered += more.dead_lettered
-        self.refused += more.refused
-        if more.household is not None:
-            children = children_of(slot)
-            if children is not None:
-                below.append(children)
-
-
-def statistics_of(root: Supervisor, rt: Runtime, memory: BudgetStatistics) -> NodeStatistics:
-    """Count over all agents that are in the tree now."""
-    sums = _Sums()
-    below = [root]
-    while below:
-        sums.add_children(below.pop(), below)
+    Nobody else has a turn meanwhile, and there may be very many agents; see `_tally.py`.
+    """
+    tally = rt.tally
+    others: list[LocalLink] = tally.settle(len(tally.loose))
+    agents = len(others)
+    waiting = running = 0
+    accepted = handled = cancelled = dropped = dead_lettered = refused = restarts = 0
+    for slot in others:
+        inline, more = slot.inline, slot.more
+        accepted += slot.accepted + inline
+        handled += slot.handled + inline
+        restarts += max(0, slot.incarnation - 1)
+        waiting += slot.waiting()
+        if more is not None:
+            running += slot.running()
+            cancelled += more.cancelled
+            dropped += more.dropped
+            dead_lettered += more.dead_lettered
+            refused += more.refused
+    for sums in tally.at_rest.values():
+        agents += sums.agents
+        accepted += sums.accepted
+        handled += sums.handled
+        cancelled += sums.cancelled
+        dropped += sums.dropped
+        dead_lettered += sums.dead_lettered
+        refused += sums.refused
+        restarts += sums.restarts
     return NodeStatistics(
-        agents=sums.agents,
-        supervisors=sums.supervisors,
-        accepted=sums.accepted + sums.at_once,
-        handled=sums.handled + sums.at_once,
-        cancelled=sums.cancelled,
-        dropped=sums.dropped,
-        dead_lettered=sums.dead_lettered,
-        waiting=sums.waiting,
-        running=sums.running,
-        refused=sums.refused,
-        restarts=sums.restarts,
+        agents=agents,
+        supervisors=len(tally.supervisors),
+        accepted=accepted,
+        handled=handled,
+        cancelled=cancelled,
+        dropped=dropped,
+        dead_lettered=dead_lettered,
+        waiting=waiting,
+        running=running,
+        refused=refused,
+        restarts=restarts,
         dead_letters=rt.dead_letter_count,
         memory=memory,
     )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from contextvars import Context
 
-    from lmos_actors.actors import Runtime, Status
+    from lmos_actors.actors import MailboxOptions, Runtime, Status
 
     from ._siblings import Sibling
     from ._spec import Spec
@@ -391,8 +391,13 @@ class Branch:
     def _new_child(self, spec: Spec, name: str) -> Child:
         if not isinstance(spec, ChildSpec):
             return self._new_supervisor(spec)
-        slot: LocalLink = self.rt.link(self.rt, self, spec, name, mailbox_of(spec))
+        slot = self._new_slot(spec, name, mailbox_of(spec))
         self.ids.take(slot)
+        return slot
+
+    def _new_slot(self, spec: ChildSpec[Any], name: str | int, mailbox: MailboxOptions) -> LocalLink:
+        slot: LocalLink = self.rt.link(self.rt, self, spec, name, mailbox)
+        self.rt.tally.loose.append(slot)
         return slot
 
     def _forget(self, child: Child) -> None:
@@ -403,6 +408,7 @@ class Branch:
 
     def bury(self) -> None:
         """Empty all slots below for good: the spec is gone, or the node has ended (L2)."""
+        self.rt.tally.supervisors.pop(self, None)
         self._bury(self._plan.children)
 
     def _bury(self, children: Iterable[Child]) -> None:
@@ -413,7 +419,9 @@ class Branch:
             self.rt.population.changed((child,))
 
     def _new_supervisor(self, spec: SupervisorSpec | Pool[Any]) -> Supervisor:
-        return self.kinds[type(spec)](self.rt, spec, self)
+        made = self.kinds[type(spec)](self.rt, spec, self)
+        self.rt.tally.supervisors[made] = None
+        return made
 
 
 def _made_from(child: Child) -> Spec:

@@ -71,7 +71,7 @@ class CrowdSupervisor(Supervisor):
         self.crowd = crowd
         mailbox = mailbox_of(crowd.member)
         self.members: tuple[LocalLink, ...] = tuple(
-            rt.link(rt, self, crowd.member, str(number), mailbox) for number in range(crowd.count)
+            self._new_slot(crowd.member, str(number), mailbox) for number in range(crowd.count)
         )
         """The slots, by number, whatever has become of their agents."""
 

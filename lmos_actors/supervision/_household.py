@@ -49,6 +49,7 @@ class Household(Supervisor):
         self._dismissed = False
         self._limit: Timer | None = None
         self._reset()
+        slot.rt.tally.supervisors[self] = None
         slot.owner.start_task(self.main, name=f"children of {slot.path}", context=slot.rt.base_context.copy())
         slot.rt.timers.woke = True
 

@@ -140,7 +140,7 @@ class Supervisor(Branch):
             return Ref(await self._add(spec, numbered=True))
         if spec.references:
             self._check_references(spec)
-        child: LocalLink = self.rt.link(self.rt, self, spec, number, mailbox)
+        child = self._new_slot(spec, number, mailbox)
         try:
             self._begin(child)
         except StartFailed:
@@ -181,14 +181,16 @@ class Supervisor(Branch):
         try:
             for ordinal in range(first, first + count):
                 child = rt.link(rt, self, spec, ordinal, mailbox)
+                children.append(child)
                 child.start_now()
                 add(child)
                 started(child)
-                children.append(child)
         except StartFailed:
             self._failed_starts += 1
+            rt.tally.loose.extend(children)
             self._undo_many(children)
             raise
+        rt.tally.loose.extend(children)
         self._announce(children)
         return [Ref(child) for child in children]
 
@@ -205,7 +207,7 @@ class Supervisor(Branch):
         children: list[LocalLink] = []
         try:
             for ordinal in range(first, first + count):
-                child = self.rt.link(self.rt, self, spec, ordinal, mailbox_of(spec))
+                child = self._new_slot(spec, ordinal, mailbox_of(spec))
                 await self._start_new(child)
                 children.append(child)
         except BaseException:
@@ -269,7 +271,7 @@ class Supervisor(Branch):
             if isinstance(spec, ChildSpec):
                 number = self._names.next_number(spec.name)
                 if number is not None:
-                    return self.rt.link(self.rt, self, spec, number, mailbox_of(spec))
+                    return self._new_slot(spec, number, mailbox_of(spec))
             else:
                 spec = attrs.evolve(spec, name=self._names.first_free(spec.name))
         name = spec.name

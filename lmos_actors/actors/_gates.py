@@ -1,0 +1,32 @@
+"""The numbers for where a slot is in its life, and for what its agent is doing about its mailbox."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Where a slot is in its life.
+EMPTY, STARTING, RUNNING, DRAINING, ENDING, DOWN, GONE = range(7)
+STATES: Final = ("empty", "starting", "running", "stopping", "ending", "down", "gone")
+# What a caller is told of it.
+TOLD: Final = (
+    "not started yet",
+    "starting",
+    "running",
+    "stopping",
+    "ending",
+    "down until it is started again",
+    "gone",
+)
+
+# What the agent is doing about its mailbox. Zero alone lets a turn begin in the asker's own step.
+IDLE: Final = 0
+BUSY: Final = 1  # in the ready queue, or its turn runs
+HANDING: Final = 2  # a run was handed over and has not begun
+HELD: Final = 3  # a message of its turn waits for a seat elsewhere
+SERIAL: Final = 4  # `serial=True` and a run is open
+QUIET: Final = 5  # as idle, but no turn begins in an asker's step: stopping, senders parked, turns take time
+CLOSED: Final = 6
+PAUSED: Final = 7  # held from outside
+WORKING: Final = 8  # its service time goes by for one message
+WORKED: Final = 9  # in the ready queue, for the turn of that message alone
+TALLIED: Final = 10  # as idle, and its accounts are in the sums of the node, see `_tally.py`
