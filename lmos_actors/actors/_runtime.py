@@ -299,6 +299,7 @@ class Runtime:
     edge: Edge | None = None  # who measures and traces requests of and to others, if somebody does
     seeker: Seeker | None = None
     spread: Spreading | None = None
+    messages: int = 0  # numbered where an instrument looks
     trace_context: Any = None  # made at its first use, see `_trace_context.py`
 
     def __init__(
@@ -318,7 +319,6 @@ class Runtime:
         self.crashes = Crashes(log=real and instrument is None)
         self.slots_made = 0
         self.tally = Tally()
-        self.messages = 0  # numbered where an instrument looks
         self.link: Any = None  # the class of slots: plain, or traced where an instrument looks
         self.fatal: Callable[[BaseException], None] | None = None
         self.wake_watchdog: Callable[[], None] | None = None

@@ -24,7 +24,7 @@ from ._gates import GONE, IDLE, RUNNING, TALLIED
 
 @attrs.define
 class Sums:
-    """What the agents of one class have done that are at rest, all their incarnations together."""
+    """Sums over agents, over all incarnations of each."""
 
     agents: int = 0
     accepted: int = 0

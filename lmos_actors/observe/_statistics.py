@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from lmos_actors.actors import Sums
+
 if TYPE_CHECKING:
     from lmos_actors._budget import BudgetStatistics
     from lmos_actors.actors import LocalLink, Runtime
@@ -40,42 +42,26 @@ def statistics_of(rt: Runtime, memory: BudgetStatistics) -> NodeStatistics:
     """
     tally = rt.tally
     others: list[LocalLink] = tally.settle(len(tally.loose))
-    agents = len(others)
     waiting = running = 0
-    accepted = handled = cancelled = dropped = dead_lettered = refused = restarts = 0
+    visited = Sums()
     for slot in others:
-        inline, more = slot.inline, slot.more
-        accepted += slot.accepted + inline
-        handled += slot.handled + inline
-        restarts += max(0, slot.incarnation - 1)
+        visited.add(slot, 1)
+        visited.accepted += slot.accepted - slot.begun
         waiting += slot.waiting()
-        if more is not None:
-            running += slot.running()
-            cancelled += more.cancelled
-            dropped += more.dropped
-            dead_lettered += more.dead_lettered
-            refused += more.refused
-    for sums in tally.at_rest.values():
-        agents += sums.agents
-        accepted += sums.accepted
-        handled += sums.handled
-        cancelled += sums.cancelled
-        dropped += sums.dropped
-        dead_lettered += sums.dead_lettered
-        refused += sums.refused
-        restarts += sums.restarts
+        running += slot.running()
+    each = (visited, *tally.at_rest.values())
     return NodeStatistics(
-        agents=agents,
+        agents=sum(sums.agents for sums in each),
         supervisors=len(tally.supervisors),
-        accepted=accepted,
-        handled=handled,
-        cancelled=cancelled,
-        dropped=dropped,
-        dead_lettered=dead_lettered,
+        accepted=sum(sums.accepted for sums in each),
+        handled=sum(sums.handled for sums in each),
+        cancelled=sum(sums.cancelled for sums in each),
+        dropped=sum(sums.dropped for sums in each),
+        dead_lettered=sum(sums.dead_lettered for sums in each),
         waiting=waiting,
         running=running,
-        refused=refused,
-        restarts=restarts,
+        refused=sum(sums.refused for sums in each),
+        restarts=sum(sums.restarts for sums in each),
         dead_letters=rt.dead_letter_count,
         memory=memory,
     )
