@@ -319,11 +319,11 @@ class NumbersNameless(ScriptedConnection):
             raise invalid("this message is wrong") from None
 
 
-@SHELF("small-window", "takes a hundred one-way messages before it gives credit", "extension.tell-credit")
+@SHELF("small-window", "takes five one-way messages before it gives credit", "extension.tell-credit")
 class SmallWindow(ScriptedConnection):
     def check_tell(self, number: Any) -> None:
         super().check_tell(number)
-        if len(self.owed) >= 100:
+        if len(self.owed) >= 5:
             raise invalid("there is no credit", "$.tell")
 
 

@@ -257,7 +257,7 @@ async def test_our_client_at_it(autojump_clock: trio.abc.Clock) -> None:
             await thing.write("level", 200)
         async with thing.stream("count", {"to": 40}) as items:
             assert [item async for item in items] == list(range(40))
-        for _ in range(600):  # more than twice the credit
+        for _ in range(600):  # more than the credit
             await thing.tell("add", {"a": 1, "b": 2})
         with pytest.raises(ActionFailed):  # behind all of them
             await thing.invoke("fail")

@@ -18,8 +18,9 @@ CHAPTER = Chapter()
 
 _TELLS: Final = extension("One-way messages")
 _OFFERED: Final = "lmosx:offers with tells, and an action that may be invoked"
-_WINDOW: Final = 256
-"""Messages that may be sent to one thing before credit has come back."""
+_WINDOW: Final = 16
+"""Messages that may always be sent to one thing before credit has come back."""
+_TIMES: Final = 8
 
 
 def _begun(visit: Visit, heard: Heard) -> set[int]:
@@ -107,13 +108,13 @@ async def number(visit: Visit) -> None:
     "extension.tell-credit",
     "As many one-way messages as there is credit for are taken",
     section=_TELLS,
-    expected="no answer to 256 messages at once, nor to 256 more when their credit has come back",
+    expected="no answer to 16 messages at once, nor to 16 more each time that their credit has come back",
     needs=_OFFERED,
 )
 async def credit(visit: Visit) -> None:
     needs(visit, "tells")
     call, talk = visit.roles.safe_call(), await visit.talk()
-    for first in (1, 1 + _WINDOW):
+    for first in range(1, _TIMES * _WINDOW, _WINDOW):
         sent: list[Sent] = []
         numbers = set(range(first, first + _WINDOW))
         for number in sorted(numbers):
