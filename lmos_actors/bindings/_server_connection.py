@@ -163,6 +163,8 @@ class Served(Answering):
                 break
             except LocalProtocolError as error:  # of a reading or progress, which is left out
                 self.server.failed(error)
+        if frames and not self._over and (held := self.session.held) not in self._near:
+            self._charge(held)  # what has been taken is held by the connection, if at all
         if self._givers and not self._listeners.crowded():
             givers, self._givers = self._givers, {}
             for far in givers:

@@ -141,6 +141,10 @@ class Slow(Agent):
         await trio.sleep(seconds)
         return len(text)
 
+    @action
+    def give(self, size: int) -> str:
+        return "x" * size
+
 
 VERBS = (
     "ask", "tell", "refused", "work", "cancelled", "crash", "later", "put_aside", "change", "hire", "own",
@@ -405,6 +409,9 @@ def test_what_peers_hold_of_the_memory_is_counted() -> None:
             assert 200_000 < server.statistics().memory.bytes < 210_000
             await trio.sleep(20)
             assert server.statistics().memory.bytes == 0
+            assert len(await slow.invoke(Slow.give, 300_000)) == 300_000
+            await trio.sleep(1)
+            assert server.statistics().memory.bytes == 0, "an answer that has been read is held no more"
             with suppress(OutcomeUnknown):
                 await slow.invoke(Slow.take, "x" * 1_100_000, 10.0)
             assert server.statistics().memory == BudgetStatistics(0, 1 << 20, 1)
