@@ -107,7 +107,7 @@ def _computed(
 
     if not exact:
         return list(map(compute, keys))
-    found = {key: compute(key) for key in set(keys)}
+    found = {key: compute(key) for key in dict.fromkeys(keys)}
     return [found[key] for key in keys]
 
 
