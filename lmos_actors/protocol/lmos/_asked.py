@@ -91,10 +91,6 @@ LISTENED: Final[dict[type[Base], str]] = {
 """What is listened to by, or no more after, a message."""
 
 
-REQUEST: Final = 2048
-"""Bytes of memory that a request or a listening takes beside what it was asked with, about."""
-
-
 class Asked(Struct, eq=False):  # made for every request: attrs would take five times as long
     """A request for the host to answer, by exactly one of the methods that `VERBS` allows.
 

@@ -13,6 +13,9 @@ _BRACKETS: Final = bytes.maketrans(b"{}", b"[]")
 _OTHERS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
 _DIGITS: Final = bytes(0x30 if chr(byte) in "0123456789.eE+-" else 0x20 for byte in range(256))
 
+REQUEST: Final = 2048
+"""Bytes of memory that a request or a listening takes beside what it was asked with, about."""
+
 
 @attrs.frozen(kw_only=True)
 class Limits:

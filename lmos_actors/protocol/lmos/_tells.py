@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from lmos_actors._errors import InvalidInput
 
-from ._asked import REQUEST
+from ._limits import REQUEST
 from ._messages import Credit
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from msgspec import UNSET
 
 from lmos_actors._errors import LocalProtocolError
 
-from ._asked import EVENT, PROPERTY, REQUEST, Asked, Listening, State
+from ._asked import EVENT, PROPERTY, Asked, Listening, State
+from ._limits import REQUEST
 from ._messages import (
     Event,
     Gap,

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from lmos_actors._budget import weight as weight_of
 from lmos_actors._errors import ActionCancelled, ActionFailed, MailboxFull
 
-from ._asked import REQUEST, VERBS, Asked, Listening, State
+from ._asked import VERBS, Asked, Listening, State
 from ._codec import Codec
 from ._dialects import Dialect
 from ._finite import finite_only
-from ._limits import Limits
+from ._limits import REQUEST, Limits
 from ._memory import ANSWERED, BRIEF, Remembered, compacted, restored
 from ._messages import (
     Acknowledgement,
