@@ -23,7 +23,7 @@ from tests.source import ROOT
 FORKING = """
 import json, os, runpy, sys
 import cyclopts, shlex
-import lmos_actors.cli._commands, lmos_actors.cli._run, lmos_actors.reports, lmos_actors.scenario
+import lmos_actors.cli.commands._others, lmos_actors.cli.run._run, lmos_actors.reports, lmos_actors.scenario
 
 said = os.dup(1)
 for line in sys.stdin.buffer:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from lmos_actors.cli._main import main
+from lmos_actors.cli import main
 from tests.scenario.project import Project
 
 if TYPE_CHECKING:

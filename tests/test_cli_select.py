@@ -15,7 +15,7 @@ import pytest
 from lmos_actors import ConfigError
 from lmos_actors.cli import main
 from lmos_actors.cli._dispatch import VERBS
-from lmos_actors.cli._select import expression, label_of, selection
+from lmos_actors.cli.run._select import expression, label_of, selection
 from tests.scenario.project import CAST, Project, Ran, story
 
 if TYPE_CHECKING:

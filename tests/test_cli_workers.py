@@ -15,9 +15,9 @@ import attrs
 import pytest
 
 from lmos_actors.cli import main
-from lmos_actors.cli._jobs import Asked, Jobs
-from lmos_actors.cli._pool import Pool, Task
-from lmos_actors.cli._run import Options, run_files
+from lmos_actors.cli.run._jobs import Asked, Jobs
+from lmos_actors.cli.run._pool import Pool, Task
+from lmos_actors.cli.run._run import RunOptions, run_files
 from lmos_actors.scenario import Going, Lost, Order, Ready, Said, Worker, load_scenario, run_cell
 from tests.scenario.project import CAST, Project, Ran, story
 from tests.source import ROOT
@@ -329,7 +329,7 @@ def test_the_process_of_second_runs_is_started_first_and_ended_though_a_file_is_
         return seats[-1]
 
     monkeypatch.setattr(Pool, "_start", kept)
-    assert run_files(["nothing.yaml"], Options(settings={}, determinism=determinism)) == 2
+    assert run_files(["nothing.yaml"], RunOptions(settings={}, determinism=determinism)) == 2
     assert [seat.second for seat in seats] == [True] * started
     assert [seat.worker._process.poll() for seat in seats] == [-signal.SIGKILL] * started
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, strategies as st
 
-from lmos_actors._entropy import EPOCH, Entropy, RandomStream, SeededEntropy
+from lmos_actors._core import Entropy, RandomStream, SeededEntropy
+from lmos_actors._core._entropy import EPOCH
 from lmos_actors.simulation import VirtualClock
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def test_every_free_digit_of_an_id_takes_every_value(entropy: Entropy) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_process_has_ids_of_its_own() -> None:
     code = (
-        "import os; from lmos_actors._entropy import Entropy\n"
+        "import os; from lmos_actors._core._entropy import Entropy\n"
         "e = Entropy(); e.new_id(); r, w = os.pipe()\n"
         "if not os.fork(): os.write(w, e.new_id().encode()); os._exit(0)\n"
         "print(os.read(r, 36).decode() != e.new_id())"
@@ -104,7 +105,7 @@ def test_unseeded_streams_are_all_new() -> None:
 
 def test_the_same_under_every_hash_seed_and_for_ever() -> None:
     code = (
-        "from lmos_actors._entropy import *; from lmos_actors.simulation import VirtualClock\n"
+        "from lmos_actors._core._entropy import *; from lmos_actors.simulation import VirtualClock\n"
         "e = SeededEntropy(7, VirtualClock()); s = e.stream('weather')\n"
         "print(e.new_id(), s.getrandbits(64), s.random(), s.randint(1, 6))"
     )

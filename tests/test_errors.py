@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from lmos_actors import Agent, AgentDied, ChildSpec, SupervisorSpec, _errors as errors, action
-from lmos_actors._errors import nearest
+from lmos_actors import Agent, AgentDied, ChildSpec, SupervisorSpec, action, errors as errors
 from lmos_actors.actors import ExitReason
+from lmos_actors.errors import nearest
 from lmos_actors.protocol.lmos import Problem
 from lmos_actors.testing import open_test_node
 

@@ -14,7 +14,7 @@ from trio.testing import wait_all_tasks_blocked
 from lmos_actors import Agent, AgentDied, ChildSpec, Event, Gap, SupervisorSpec, action, event, open_node
 from lmos_actors.actors import set_service_time
 from lmos_actors.bindings import fetch
-from lmos_actors.cli._listening import Hearing
+from lmos_actors.cli.remote._listening import Hearing
 from lmos_actors.transport import MemoryNetwork, endpoint_of
 from tests.bindings.lines import serving
 from tests.bindings.web import Web

@@ -32,9 +32,9 @@ from lmos_actors import (
     prop,
     simulate,
 )
-from lmos_actors._connections import GOODBYE
-from lmos_actors._wanted import default_network
 from lmos_actors.bindings import LmosServer
+from lmos_actors.node._network import GOODBYE
+from lmos_actors.node._options import default_network
 from lmos_actors.supervision import RESERVED
 from lmos_actors.testing import run_test
 from lmos_actors.transport import ConnectFailed, MemoryNetwork, endpoint_of

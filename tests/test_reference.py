@@ -32,16 +32,15 @@ from lmos_actors import (
 from lmos_actors.cli import _dispatch as cli, main
 from lmos_actors.protocol import lmos, td
 from lmos_actors.protocol.lmos import _problems
-from lmos_actors.protocol.lmos._asked import VERBS
+from lmos_actors.protocol.lmos.thing._requests import VERBS
 from lmos_actors.reports._results import PRECEDENCE
-from lmos_actors.scenario import (
-    _formula_text,
-    _look,
-    _model,
-    _model_agents,
-    _model_base,
-    _model_checks,
-    _model_steps,
+from lmos_actors.scenario.formulas import _look, _text as _formula_text
+from lmos_actors.scenario.model import (
+    _agents as _model_agents,
+    _base as _model_base,
+    _checks as _model_checks,
+    _files as _model,
+    _steps as _model_steps,
 )
 from lmos_actors.transport import ConnectionOptions, DoorOptions
 from tests.source import ROOT

@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from lmos_actors import Agent, ConfigError, Deadlocked, action, current_request, simulate
-from lmos_actors._ambient import current_ambient
+from lmos_actors._core import current_ambient
 from lmos_actors.simulation import VirtualClock
 from lmos_actors.testing import SEED_VARIABLE, open_test_node, settle
 

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 from hypothesis import given, strategies as st
 
-from lmos_actors._timers import BUDGET, TaskTimers, TimerHeap
+from lmos_actors._core import BUDGET, TaskTimers, TimerHeap
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

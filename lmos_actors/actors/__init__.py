@@ -30,7 +30,6 @@ from ._gates import RUNNING as RUNNING
 from ._gather import invoke_all as invoke_all
 from ._groups import Change as Change, Group as Group, Joined as Joined, Left as Left
 from ._handing import HandingLink as HandingLink
-from ._hiding import conceal as conceal, conceal_all as conceal_all
 from ._holding import (
     hold as hold,
     keep_state as keep_state,
@@ -125,7 +124,6 @@ from ._runtime import (
     interruptible as interruptible,
     title_of as title_of,
 )
-from ._secrets import HIDDEN as HIDDEN, Secret as Secret
 from ._standin import (
     Altered as Altered,
     Standin as Standin,
@@ -151,6 +149,13 @@ from ._trace_context import (
     trace_context as trace_context,
 )
 from ._traced import TracedLink as TracedLink
-from ._values import Shape as Shape, shape_of as shape_of
 from ._waiting import Waiting as Waiting, WaitingGraph as WaitingGraph, waiting_graph as waiting_graph
 from ._watchdog import SlowTurnWarning as SlowTurnWarning, Watchdog as Watchdog
+from .values import (
+    HIDDEN as HIDDEN,
+    Secret as Secret,
+    Shape as Shape,
+    conceal as conceal,
+    conceal_all as conceal_all,
+    shape_of as shape_of,
+)

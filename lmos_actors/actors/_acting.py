@@ -11,7 +11,7 @@ from inspect import iscoroutinefunction, unwrap
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, ParamSpec, TypeVar, TypeVarTuple, overload
 
-from lmos_actors._errors import AgentUnavailable, NotFound
+from lmos_actors.errors import AgentUnavailable, NotFound
 
 from ._follow import Following, follow
 from ._groups import Group, join, leave
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from types import UnionType
 
-    from lmos_actors._entropy import RandomStream
-    from lmos_actors._timers import Timer
+    from lmos_actors._core import RandomStream, Timer
 
     from ._affordances import Action, EventHandle, Turn
     from ._calls import LocalLink
@@ -108,7 +107,7 @@ class Acting:
         spread: Spread | None = None,
         key: str | None = None,
     ) -> Ref[A]:
-        """Give a ref to an agent of that class, by name or the first started. Resolves on first use.
+        """Return a ref to an agent of that class, by name or the first started. Resolves on first use.
 
         As `node.find`, which says more.
         """
@@ -200,11 +199,11 @@ class Acting:
     @overload
     def topic(self, name: str, tp: UnionType, /) -> Topic[Any]: ...
     def topic(self, name: str, tp: Any, /) -> Topic[Any]:
-        """Give the node's topic of that name and type. Raises TypeError if it is one of another type."""
+        """Return the node's topic of that name and type. Raises TypeError if it is one of another type."""
         return topic_of(self._place().rt, name, tp)
 
     def group(self, name: str, cls: type[A], /) -> Group[A]:
-        """Give the members of a group that are of that class."""
+        """Return the members of a group that are of that class."""
         return Group(self._place().rt, name, cls)
 
     def join_group(self, name: str, /) -> None:
@@ -325,7 +324,7 @@ class Acting:
     def to_thread(
         self, fn: Callable[[*Ts], V], /, *args: *Ts, abandon: bool = False
     ) -> Coroutine[Any, Any, V]:
-        """Call a function that blocks in a thread, and give what it returns; what it raises is raised here.
+        """Call a function that blocks in a thread, and return what it returns; what it raises is raised here.
 
         At most 16 at a time in a node (`open_node(threads=...)`). A run that is cancelled waits for the
         thread; with `abandon` it leaves it to end by itself, for nobody. Context variables are carried.
@@ -334,7 +333,7 @@ class Acting:
         return outside_of(self._place(), "to_thread").to_thread(fn, args, abandon)
 
     def to_process(self, fn: Callable[[*Ts], V], /, *args: *Ts) -> Coroutine[Any, Any, V]:
-        """Call a function that computes in a worker process; give what it returns, raise what it raises.
+        """Call a function that computes in a worker process; return what it returns, raise what it raises.
 
         As many at a time as there are processors (`open_node(processes=...)`). The function has to stand
         at the top level of a module, arguments and result must be picklable: TypeError. A cancel kills the
@@ -361,11 +360,11 @@ class Acting:
         return self._household("start_child").start_child(spec)
 
     def start_supervisor(self, spec: Any, /) -> Coroutine[Any, Any, Any]:
-        """Start the Supervisor of a SupervisorSpec, and give it. Raises what `start_child` does."""
+        """Start the Supervisor of a SupervisorSpec, and return it. Raises what `start_child` does."""
         return self._household("start_supervisor").start_supervisor(spec)
 
     def start_pool(self, spec: Any, /) -> Coroutine[Any, Any, Any]:
-        """Start a Pool of children, and give its PoolRef. Raises what `start_child` does."""
+        """Start a Pool of children, and return its PoolRef. Raises what `start_child` does."""
         return self._household("start_pool").start_pool(spec)
 
     def _household(self, verb: str) -> Household:

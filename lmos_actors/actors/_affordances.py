@@ -23,13 +23,13 @@ from typing import (
 
 import attrs
 
-from lmos_actors._errors import AgentUnavailable
+from lmos_actors.errors import AgentUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
     from ._box import Box
-    from ._values import Shape
+    from .values import Shape
 
 V = TypeVar("V")
 V_co = TypeVar("V_co", covariant=True)

@@ -114,7 +114,7 @@ class Agent(Acting):
         """
 
     def supervises(self) -> Any:
-        """Give a SupervisorSpec: the children the agent always has, and how its children are restarted.
+        """Return a SupervisorSpec: the children the agent always has, and how its children are restarted.
 
         Called once for each incarnation, when the lifespan has been entered. The children start before
         `started()`; one that cannot is a failed start of the agent. Of the spec only `children`,
@@ -143,7 +143,7 @@ def is_agents_code() -> bool:
 
 
 def current_request() -> Request:
-    """Say what the code that runs now was asked for, and by whom.
+    """Return what the code that runs now was asked for, and by whom.
 
     Raises LookupError outside an agent's turns and runs.
     """

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from trio.lowlevel import current_task, enable_ki_protection
 
-from lmos_actors._errors import NotAllowed
+from lmos_actors.errors import NotAllowed
 
 from ._cell import Cell
 from ._gates import IDLE, QUIET
@@ -23,7 +23,7 @@ from ._operation import STREAM
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lmos_actors._timers import Timer
+    from lmos_actors._core import Timer
 
     from ._invocation import OwnTask, Run
     from ._mailbox import Ask
@@ -56,7 +56,7 @@ class Aside(Cell):
     __slots__ = ()
 
     def shelf(self) -> Shelf:
-        """Give the shelf, made at the first call."""
+        """Return the shelf, made at the first call."""
         more = self.furnish()
         if more.shelf is None:
             more.shelf = Shelf()
@@ -65,7 +65,7 @@ class Aside(Cell):
     # ---- what the present behaviour allows
 
     def enabled(self, op: Operation) -> bool:
-        """Say whether the agent takes messages for this operation now."""
+        """Return whether the agent takes messages for this operation now."""
         return op.when is None or self.agent.behaviour in op.when
 
     def not_now(self, item: Any) -> None:
@@ -104,7 +104,7 @@ class Aside(Cell):
 
     @enable_ki_protection
     def unstash(self) -> int:
-        """Bring back what was put aside: it comes first, in order. Give how many messages that are."""
+        """Bring back what was put aside: it comes first, in order. Return how many messages that are."""
         more = self.more
         if more is None or more.shelf is None or not more.shelf.items:
             return 0
@@ -284,7 +284,7 @@ class Aside(Cell):
 
 
 def _is_first_step(run: Run | OwnTask) -> bool:
-    """Say whether the code that runs now is the run's, and nothing else has run since it began."""
+    """Return whether the code that runs now is the run's, and nothing else has run since it began."""
     return current_task().custom_sleep_data is run  # trio empties it whenever the task is woken
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import trio
 
-from lmos_actors._errors import AgentDied, AgentUnavailable, InvalidInput, MailboxFull, NotFound
+from lmos_actors.errors import AgentDied, AgentUnavailable, InvalidInput, MailboxFull, NotFound
 
 from ._gates import BUSY, EMPTY, ENDING, GONE, HANDING, HELD, IDLE, QUIET, SERIAL, TOLD, WORKED
 from ._invocation import CURRENT, Run
@@ -55,7 +55,7 @@ class Box(Paced):
     # ---- accepting
 
     def operation(self, key: str) -> Operation:
-        """Give the operation of that key. Raises `NotFound`, `AgentUnavailable`."""
+        """Return the operation of that key. Raises `NotFound`, `AgentUnavailable`."""
         try:
             return self.table[key]
         except KeyError:
@@ -92,12 +92,12 @@ class Box(Paced):
             self.inline += 1
 
     def sender(self) -> Any:
-        """Give the slot of the agent whose code runs now, None outside any (T7)."""
+        """Return the slot of the agent whose code runs now, None outside any (T7)."""
         run = CURRENT.get()
         return self.turns.slot if run is None else run.slot
 
     def full(self) -> bool:
-        """Say whether a message finds no seat now; false while closed."""
+        """Return whether a message finds no seat now; false while closed."""
         return 0 < self.size <= self.accepted - self.begun
 
     def post(self, envelope: Envelope) -> None:
@@ -130,7 +130,7 @@ class Box(Paced):
         self.post(Tell(self, op, args, sender))
 
     def _make_room(self, envelope: Envelope) -> bool:
-        """Say whether the envelope may go in after all; if not, it has been parked, dropped or refused."""
+        """Return whether the envelope may go in after all; if not, it has been parked, dropped or refused."""
         if self.size < 0:
             self.furnish().refused += 1
             raise self.closed_error()
@@ -232,7 +232,7 @@ class Box(Paced):
     # ---- runs
 
     def begin_next(self, line: RunLine) -> bool:
-        """Begin the first run in line that the behaviour allows; say whether there was one."""
+        """Begin the first run in line that the behaviour allows; return whether there was one."""
         while line:
             op = next(iter(line)).op
             kept = self._keeps_last(op)
@@ -316,7 +316,7 @@ class Box(Paced):
     # ---- withdrawing
 
     def withdraw(self, envelope: Envelope) -> bool:
-        """Its consumer is gone (R5): take it out wherever it is; say whether it was still open."""
+        """Its consumer is gone (R5): take it out wherever it is; return whether it was still open."""
         phase = envelope.phase
         if phase == DONE:
             return False
@@ -404,7 +404,7 @@ class Box(Paced):
     # ---- filled in by Slot
 
     def inline_failed(self, exc: BaseException, op: Operation, args: tuple[Any, ...]) -> BaseException:
-        """Deal with what an inline turn raised; give what its asker is to see."""
+        """Deal with what an inline turn raised; return what its asker is to see."""
         raise NotImplementedError
 
     def after_turn(self) -> None:
@@ -412,7 +412,7 @@ class Box(Paced):
         raise NotImplementedError
 
     def turn_crashed(self, exc: BaseException, reason: ExitReason) -> BaseException:
-        """End the agent for what its turn raised; give what the asker is to see."""
+        """End the agent for what its turn raised; return what the asker is to see."""
         raise NotImplementedError
 
     def run_cancelled(self, run: Run) -> None:

@@ -17,7 +17,7 @@ from trio.lowlevel import (
     wait_task_rescheduled,
 )
 
-from lmos_actors._errors import ActionCancelled, DeadlineExceeded
+from lmos_actors.errors import ActionCancelled, DeadlineExceeded
 
 from ._gates import GONE
 from ._invocation import CURRENT
@@ -33,7 +33,7 @@ from ._slot import Slot
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
 
-    from lmos_actors._timers import Timer
+    from lmos_actors._core import Timer
 
     from ._monitor import Down
     from ._observers import Sink
@@ -113,7 +113,7 @@ class LocalCall(Envelope):
     @awaited("call.")
     @named("call.result")
     async def result(self) -> Any:
-        """Wait for the final answer and give it."""
+        """Wait for the final answer and return it."""
         await checkpoint_if_cancelled()
         while not self._done:
             await park_among(self._waiting)
@@ -124,7 +124,7 @@ class LocalCall(Envelope):
     @awaited("call.")
     @named("call.query")
     async def query(self) -> CallStatus:
-        """Say how the invocation stands."""
+        """Return how the invocation stands."""
         await checkpoint()
         return self._status()
 

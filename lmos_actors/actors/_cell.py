@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     import trio
 
-    from lmos_actors._entropy import RandomStream
-    from lmos_actors._timers import Timer
+    from lmos_actors._core import RandomStream, Timer
 
     from ._aside import Shelf
     from ._holder import Holder
@@ -43,7 +42,7 @@ class StateStore(Protocol):
     """Where a persistent agent's state is kept between incarnations; filled in by persistence (S1, S2)."""
 
     async def load(self, path: str) -> dict[str, Any] | None:
-        """Give the last state kept for the agent at `path` as plain data, None if there is none."""
+        """Return the last state kept for the agent at `path` as plain data, None if there is none."""
         ...
 
     async def keep(self, path: str, state: dict[str, Any]) -> None:
@@ -185,7 +184,7 @@ class Cell:
         return True
 
     def furnish(self) -> More:
-        """Give what few agents need, made at the first call."""
+        """Return what few agents need, made at the first call."""
         more = self.more
         if more is None:
             more = self.more = More()
@@ -199,14 +198,14 @@ class Cell:
         return more
 
     def furnish_out(self) -> dict[Held, None]:
-        """Give room for messages of its turns that wait for seats elsewhere."""
+        """Return room for messages of its turns that wait for seats elsewhere."""
         more = self.furnish()
         if more.out is NOTHING_YET:
             more.out = {}
         return more.out
 
     def context(self) -> Context:
-        """Give the agent's context: a copy of the node's, made for each incarnation (T2)."""
+        """Return the agent's context: a copy of the node's, made for each incarnation (T2)."""
         ctx = self.ctx
         if ctx is None:
             ctx = self.ctx = self.rt.base_context.copy()
@@ -251,7 +250,7 @@ class Cell:
             self.queue = [*items, *self.queue]
 
     def long_queue(self) -> deque[Any]:
-        """Give the queue as a deque, which it is from now on."""
+        """Return the queue as a deque, which it is from now on."""
         queue = self.queue
         if not isinstance(queue, deque):
             queue = self.queue = deque(queue)
@@ -288,7 +287,7 @@ class Cell:
         )
 
     def mailbox_statistics(self) -> MailboxStatistics:
-        """Say how full the mailbox is."""
+        """Return how full the mailbox is."""
         more = self.more
         return MailboxStatistics(
             depth=self.accepted - self.begun,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 from trio.lowlevel import disable_ki_protection
 
-from lmos_actors._errors import InvalidInput, NotAllowed, NotFound
+from lmos_actors.errors import InvalidInput, NotAllowed, NotFound
 
 from ._affordances import Action, Event, Property, StreamAction, Turn
 from ._fields import MUTABLE
@@ -26,13 +26,12 @@ from ._mailbox import MailboxOptions
 from ._observers import ALL_EVENTS, event_key, property_key
 from ._operation import ANYTHING, GATED, MISSING, RUN, STREAM, TURN, Operation, Parameter
 from ._options import ClassOptions, behaviours_of
-from ._secrets import UNREAD, hidden_fields
-from ._values import check_property_type, shape_of
+from .values import UNREAD, check_property_type, hidden_fields, shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ._values import Shape
+    from .values import Shape
 
 _KINDS: Final = ((Turn, TURN), (Action, RUN), (StreamAction, STREAM))
 _RENAMES: Final = (None, "camel")
@@ -163,7 +162,7 @@ class _Compiler:
             self._action(name, value)
 
     def wire(self, name: str, given: str | None) -> str:
-        """Give the name an affordance or parameter has for consumers."""
+        """Return the name an affordance or parameter has for consumers."""
         if given is not None:
             return given
         if self.rename == "camel":
@@ -389,7 +388,7 @@ def _assigned(shape: Shape[Any], where: str) -> Callable[[Any], Any]:
 
 
 def _by_position(fn: Any, params: tuple[Parameter, ...], *, with_progress: bool) -> Callable[..., Any]:
-    """Give a function that takes all parameters by position, keyword-only ones too."""
+    """Return a function that takes all parameters by position, keyword-only ones too."""
     first = next((place for place, p in enumerate(params) if p.keyword_only), None)
     if first is None:
         return fn  # type: ignore[no-any-return]

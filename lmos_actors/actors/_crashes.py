@@ -7,15 +7,14 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from lmos_actors._errors import LinkedAgentDied, WrongEventLoop, group_of, text_of
-from lmos_actors._places import ASYNCIO, WAY_OUT
+from lmos_actors._core import ASYNCIO, WAY_OUT
+from lmos_actors.errors import LinkedAgentDied, WrongEventLoop, group_of, text_of
 
 from ._evidence import class_made_by, fields_of
-from ._hiding import Secrets, conceal, conceal_all, conceal_unchecked
 from ._monitor import ExitReason
 from ._reports import REASON, CrashReport
-from ._secrets import HIDDEN, PARTS
 from ._traces import place_of
+from .values import HIDDEN, PARTS, Secrets, conceal, conceal_all, conceal_unchecked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -90,7 +89,7 @@ def end_reason(slot: Any, error: BaseException, hand: Any) -> ExitReason:
 
 
 def shown_message(place: Any, affordance: str, message: Any) -> Any:
-    """Give what may be shown of a message that was sent to an agent or a pool, and perhaps never checked.
+    """Return what may be shown of a message that was sent to an agent or a pool, and perhaps never checked.
 
     Where nobody knows what may be shown, because there is no agent yet, that is nothing.
     """
@@ -119,12 +118,12 @@ def _table_of(slot: Any) -> dict[str, Any]:
 
 
 def _shown_unchecked(value: Any, secrecy: Any) -> Any:
-    """Give what may be shown of an argument that may be of another type than its declared one."""
+    """Return what may be shown of an argument that may be of another type than its declared one."""
     return conceal_unchecked(value, secrecy) if secrecy else conceal(value, PARTS)
 
 
 def without_secrets(envelope: Envelope, text: str) -> str:
-    """Give the text of an error that a message ended with, without the secrets of message and agent."""
+    """Return the text of an error that a message ended with, without the secrets of message and agent."""
     agent: Any = envelope.slot.agent
     hidden = envelope.op.secrecies
     guarded = agent is not None and agent.__contract__.guarded

@@ -209,7 +209,7 @@ def _handle_for(fn: Any, options: ActionOptions) -> Any:
 
 
 def Unit(name: str, /) -> Meta:
-    """Say in which unit a number is: `Annotated[float, Meta(ge=0), Unit("celsius")]`.
+    """Return in which unit a number is: `Annotated[float, Meta(ge=0), Unit("celsius")]`.
 
     It is told in the description (member `unit`, Thing Description 1.1, section 5.3.2.1) and checks nothing.
     """

@@ -36,14 +36,14 @@ NO_SECURITY: Final = "nosec_sc"
 
 
 def check_id(id: object) -> str | None:
-    """Say why that cannot be the id of an agent, None if it can: it has to be a URI."""
+    """Return why that cannot be the id of an agent, None if it can: it has to be a URI."""
     if isinstance(id, str) and is_uri(id):
         return None
     return f"must be a URI, such as urn:uuid:1f0c2f3e-6f0c-4b06-8d5b-2d5f3c1c9d10, not {id!r}"
 
 
 def describe(cls: type[Agent], *, id: str | None = None) -> Description:
-    """Give the description of an agent class: a tool's for one with `tool=True`. It has no forms.
+    """Return the description of an agent class: a tool's for one with `tool=True`. It has no forms.
 
     The title is the name of the class; descriptions are docstrings, `doc=` and what `Meta` says. Types are TD
     data schemas, the names are those on the wire. `id` is the URI of the thing, if it is known. Security is
@@ -100,7 +100,7 @@ def _said(**members: Any) -> dict[str, Any]:
 
 
 def _doc(cls: type[Agent]) -> str | None:
-    """Give the docstring of a class, or else that of the nearest base that is an agent's."""
+    """Return the docstring of a class, or else that of the nearest base that is an agent's."""
     docs = (vars(part).get("__doc__") for part in cls.__mro__[: cls.__mro__.index(Agent)])
     return next((inspect.cleandoc(doc) for doc in docs if doc), None)
 
@@ -127,7 +127,7 @@ def _event(made: Event[Any]) -> dict[str, Any]:
 
 
 def _annotated(hint: Any) -> str | None:
-    """Give the description that the outermost type says of itself, not that of its class."""
+    """Return the description that the outermost type says of itself, not that of its class."""
     said = hint.__metadata__ if get_origin(hint) is Annotated else ()
     metas = (word.description for word in said if isinstance(word, msgspec.Meta))
     return next((description for description in metas if description), None)
@@ -159,14 +159,14 @@ def _is_function(value: Any) -> bool:
 
 
 def _synchronous(op: Operation, options: ActionOptions) -> bool | None:
-    """Say whether the answer is the result: what was said, else true of a turn that need not wait."""
+    """Return whether the answer is the result: what was said, else true of a turn that need not wait."""
     if options.synchronous is not None:
         return options.synchronous
     return True if op.kind in (TURN, GATED) and not op.postpone else None
 
 
 def _input(op: Operation) -> dict[str, Any] | None:
-    """Give the schema of the input: one object keyed by the names of the parameters (V4)."""
+    """Return the schema of the input: one object keyed by the names of the parameters (V4)."""
     if op.whole:
         return _parameter(op.params[0])
     if not op.params:

@@ -21,17 +21,17 @@ from trio.lowlevel import (
     wait_task_rescheduled,
 )
 
-from lmos_actors._errors import AgentDied, AgentError, InvalidInput
+from lmos_actors.errors import AgentDied, AgentError, InvalidInput
 
 from ._cell import NO_MAIL
 from ._crashes import crash_reason
 from ._gates import BUSY, DRAINING, IDLE, QUIET, WORKED
-from ._hiding import conceal
 from ._invocation import declared_failure
 from ._mailbox import DONE, QUEUED, Envelope, Firing, Own, OwnTell, Stashed
 from ._operation import GATED
 from ._reports import EARLIER
 from ._runtime import BUDGET
+from .values import conceal
 
 ENDLESS = 2_000  # passes with turns left after which is looked whether time goes on
 AGAIN = 40  # passes until the next look, once it does not
@@ -320,7 +320,7 @@ def _begin(slot: Box, envelope: Envelope) -> None:
 
 
 def _fired(item: Firing, exc: BaseException) -> Firing:
-    """Give a timer's turn with the arguments it had: a following has let go of them, `_take` has not."""
+    """Return a timer's turn with the arguments it had: a following has let go of them, `_take` has not."""
     traceback = exc.__traceback__
     while traceback is not None and traceback.tb_frame.f_code is not _take.__code__:
         traceback = traceback.tb_next

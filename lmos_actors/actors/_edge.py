@@ -70,7 +70,7 @@ class Edge(Protocol):
         ...
 
     def mark(self, mark: Mark | None, /) -> Mark | None:
-        """Give the mark of what the code that runs now sends near, by what `current_mark` gives for it."""
+        """Return the mark of what the code that runs now sends near, by what `current_mark` gives for it."""
         ...
 
     def gone(self, slot: Any, /) -> None:
@@ -105,7 +105,7 @@ class _Unseen:
 
 
 def handed_mark(rt: Runtime) -> Mark | None:
-    """Give the mark of a message that the code that runs now sends near, where spans are recorded."""
+    """Return the mark of a message that the code that runs now sends near, where spans are recorded."""
     mark = current_mark(rt)
     return mark if rt.edge is None else rt.edge.mark(mark)
 

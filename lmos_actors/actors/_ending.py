@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 from trio.lowlevel import enable_ki_protection, reschedule
 
-from lmos_actors._errors import AgentDied, AgentUnavailable
+from lmos_actors.errors import AgentDied, AgentUnavailable
 
 from ._cell import NO_MAIL, SHUT
 from ._crashes import crash_reason
@@ -40,7 +40,7 @@ class Mortal(Linked):
     # ---- stop and crash
 
     def stop(self, reason: ExitReason, shutdown: float | str) -> bool:
-        """Begin to stop (R4); say whether it has ended already.
+        """Begin to stop (R4); return whether it has ended already.
 
         `shutdown`: seconds for what waits and runs, `"brutal"` for none, `"infinity"` for no limit.
         """
@@ -229,7 +229,7 @@ class Mortal(Linked):
             self.die(ExitReason("error", error=reason.error))
 
     async def undo_start(self, exc: BaseException) -> BaseException:
-        """End what a failed start has begun; give the error, with what was raised meanwhile."""
+        """End what a failed start has begun; return the error, with what was raised meanwhile."""
         more = self.furnish()
         reason = SHUTDOWN if is_cancel(exc) else ExitReason("error", error=exc)
         with trio.CancelScope(shield=True):

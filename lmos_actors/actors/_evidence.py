@@ -10,12 +10,12 @@ import attrs
 from ._history import unwrapped
 from ._mailbox import Envelope, Firing
 from ._operation import Operation
-from ._secrets import WHOLE, Discreet, annotations_of_function, secrecy_of
+from .values import WHOLE, Discreet, annotations_of_function, secrecy_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ._secrets import Secrecy
+    from .values import Secrecy
 
     Values: TypeAlias = dict[str, tuple[Any, Secrecy]]
 
@@ -23,7 +23,7 @@ _UNSHOWN: Final = ("_slot", "_history")
 
 
 def fields_of(cls: type | None, values: Mapping[str, Any]) -> Values:
-    """Give the fields of an agent by the names that its class has for them; `values` is its `__dict__`."""
+    """Return the fields of an agent by the names that its class has for them; `values` is its `__dict__`."""
     contract: Any = getattr(cls, "__contract__", None)
     hidden: dict[str, int] = contract.hidden if contract is not None else {}
     names = {name: _shown_name(name) for name in values if name not in _UNSHOWN}
@@ -42,7 +42,7 @@ def class_made_by(factory: Any) -> Any:
 
 
 def fields_given(factory: Any) -> Values:
-    """Give the fields that an agent was to be made with, as far as its spec tells."""
+    """Return the fields that an agent was to be made with, as far as its spec tells."""
     fn, given = _unfold(factory)
     if hasattr(fn, "__contract__"):
         known = {field.alias: field.name for field in attrs.fields(fn)}
@@ -53,7 +53,7 @@ def fields_given(factory: Any) -> Values:
 
 
 def _secrecies(fn: Any, names: Iterable[str]) -> dict[str, int]:
-    """Say how secret the parameters of a function are: all, where it cannot be read."""
+    """Return how secret the parameters of a function are: all, where it cannot be read."""
     try:
         hints = annotations_of_function(fn)
         return {name: secrecy_of(hints.get(name)) for name in names}
@@ -62,7 +62,7 @@ def _secrecies(fn: Any, names: Iterable[str]) -> dict[str, int]:
 
 
 def _unfold(factory: Any) -> tuple[Any, dict[str, Any]]:
-    """Give the function or class that a factory calls, and the arguments that it gives by name."""
+    """Return the function or class that a factory calls, and the arguments that it gives by name."""
     given: dict[str, Any] = {}
     while isinstance(factory, partial):
         made: partial[Any] = factory  # pyright: ignore[reportUnknownVariableType]
@@ -106,7 +106,7 @@ class Message:
 
 
 def message_of(item: Any) -> Message | None:
-    """Give what a mailbox held as a message, None for what is none."""
+    """Return what a mailbox held as a message, None for what is none."""
     if isinstance(item, Envelope):
         return Message(item.op, None, item.args, item.sender)
     if isinstance(item, Firing):

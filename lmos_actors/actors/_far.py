@@ -15,7 +15,7 @@ from trio.lowlevel import (
     wait_task_rescheduled,
 )
 
-from lmos_actors._errors import MailboxFull
+from lmos_actors.errors import MailboxFull
 
 from ._dispatcher import may_run_now, run_now
 from ._mailbox import DONE, NEW, PARKED, RUNNING, Ask, Contended, Line
@@ -72,11 +72,11 @@ class Asker(Protocol):
         ...
 
     def has_room(self, far: Far) -> bool:
-        """Say whether its run may give an item now; if not, `Far.go_on` is called once it may."""
+        """Return whether its run may give an item now; if not, `Far.go_on` is called once it may."""
         ...
 
     def gave(self, far: Far, item: Any) -> bool:
-        """Take an item of its run; say whether anybody wanted it."""
+        """Take an item of its run; return whether anybody wanted it."""
         ...
 
 
@@ -354,7 +354,7 @@ class Far(Ask):
             self.go_on()
 
     def request(self) -> Request:
-        """Say what it asks for, over which connection, and under which id."""
+        """Return what it asks for, over which connection, and under which id."""
         request = super().request()
         asker = self.asker
         return attrs.evolve(

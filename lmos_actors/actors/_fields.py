@@ -63,7 +63,7 @@ def _shared(cls: type, name: str, value: object) -> TypeError:
 
 
 def collect_fields(cls: type, reserved: frozenset[str]) -> dict[str, Any]:
-    """Give the attrs fields of a class from its own annotations; events and class variables are none."""
+    """Return the attrs fields of a class from its own annotations; events and class variables are none."""
     fields: dict[str, Any] = {}
     own: dict[str, Any] = dict(vars(cls).get("__annotations__", {}))
     for name, hint in own.items():
@@ -98,12 +98,12 @@ def _is_class_variable(hint: Any) -> bool:
 
 
 def _outermost(hint: Any) -> str:
-    """Give the name that an annotation kept as text begins with, without its module; none: ""."""
+    """Return the name that an annotation kept as text begins with, without its module; none: ""."""
     return hint.strip("'\"").partition("[")[0].rpartition(".")[2] if isinstance(hint, str) else ""
 
 
 def _maker_of(hint: Any) -> str | None:
-    """Give what an annotation of an affordance has to be followed by, None for plain state."""
+    """Return what an annotation of an affordance has to be followed by, None for plain state."""
     text = _outermost(hint)
     if get_origin(hint) is Property or text == "Property":
         return "prop(default=...)"

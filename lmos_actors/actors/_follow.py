@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from trio.lowlevel import enable_ki_protection
 
-from lmos_actors._errors import NotFound
+from lmos_actors.errors import NotFound
 
 from ._affordances import EventHandle
 from ._cell import NO_TABLE
@@ -26,9 +26,9 @@ from ._observers import Backlog, Gap, event_key
 from ._ref import Ref
 from ._registry import Finder, check_home, near_link
 from ._retrying import Retrying
-from ._secrets import Discreet
 from ._topics import Topic
 from ._trace_context import current_mark
+from .values import Discreet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,7 +108,7 @@ class Following(Firing):
     # ---- the follower's side
 
     def take(self) -> tuple[Any, tuple[Any, ...]]:
-        """Give the turn for the oldest value, and take a seat for the next."""
+        """Return the turn for the oldest value, and take a seat for the next."""
         buffer = self._buffer
         if not buffer:  # cancelled meanwhile
             return _nothing, ()

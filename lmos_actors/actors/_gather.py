@@ -38,7 +38,7 @@ P = ParamSpec("P")
 def invoke_all(
     refs: Iterable[Ref[A]], handle: Turn[A, P, R] | Action[A, P, R, Any], /, *args: P.args, **kwargs: P.kwargs
 ) -> Coroutine[Any, Any, list[R]]:
-    """Have an action carried out by each of several agents and give their outputs, in the order of `refs`.
+    """Have an action carried out by each of several agents and return their outputs, in the order of `refs`.
 
     The agents work side by side. The first failure cancels what is still open and is raised; agents
     further on that had not been asked by then are not. Cancelling the caller cancels all. A ref made by
@@ -111,7 +111,7 @@ class _Gathering:
         return self._values
 
     async def _ask_near(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[int]:
-        """Ask the near agents, until one fails; give the places of the far ones."""
+        """Ask the near agents, until one fails; return the places of the far ones."""
         key, values = self._handle.name, self._values
         far: list[int] = []
         op: Any = None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar
 import attrs
 from trio.lowlevel import checkpoint, enable_ki_protection
 
-from lmos_actors._errors import AgentError, MailboxFull, NotFound
+from lmos_actors.errors import AgentError, MailboxFull, NotFound
 
 from ._gates import DRAINING
 from ._invocation import CURRENT
@@ -72,7 +72,7 @@ class Roll:
             self._tell(Joined, slot)
 
     def remove(self, slot: LocalLink) -> bool:
-        """Undo one joining; say whether it was the last."""
+        """Undo one joining; return whether it was the last."""
         self.members[slot] -= 1
         if self.members[slot]:
             return False
@@ -134,7 +134,7 @@ class Group(Generic[A]):
         return f"<group {self.name!r} of {self._cls.__name__}>"
 
     def members(self) -> list[Ref[A]]:
-        """Give refs to the members, each once, in the order of joining."""
+        """Return refs to the members, each once, in the order of joining."""
         return [Ref(slot) for slot in self._slots()]
 
     def _slots(self) -> list[LocalLink]:
@@ -146,7 +146,7 @@ class Group(Generic[A]):
     def broadcast(
         self, handle: Turn[A, P, Any] | Action[A, P, Any, Any], /, *args: P.args, **kwargs: P.kwargs
     ) -> int:
-        """Send one way to every member, without waiting for any; give how many have taken it.
+        """Send one way to every member, without waiting for any; return how many have taken it.
 
         Legal in turns. The arguments are checked once for all members of a class; what cannot change is
         shared, of the rest each member gets a copy. A full mailbox holds nobody back: it drops by its
@@ -184,7 +184,7 @@ class Group(Generic[A]):
         table[key].bind(args, kwargs)
 
     def watch(self, *, size: int = 64) -> AbstractAsyncContextManager[Feed[Change[A]]]:
-        """Give a `Joined` or `Left` for every change from now on, until the node ends.
+        """Return a `Joined` or `Left` for every change from now on, until the node ends.
 
         `members()` called first thing in the block is what the changes begin with. Past `size` waiting
         ones the oldest is dropped and counted: whoever sees `missed` grow asks for `members()` again.
@@ -222,7 +222,7 @@ def _bound(
 
 
 def _give(slot: LocalLink, op: Operation, args: tuple[Any, ...], sender: Any) -> bool:
-    """Post a one-way message without waiting; say whether the mailbox has kept it. Raises AgentError."""
+    """Post a one-way message without waiting; return whether the mailbox has kept it. Raises AgentError."""
     if not op.kind and slot.accepted - slot.begun < slot.size:
         slot.seat(op, args, sender)
         return True
@@ -255,7 +255,7 @@ def join(slot: LocalLink, name: str) -> None:
 
 @enable_ki_protection
 def leave(slot: LocalLink, name: str) -> bool:
-    """Undo one joining of an agent; say whether it was a member."""
+    """Undo one joining of an agent; return whether it was a member."""
     _check_name(name)
     roll: Roll | None = slot.rt.groups.get(name)
     if roll is None or slot not in roll.members:

@@ -22,7 +22,7 @@ class Hints:
         self._namespace = dict(namespace)
 
     def of_function(self, fn: Any, name: str) -> dict[str, Any]:
-        """Give the types of a function's parameters and of its result. Raises TypeError."""
+        """Return the types of a function's parameters and of its result. Raises TypeError."""
         try:
             return get_type_hints(fn, localns=self._namespace, include_extras=True)
         except NameError as exc:
@@ -31,7 +31,7 @@ class Hints:
             ) from None
 
     def of_field(self, name: str, kind: type) -> Any:
-        """Give V of a field declared `name: Property[V]`. Raises TypeError."""
+        """Return V of a field declared `name: Property[V]`. Raises TypeError."""
         for part in self._cls.__mro__:
             hint = vars(part).get("__annotations__", {}).get(name)
             if hint is None:
@@ -56,12 +56,12 @@ class Hints:
 
 
 def is_progress(hint: Any) -> bool:
-    """Say whether a parameter's type asks for a `Progress`."""
+    """Return whether a parameter's type asks for a `Progress`."""
     return hint is Progress or get_origin(hint) is Progress
 
 
 def output_of(hint: Any, kind: int) -> Any:
-    """Give the type of what an action gives: of its result, or of one item of a stream."""
+    """Return the type of what an action gives: of its result, or of one item of a stream."""
     if kind != STREAM:
         return hint
     args = get_args(hint)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from lmos_actors._errors import ActionFailed, AgentError
+from lmos_actors.errors import ActionFailed, AgentError
 
 from ._mailbox import Stashed
 from ._operation import RUN, STREAM, Operation
@@ -50,7 +50,7 @@ class Entry:
             self.state = None
 
     def is_of(self, op: Operation | None, fn: Any, args: tuple[Any, ...]) -> bool:
-        """Say whether this is the open entry of that message."""
+        """Return whether this is the open entry of that message."""
         same = self.op is op if op is not None else self.fn == fn
         return same and self.state is not None and list(map(id, self.args)) == list(map(id, args))
 
@@ -117,13 +117,13 @@ class KeptTurn:
 
 
 def kept_turn(agent: Any, fn: Callable[..., None]) -> Callable[..., None]:
-    """Give a turn as it is, or so that it is kept where the agent's class keeps a history."""
+    """Return a turn as it is, or so that it is kept where the agent's class keeps a history."""
     size: int | None = agent.__contract__.options.history
     return KeptTurn(agent, fn, size) if size else fn
 
 
 def unwrapped(fn: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-    """Give the function that a turn of a timer calls, and its arguments."""
+    """Return the function that a turn of a timer calls, and its arguments."""
     while isinstance(fn, (partial, KeptTurn)):
         if isinstance(fn, partial):
             made: partial[Any] = fn  # pyright: ignore[reportUnknownVariableType]
@@ -133,7 +133,7 @@ def unwrapped(fn: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
 
 
 def _by_position(made: partial[Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Give all arguments in the order of the parameters, those that have defaults too."""
+    """Return all arguments in the order of the parameters, those that have defaults too."""
     args = (*made.args, *args)
     if not made.keywords:
         return args

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule, wait_task_rescheduled
 
-from lmos_actors._errors import group_of
+from lmos_actors.errors import group_of
 
 from ._crashes import crash_reason, end_reason
 from ._gates import ENDING
@@ -113,7 +113,7 @@ class Holder:
             self._backlog.append((context, async_fn, args, name))
 
     async def opened(self) -> trio.Nursery:
-        """Wait until the nursery is open, and give it. Raises RuntimeError when it never will be."""
+        """Wait until the nursery is open, and return it. Raises RuntimeError when it never will be."""
         if self._task is current_task() and not self._entered:
             raise RuntimeError("the agent's nursery opens at the yield of lifespan(): use start_soon")
         await self._opened.wait()
@@ -330,7 +330,7 @@ class AgentNursery:
     async def start(
         self, async_fn: Callable[..., Awaitable[object]], *args: Any, name: str | None = None
     ) -> Any:
-        """Start a task and wait until it calls `task_status.started(value)`; give the value."""
+        """Start a task and wait until it calls `task_status.started(value)`; return the value."""
         nursery = await self._holder().opened()
         token = CURRENT.set(own_task(self._slot))  # of the task that is made by the next line
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from lmos_actors._errors import ConfigError
+from lmos_actors.errors import ConfigError
 
 from ._registry import slot_of
 
@@ -44,7 +44,7 @@ def set_service_time(ref: Ref[Any], seconds: float) -> None:
 
 
 def service_time(ref: Ref[Any]) -> float:
-    """Give the seconds that an agent works on each message. Raises NotFound, NotAllowed."""
+    """Return the seconds that an agent works on each message. Raises NotFound, NotAllowed."""
     more = slot_of(ref).more
     return more.pace.seconds if more is not None and more.pace is not None else 0.0
 

@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 import trio
 from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule, wait_task_rescheduled
 
-from lmos_actors._errors import ActionFailed, AgentError, group_of
+from lmos_actors.errors import ActionFailed, AgentError, group_of
 
-from ._hiding import conceal
 from ._mailbox import DONE, RUNNING, Envelope, Stashed
 from ._operation import RUN, STREAM, Operation
+from .values import conceal
 
 if TYPE_CHECKING:
     from ._box import Box
@@ -245,7 +245,7 @@ def _stray(label: str, exc: BaseException) -> RuntimeError:
 
 
 def declared_failure(exc: BaseException) -> ActionFailed | None:
-    """Give the failure an exception stands for: itself, or the first leaf of a group of failures (T3)."""
+    """Return the failure an exception stands for: itself, or the first leaf of a group of failures (T3)."""
     if isinstance(exc, ActionFailed):
         return exc
     group = group_of(exc)
@@ -335,7 +335,7 @@ class Runners:
         self._nursery.start_soon(runner.main, name=f"runner of {run.op.label}")
 
     def keep(self, runner: Runner) -> bool:
-        """Say whether one more parked runner is worth its memory."""
+        """Return whether one more parked runner is worth its memory."""
         return len(self._parked) < self._spare
 
     def park(self, runner: Runner) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import trio
 from trio.lowlevel import checkpoint, current_task, enable_ki_protection
 
-from lmos_actors._errors import AgentDied, AgentUnavailable, LinkedAgentDied, NotAllowed, group_of
+from lmos_actors.errors import AgentDied, AgentUnavailable, LinkedAgentDied, NotAllowed, group_of
 
 from ._gates import DRAINING, ENDING, GONE, RUNNING
 from ._invocation import CURRENT, Run
@@ -185,7 +185,7 @@ def _check_near(link: Any) -> None:
 
 
 def _far_sinks(link: Any) -> Sinks | None:
-    """Give the listeners of an agent of another process, None for one of this; NotAllowed for neither."""
+    """Return the listeners of an agent of another process, None for one of this; NotAllowed for neither."""
     sinks = None if isinstance(link, Linked) else getattr(link, "sinks", None)
     if sinks is None:
         _check_near(link)
@@ -320,7 +320,7 @@ class Monitor(Firing):
             self._watcher.put(self)
 
     def take(self) -> tuple[Any, tuple[Any, ...]]:
-        """Give the turn for the oldest end, and take a seat for the next; the runtime's side."""
+        """Return the turn for the oldest end, and take a seat for the next; the runtime's side."""
         if not self._downs:  # cancelled meanwhile
             return _nothing, ()
         down = self._downs.popleft()

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any, cast
 import trio
 from trio.lowlevel import enable_ki_protection
 
-from lmos_actors._errors import InvalidInput, LmosActorsError
+from lmos_actors.errors import InvalidInput, LmosActorsError
 
 from ._gates import ENDING
-from ._hiding import conceal
 from ._history import kept_turn
 from ._mail import Mail
 from ._mailbox import Firing, Periodic
 from ._observers import ALL_EVENTS, Occurrence, Sinks, event_key, property_key
 from ._operation import CHECKED
 from ._trace_context import current_mark
+from .values import conceal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from lmos_actors._timers import Timer
+    from lmos_actors._core import Timer
 
     from ._operation import Operation
 
@@ -155,7 +155,7 @@ class Listened(Mail):
     # ---- listeners
 
     def sinks(self) -> Sinks:
-        """Give the listeners of this slot."""
+        """Return the listeners of this slot."""
         more = self.furnish()
         if more.sinks is None:
             more.sinks = Sinks()

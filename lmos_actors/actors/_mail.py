@@ -18,7 +18,7 @@ from trio.lowlevel import (
     wait_task_rescheduled,
 )
 
-from lmos_actors._errors import AgentUnavailable, InvalidInput, MailboxFull
+from lmos_actors.errors import AgentUnavailable, InvalidInput, MailboxFull
 
 from ._box import Box
 from ._gates import BUSY, DRAINING, IDLE, QUIET
@@ -46,7 +46,7 @@ class Mail(Box):
     @named(ASKING)
     @enable_ki_protection
     async def ask(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Have an operation carried out and give its value; the arguments are checked first.
+        """Have an operation carried out and return its value; the arguments are checked first.
 
         An idle agent's turn runs here, in the asker's step (T1, T2). Raises an `AgentError`, or
         `trio.Cancelled`: then the run is cancelled.

@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 import attrs
 from trio.lowlevel import reschedule
 
-from lmos_actors._errors import ConfigError
+from lmos_actors.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import trio
 
-    from lmos_actors._timers import Timer
+    from lmos_actors._core import Timer
 
     from ._box import Box
     from ._invocation import Run
@@ -146,7 +146,10 @@ Both numbers are 0 where no instrument looks.
 
 
 def trace_text(mark: Mark | None) -> str | None:
-    """Give the trace of a message as `current_request` tells it: a number, or the id that others gave it."""
+    """Return the trace of a message as `current_request` tells it.
+
+    A number, or the id that others gave it.
+    """
     if mark is None:
         return None
     return str(mark[1]) if mark[2] is None else mark[2].trace_id

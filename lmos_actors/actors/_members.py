@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import attrs
 from trio.lowlevel import reschedule
 
-from lmos_actors._errors import AgentUnavailable, NotFound
+from lmos_actors.errors import AgentUnavailable, NotFound
 
 from ._gates import EMPTY, GONE, RUNNING, STATES
 from ._mailbox import AgentStatistics, MailboxStatistics
@@ -117,7 +117,7 @@ class Members:
     # ---- who belongs to it, as its supervisor says
 
     def everybody(self) -> list[LocalLink]:
-        """Give the members and those who still handle what they had when they were told to leave."""
+        """Return the members and those who still handle what they had when they were told to leave."""
         return [*self.members, *self._leaving]
 
     def seat(self, members: Iterable[LocalLink]) -> None:
@@ -140,7 +140,7 @@ class Members:
             self.members.append(member)
 
     def leave(self, count: int) -> list[LocalLink]:
-        """Choose none of the last `count` members from now on, and give them, the last one first."""
+        """Choose none of the last `count` members from now on, and return them, the last one first."""
         leaving = [self.members.pop() for _ in range(count)]
         self._leaving.extend(leaving)
         return leaving
@@ -163,11 +163,11 @@ class Members:
     # ---- what they are together
 
     def sinks(self) -> Sinks:
-        """Give the listeners of the pool."""
+        """Return the listeners of the pool."""
         return self._sinks
 
     def operation(self, key: str) -> Operation:
-        """Give the operation of that key. Raises `NotFound`, `AgentUnavailable`."""
+        """Return the operation of that key. Raises `NotFound`, `AgentUnavailable`."""
         if self.gone or not self.members:
             raise self.nobody()
         return self.members[0].operation(key)

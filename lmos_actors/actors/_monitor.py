@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import attrs
 
-from lmos_actors._errors import text_of
+from lmos_actors.errors import text_of
 
 
 @attrs.frozen

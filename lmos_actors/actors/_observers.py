@@ -28,7 +28,7 @@ from trio.lowlevel import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lmos_actors._timers import Timers
+    from lmos_actors._core import Timers
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -209,7 +209,7 @@ class Feed(Generic[T_co]):
         return self._task
 
     def receive_nowait(self) -> T_co:
-        """Give the next value, raise `trio.WouldBlock` if there is none yet.
+        """Return the next value, raise `trio.WouldBlock` if there is none yet.
 
         Raises:
             trio.EndOfChannel: there will be no more.
@@ -223,7 +223,7 @@ class Feed(Generic[T_co]):
 
     @enable_ki_protection
     async def receive(self) -> T_co:
-        """Wait for the next value and give it.
+        """Wait for the next value and return it.
 
         Raises:
             trio.EndOfChannel: there will be no more.

@@ -10,13 +10,12 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from lmos_actors._errors import AgentError, InvalidInput, NotAllowed, NotFound, nearest
+from lmos_actors.errors import AgentError, InvalidInput, NotAllowed, NotFound, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ._secrets import Secrecy
-    from ._values import Shape
+    from .values import Secrecy, Shape
 
 TURN, RUN, STREAM, GATED = range(4)  # GATED: a turn that not every behaviour allows
 RUNS: Final = (RUN, STREAM)
@@ -82,7 +81,7 @@ ANYTHING: Final[Any] = Parameter("it", "it", _Anything(), MISSING, keyword_only=
 
 
 def _checks_by_place(params: tuple[Parameter, ...], whole: bool) -> list[tuple[Any, str]] | None:
-    """Give the check of each argument and where it stands; None where one has to be given by its name."""
+    """Return the check of each argument and where it stands; None where one has to be given by its name."""
     if any(p.keyword_only for p in params):
         return None
     return [(p.shape.take, "$" if whole else f"$.{p.wire_name}") for p in params]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from lmos_actors._errors import nearest
+from lmos_actors.errors import nearest
 from lmos_actors.protocol.td import (
     Description,
     DescriptionError,
@@ -86,7 +86,7 @@ class About:
             raise TypeError(f"About: {exc}") from None
 
     def told(self) -> dict[str, Any]:
-        """Give it as members of a description, in plain data."""
+        """Return it as members of a description, in plain data."""
         metadata = Metadata(vendor=self.vendor, model=self.model, extra=dict(self.more))
         return dump(
             Description(
@@ -101,7 +101,7 @@ class About:
         )
 
     def over(self, base: About | None) -> About:
-        """Give what a subclass tells: its own, and of its base what it leaves out."""
+        """Return what a subclass tells: its own, and of its base what it leaves out."""
         if base is None:
             return self
         said = attrs.asdict(self, recurse=False, filter=lambda _, value: bool(value))
@@ -121,7 +121,7 @@ class ClassOptions:
     history: int | None = None
 
     def over(self, base: ClassOptions | None) -> ClassOptions:
-        """Give the options of a subclass: what it does not say is as its base says."""
+        """Return the options of a subclass: what it does not say is as its base says."""
         if base is None:
             return self
         said = attrs.asdict(self, recurse=False, filter=lambda _, value: value is not None)
@@ -143,7 +143,7 @@ def check_said(title: str, about: Any, tool: Any, body: Mapping[str, Any]) -> No
 def behaviours_of(
     title: str, table: Mapping[str, Operation], declared: Iterable[str] | None
 ) -> tuple[str, ...]:
-    """Give the behaviours a class declares, or else those that its actions name; none: ().
+    """Return the behaviours a class declares, or else those that its actions name; none: ().
 
     Raises TypeError for a declaration that is none, and for an action whose behaviour is not declared.
     """

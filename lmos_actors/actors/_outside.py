@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 from trio.lowlevel import RunVar, enable_ki_protection
 
-from lmos_actors._errors import ConfigError, ForbiddenCall, WorkerDied, text_of
-from lmos_actors._places import WAY_OUT, line_of_user
+from lmos_actors._core import WAY_OUT, line_of_user
+from lmos_actors.errors import ConfigError, ForbiddenCall, WorkerDied, text_of
 
 from ._operation import named
 from ._runtime import RUNTIME
@@ -97,7 +97,7 @@ def _limiter(name: str, number: int | None, usual: int) -> trio.CapacityLimiter:
 
 
 def outside_of(slot: Box, verb: str) -> Outside:
-    """Give the node's threads and processes to a run that asks for them.
+    """Return the node's threads and processes to a run that asks for them.
 
     Raises RuntimeError in a `def` turn, which cannot await them, and ForbiddenCall on virtual time.
     """
@@ -143,7 +143,7 @@ class Pool:
         self._numbers = count(1)
 
     async def call(self, job: bytes) -> tuple[int, Any]:
-        """Have a job done; give what kind of answer there was, and the answer. Raises WorkerDied."""
+        """Have a job done; return what kind of answer there was, and the answer. Raises WorkerDied."""
         from anyio import BrokenWorkerProcess, to_process
 
         worker = await self._worker()
@@ -161,7 +161,7 @@ class Pool:
             return UNFIT, f"to_process cannot load what the worker process sent: {exc!r}; return plain data"
 
     async def _worker(self) -> int:
-        """Make sure that the next worker to be taken is one that answers, and give its number."""
+        """Make sure that the next worker to be taken is one that answers, and return its number."""
         from anyio import BrokenWorkerProcess, to_process
 
         cause: BaseException | None = None

@@ -31,7 +31,7 @@ class Paced(Aside):
     __slots__ = ()
 
     def pace(self) -> Pace:
-        """Give what holds or slows the agent, made at the first call."""
+        """Return what holds or slows the agent, made at the first call."""
         more = self.furnish()
         if more.pace is None:
             more.pace = Pace()
@@ -123,7 +123,7 @@ class Paced(Aside):
                 self.settled_down()
 
     def _kept_back(self, pace: Pace) -> bool:
-        """Say whether no turn is to be taken out of the queue now, nor work to be begun."""
+        """Return whether no turn is to be taken out of the queue now, nor work to be begun."""
         if pace.timer is not None:
             self.gate = WORKING
         elif pace.item is not None:
@@ -138,7 +138,7 @@ class Paced(Aside):
         return True
 
     def _begin_work(self, pace: Pace) -> bool:
-        """Take the message that waits longest and work on it; say whether there was one."""
+        """Take the message that waits longest and work on it; return whether there was one."""
         item = self._next_in_queue()
         if item is None:
             return False

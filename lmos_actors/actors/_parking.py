@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import trio
 from trio.lowlevel import Abort, current_task, enable_ki_protection, wait_task_rescheduled
 
-from lmos_actors._errors import group_of
+from lmos_actors.errors import group_of
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from lmos_actors._timers import Timer, Timers
+    from lmos_actors._core import Timer, Timers
 
 SILENT: Final = 1.0
 """Seconds that a `ready()` waits before the log says what for."""

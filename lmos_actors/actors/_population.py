@@ -50,7 +50,7 @@ class Sought:
     def is_met(
         self, title: str | None, types: Sequence[str], capabilities: Sequence[str], affordances: Sequence[str]
     ) -> bool:
-        """Say whether an agent is wanted whose description says this; class and name are not looked at."""
+        """Return whether an agent is wanted whose description says this; class and name are not looked at."""
         return (
             (self.title is None or self.title == title)
             and (self.type is None or self.type in types)
@@ -63,7 +63,7 @@ class Resolver(Protocol):
     """Who knows where near agents are; filled in by the node."""
 
     def resolve(self, cls: type | None, name: str | None) -> Any:
-        """Give the link to an agent of that class, by name or the first started; None if there is none."""
+        """Return the link to an agent of that class, by name or the first started; None if there is none."""
         ...
 
     def at(self, path: str) -> Any:
@@ -71,7 +71,7 @@ class Resolver(Protocol):
         ...
 
     def every(self, cls: type | None, name: str | None) -> Iterator[tuple[Any, type | None]]:
-        """Give all of them in start order, with their classes; of a pool the pool alone."""
+        """Return all of them in start order, with their classes; of a pool the pool alone."""
         ...
 
 
@@ -79,7 +79,7 @@ class Seeker(Protocol):
     """Who finds agents elsewhere; filled in by a node that looks in directories."""
 
     def beyond(self, sought: Sought, /) -> Any:
-        """Give a link to whichever agent elsewhere is wanted."""
+        """Return a link to whichever agent elsewhere is wanted."""
         ...
 
 

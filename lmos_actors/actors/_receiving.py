@@ -23,7 +23,7 @@ class Receiving:
     _error: Any  # an Exception, or None
 
     def _next(self) -> Any:
-        """Give the item that has come first; there is one."""
+        """Return the item that has come first; there is one."""
         raise NotImplementedError
 
     def __aiter__(self) -> Self:

@@ -14,7 +14,7 @@ import attrs
 import trio
 from trio.lowlevel import enable_ki_protection
 
-from lmos_actors._errors import DeadlineExceeded
+from lmos_actors.errors import DeadlineExceeded
 
 from ._affordances import EventHandle, PropertyHandle
 from ._operation import named
@@ -161,7 +161,7 @@ class Ref(Generic[A_co]):
     def invoke(
         self: Ref[A], handle: Turn[A, P, R] | Action[A, P, R, Any], /, *args: P.args, **kwargs: P.kwargs
     ) -> Coroutine[Any, Any, R]:
-        """Have an action carried out and give its output.
+        """Have an action carried out and return its output.
 
         Raises InvalidInput, ActionFailed (the action's own failure), AgentDied, AgentUnavailable,
         MailboxFull, NotFound; DeadlineExceeded on a ref made by `within`. RuntimeError, at once, when
@@ -233,7 +233,7 @@ class Ref(Generic[A_co]):
     # ---- properties
 
     def read(self: Ref[A], handle: PropertyHandle[A, V], /) -> Coroutine[Any, Any, V]:
-        """Give the value of a property. Raises NotAllowed for a write-only one."""
+        """Return the value of a property. Raises NotAllowed for a write-only one."""
         return self._ask("read", _property("read", handle).read_key, ())
 
     def write(self: Ref[A], handle: PropertyHandle[A, V], value: V, /) -> Coroutine[Any, Any, None]:
@@ -245,7 +245,7 @@ class Ref(Generic[A_co]):
         return self._ask("write_many", "=", ({w.handle.name: w.value for w in writes},))
 
     def read_all(self) -> Coroutine[Any, Any, dict[str, Any]]:
-        """Give the values of all readable properties by name."""
+        """Return the values of all readable properties by name."""
         return self._ask("read_all", "?", ())
 
     def _ask(self, verb: str, key: str, args: tuple[Any, ...]) -> Coroutine[Any, Any, Any]:
@@ -267,7 +267,7 @@ class Ref(Generic[A_co]):
         self: Ref[A], handle: PropertyHandle[A, V], /, *, gaps: Literal[True]
     ) -> AbstractAsyncContextManager[Feed[V | Gap]]: ...
     def observe(self: Ref[A], handle: PropertyHandle[A, V], /, *, gaps: bool = False) -> Any:
-        """Give the present value, then every change; a slow observer sees the latest.
+        """Return the present value, then every change; a slow observer sees the latest.
 
         Goes on over crashes and restarts: the next incarnation's value comes first, after a `Gap` if
         `gaps` is set. Ends when the agent is gone for good.
@@ -285,7 +285,7 @@ class Ref(Generic[A_co]):
         self: Ref[A], handle: EventHandle[A, V], /, *, gaps: Literal[True], size: int = 64
     ) -> AbstractAsyncContextManager[Feed[V | Gap]]: ...
     def subscribe(self: Ref[A], handle: EventHandle[A, V], /, *, gaps: bool = False, size: int = 64) -> Any:
-        """Give every event from now on; past `size` waiting ones the oldest is dropped and counted."""
+        """Return every event from now on; past `size` waiting ones the oldest is dropped and counted."""
         key = _event("subscribe", handle).key
         link = self._entered("subscribe")
         return entered_within(link, link.listen(key, conflate=False, gaps=gaps, size=size), self._seconds)
@@ -299,12 +299,12 @@ class Ref(Generic[A_co]):
         self, *, gaps: Literal[True], size: int = 64
     ) -> AbstractAsyncContextManager[Feed[Occurrence | Gap]]: ...
     def subscribe_all(self, *, gaps: bool = False, size: int = 64) -> Any:
-        """Give every event of the agent, with its name."""
+        """Return every event of the agent, with its name."""
         link = self._entered("subscribe_all")
         return entered_within(link, link.listen("+!", conflate=False, gaps=gaps, size=size), self._seconds)
 
     def monitor(self) -> AbstractAsyncContextManager[Feed[Down]]:
-        """Give a `Down` for every incarnation that ends from now on. Affects neither side."""
+        """Return a `Down` for every incarnation that ends from now on. Affects neither side."""
         link = self._entered("monitor")
         return entered_within(link, link.watch(), self._seconds)
 
@@ -334,7 +334,7 @@ class Ref(Generic[A_co]):
         return Ref(self._link, float(seconds))
 
     def retrying(self, *, attempts: int | None = 10, seconds: float | None = 45.0) -> Ref[A_co]:
-        """Give a view of the ref that asks again after OutcomeUnknown and AgentUnavailable.
+        """Return a view of the ref that asks again after OutcomeUnknown and AgentUnavailable.
 
         Only properties, and actions that are safe or idempotent, are asked again, with `invoke`, `read`,
         `write`, `write_many` and `read_all`; all else is asked once. At most `attempts` times, the last at
@@ -356,7 +356,7 @@ class Ref(Generic[A_co]):
         return _ready(link, self._seconds)
 
     def _entered(self, verb: str) -> Link:
-        """Give the link, unless a `def` turn calls, which cannot enter what the verb gives."""
+        """Return the link, unless a `def` turn calls, which cannot enter what the verb gives."""
         link = self._link
         if link.turns.slot is not None:
             raise link.turns.misuse(verb, how="entered by async with")
@@ -367,7 +367,7 @@ class Ref(Generic[A_co]):
         return self._link.statistics()
 
     def mailbox_statistics(self) -> MailboxStatistics:
-        """Say how full the mailbox is, and how many senders are held back."""
+        """Return how full the mailbox is, and how many senders are held back."""
         return self._link.mailbox_statistics()
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from trio.lowlevel import enable_ki_protection
 
-from lmos_actors._errors import NotAllowed, NotFound
+from lmos_actors.errors import NotAllowed, NotFound
 from lmos_actors.protocol.td import AGENT_TYPES, TOOL_TYPES
 
 from ._members import Members
@@ -47,20 +47,20 @@ class Finder:
         self._seen = -1
 
     def resolve(self) -> Any:
-        """Give the slot, the pool, or the link that leads elsewhere. Raises NotFound."""
+        """Return the slot, the pool, or the link that leads elsewhere. Raises NotFound."""
         found = self._found or self.look()
         if found is None:
             raise self._missing()
         return found
 
     def near(self) -> LocalLink | PoolLink | None:
-        """Give the slot, or the pool, if there is one by now."""
+        """Return the slot, or the pool, if there is one by now."""
         if self._found is None:
             self._found = near_link(self.rt, self.wanted)
         return self._found
 
     def look(self) -> Any:
-        """Give what `resolve` gives, None if there is no such agent and nowhere else to look."""
+        """Return what `resolve` gives, None if there is no such agent and nowhere else to look."""
         rt, beyond = self.rt, self._beyond
         if self._found is not None or rt.seeker is None or self.wanted.is_place:
             return self.near()
@@ -189,7 +189,7 @@ class Finder:
 
 
 def link_to(rt: Runtime, wanted: Sought, spread: Spread | None, key: str | None) -> Any:
-    """Give the link of a ref that was looked for. Raises TypeError for what cannot be looked for."""
+    """Return the link of a ref that was looked for. Raises TypeError for what cannot be looked for."""
     if wanted.cls is not None and not isinstance(wanted.cls, type):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"find takes an agent class, then perhaps a name, not {wanted.cls!r}")
     if spread is None:
@@ -203,7 +203,7 @@ def link_to(rt: Runtime, wanted: Sought, spread: Spread | None, key: str | None)
 
 
 def near_link(rt: Runtime, wanted: Sought) -> LocalLink | PoolLink | None:
-    """Give the first started agent, or pool, of a node that is wanted, None if there is none."""
+    """Return the first started agent, or pool, of a node that is wanted, None if there is none."""
     resolver = rt.resolver
     if resolver is None:
         return None
@@ -216,12 +216,12 @@ def near_link(rt: Runtime, wanted: Sought) -> LocalLink | PoolLink | None:
 
 
 def near_links(rt: Runtime, wanted: Sought) -> Iterator[Any]:
-    """Give all agents and pools of a node that are wanted, in start order (L3)."""
+    """Return all agents and pools of a node that are wanted, in start order (L3)."""
     return (link for link, _ in near_agents(rt, wanted))
 
 
 def near_agents(rt: Runtime, wanted: Sought) -> Iterator[tuple[Any, type[Any]]]:
-    """Give them with their classes."""
+    """Return them with their classes."""
     resolver = rt.resolver
     for link, cls in resolver.every(wanted.cls, wanted.name) if resolver is not None else ():
         if cls is not None and is_wanted(cls, wanted):
@@ -229,7 +229,7 @@ def near_agents(rt: Runtime, wanted: Sought) -> Iterator[tuple[Any, type[Any]]]:
 
 
 def is_wanted(cls: type, wanted: Sought) -> bool:
-    """Say whether what agents of a class say of themselves is what is looked for."""
+    """Return whether what agents of a class say of themselves is what is looked for."""
     contract: Contract | None = getattr(cls, "__contract__", None)
     if contract is None:
         return False
@@ -271,7 +271,7 @@ def at_hand(link: Any) -> Any:
 
 
 def slot_of(ref: Ref[Any]) -> LocalLink:
-    """Give the slot that a near ref points to. Raises NotFound when it leads nowhere yet.
+    """Return the slot that a near ref points to. Raises NotFound when it leads nowhere yet.
 
     Raises NotAllowed for a pool, which has many.
     """

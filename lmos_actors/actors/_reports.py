@@ -10,19 +10,19 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from lmos_actors._errors import text_of
+from lmos_actors.errors import text_of
 
 from ._evidence import Message, class_made_by, fields_given, fields_of, message_of
-from ._hiding import Secrets
 from ._shown import LIMIT, printable, show
 from ._traces import CAUSES, calls_of, causes_of, definition_of, notes_of, place_of
+from .values import Secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import datetime
 
     from ._evidence import Values
-    from ._secrets import Secrecy
+    from .values import Secrecy
 
 SIZE: Final = 16_384  # bytes of a report as text
 ROOM: Final = 12_000  # characters of values in it
@@ -72,7 +72,7 @@ class CrashReport:
             error.__dict__.setdefault(_MARK, self)
 
     def _makes_secrets(self) -> bool:
-        """Say whether an agent that its factory did not make would have had secrets."""
+        """Return whether an agent that its factory did not make would have had secrets."""
         contract: Any = getattr(self.agent_class, "__contract__", None)
         given = fields_given(self._slot.spec.factory)
         return contract.guarded if contract is not None else any(secret for _, secret in given.values())
@@ -116,7 +116,7 @@ class CrashReport:
         return _cut("\n".join(_lines(self.data())))
 
     def data(self) -> dict[str, Any]:
-        """Give the report as plain data: texts, numbers, lists and dicts.
+        """Return the report as plain data: texts, numbers, lists and dicts.
 
         Members: agent, class, incarnation, time, supervisors, reason, where, calls, notes, causes, message,
         before, state, state_as_of, later.
@@ -126,12 +126,12 @@ class CrashReport:
     # ---- for the runtime
 
     def is_of(self, slot: object) -> bool:
-        """Say whether it is about an agent of that slot; a linked one ends with another's reason."""
+        """Return whether it is about an agent of that slot; a linked one ends with another's reason."""
         return self._slot is slot
 
     @property
     def is_first_start(self) -> bool:
-        """Say whether it is about a first start, which tells whoever asked for it."""
+        """Return whether it is about a first start, which tells whoever asked for it."""
         return self.incarnation == 1 and self.handler in (FACTORY, STARTED, ENTERING)
 
     def unwound(self, errors: tuple[BaseException, ...]) -> None:
@@ -141,17 +141,20 @@ class CrashReport:
         self.__dict__.pop("secrets", None)
 
     def line(self, error: BaseException) -> str:
-        """Give an exception as text, without secrets."""
+        """Return an exception as text, without secrets."""
         text = self.text(error)
         return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
     def text(self, error: BaseException) -> str:
-        """Give what an exception says, without secrets; nothing is looked for where nothing is secret."""
+        """Return what an exception says, without secrets; nothing is looked for where nothing is secret."""
         text = text_of(error)
         return self.secrets.clean(text, REASON) if self._guarded or _MARK in error.__dict__ else text
 
     def short(self, error: BaseException) -> str:
-        """Give an exception as text to be shown: bounded, without secrets and without control characters."""
+        """Return an exception as text to be shown.
+
+        Bounded, without secrets and without control characters.
+        """
         text = self.secrets.clean(text_of(error), LIMIT)
         return printable(f"{type(error).__name__}: {text}" if text else type(error).__name__)
 
@@ -240,7 +243,7 @@ class CrashReport:
 
 
 def report_of(error: BaseException) -> CrashReport | None:
-    """Give the report of the first agent with secrets that crashed with this exception."""
+    """Return the report of the first agent with secrets that crashed with this exception."""
     report = error.__dict__.get(_MARK)
     return report if isinstance(report, CrashReport) else None
 

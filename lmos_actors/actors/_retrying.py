@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import trio
 
-from lmos_actors._errors import AgentUnavailable, DeadlineExceeded, OutcomeUnknown, RateLimited
+from lmos_actors.errors import AgentUnavailable, DeadlineExceeded, OutcomeUnknown, RateLimited
 
 from ._operation import ASKING, named
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from contextlib import AbstractAsyncContextManager
 
-    from lmos_actors._entropy import RandomStream
+    from lmos_actors._core import RandomStream
 
     from ._mailbox import AgentStatistics, MailboxStatistics
     from ._monitor import Down
@@ -218,7 +218,7 @@ class Retrying:
 
 
 def found_link(link: Any) -> Any:
-    """Give the link that another leads to: that which asks once, and of a name that which was found."""
+    """Return the link that another leads to: that which asks once, and of a name that which was found."""
     link = link.inner if isinstance(link, Retrying) else link
     look = getattr(link, "look", None)
     return link if look is None else look() or link

@@ -15,7 +15,7 @@ import trio
 from msgspec import json, to_builtins
 from trio.lowlevel import checkpoint, enable_ki_protection
 
-from lmos_actors._errors import AgentUnavailable, DeadlineExceeded, InvalidInput, NotAllowed, NotFound
+from lmos_actors.errors import AgentUnavailable, DeadlineExceeded, InvalidInput, NotAllowed, NotFound
 
 from ._gates import RUNNING
 from ._members import Members
@@ -42,7 +42,7 @@ _FACTOR: Final = 2862933555777941757  # of a linear congruential generator of fu
 
 
 def key_text(key: object) -> bytes:
-    """Give a key as text, the same in every process; equal plain data are one key."""
+    """Return a key as text, the same in every process; equal plain data are one key."""
     try:
         return _encode(key)
     except TypeError:  # a mapping whose keys are not text
@@ -50,7 +50,7 @@ def key_text(key: object) -> bytes:
 
 
 def place_of(key: object, size: int) -> int:
-    """Give the place from 0 to `size - 1` where a key belongs: the same in every process, whatever its seed.
+    """Return the place from 0 to `size - 1` where a key belongs, the same in every process.
 
     With one place more, one key in `size + 1` moves, all of them to the new place; with one less, those of
     the last place alone (jump consistent hashing, Lamping and Veach 2014). Equal plain data are one key.
@@ -94,7 +94,7 @@ class PoolLink(Members):
     # ---- choosing
 
     def _in_turn(self, key: str, _args: tuple[Any, ...], _kwargs: Mapping[str, Any]) -> LocalLink:
-        """Give the next member that runs."""
+        """Return the next member that runs."""
         if key[0] in _PROPERTIES:
             raise self._no_property()
         members = self.members
@@ -116,7 +116,7 @@ class PoolLink(Members):
         raise self.nobody()
 
     def _least_loaded(self, key: str, _args: tuple[Any, ...], _kwargs: Mapping[str, Any]) -> LocalLink:
-        """Give the running member that has the least to do; of several the next in turn."""
+        """Return the running member that has the least to do; of several the next in turn."""
         if key[0] in _PROPERTIES:
             raise self._no_property()
         members, least = self.members, -1
@@ -135,7 +135,7 @@ class PoolLink(Members):
         return members[chosen]
 
     def _by_key(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> LocalLink:
-        """Give the member to which the key belongs, whether it runs or not."""
+        """Return the member to which the key belongs, whether it runs or not."""
         if key[0] in _PROPERTIES:
             raise self._no_property()
         place, param = self._places.get(key) or self._place_of_key(key)
@@ -172,11 +172,11 @@ class PoolLink(Members):
         )
 
     def choose(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> LocalLink:
-        """Give the member that is to have a message. Raises AgentUnavailable, NotAllowed, NotFound."""
+        """Return the member that is to have a message. Raises AgentUnavailable, NotAllowed, NotFound."""
         return self._pick(key, args, kwargs)
 
     def replaces(self, member: Box) -> bool:
-        """Say whether another member may take what this one has not begun and does not take any more."""
+        """Return whether another member may take what this one has not begun and does not take any more."""
         return member.state != RUNNING and not self._sticky
 
     # ---- handing on

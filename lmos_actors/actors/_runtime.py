@@ -19,24 +19,22 @@ import attrs
 import trio
 from trio.lowlevel import disable_ki_protection, reschedule
 
-from lmos_actors._errors import DeadlineExceeded
-from lmos_actors._instrument import describe
+from lmos_actors._core import describe
+from lmos_actors.errors import DeadlineExceeded
 
 from ._crashes import Crashes, hide_error, shown_message
-from ._hiding import conceal
 from ._invocation import CURRENT
 from ._mailbox import Bucket, Firing
 from ._operation import Operation
 from ._parking import ReadyWaits
 from ._population import Population
 from ._tally import Tally
+from .values import conceal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lmos_actors._entropy import Entropy
-    from lmos_actors._instrument import Instrument
-    from lmos_actors._timers import Timers
+    from lmos_actors._core import Entropy, Instrument, Timers
 
     from ._box import Box
     from ._edge import Edge
@@ -91,7 +89,7 @@ class Owner(Protocol):
         ...
 
     def child_path(self, name: str) -> str:
-        """Give the path of a child of that name."""
+        """Return the path of a child of that name."""
         ...
 
     def ref_to(self, sibling: Any) -> Any:
@@ -107,7 +105,7 @@ class Staging(Protocol):
         ...
 
     def table(self, slot: Any, agent: Any) -> dict[str, Any]:
-        """Give the operations of a slot for an agent that has been made for it, by key."""
+        """Return the operations of a slot for an agent that has been made for it, by key."""
         ...
 
     def complain(self, text: str) -> None:
@@ -119,19 +117,19 @@ class Household(Protocol):
     """The supervisor under one incarnation of an agent, which ends with it; filled in by supervision."""
 
     async def start_class(self, factory: Callable[[], Any]) -> Any:
-        """Start an agent named after its class, and give a ref to it."""
+        """Start an agent named after its class, and return a ref to it."""
         ...
 
     async def start_child(self, spec: Any) -> Any:
-        """Start an agent as its spec says, and give a ref to it."""
+        """Start an agent as its spec says, and return a ref to it."""
         ...
 
     async def start_supervisor(self, spec: Any) -> Any:
-        """Start a supervisor with its children, and give it."""
+        """Start a supervisor with its children, and return it."""
         ...
 
     async def start_pool(self, spec: Any) -> Any:
-        """Start a pool with its members, and give its ref."""
+        """Start a pool with its members, and return its ref."""
         ...
 
     async def ready(self) -> None:
@@ -224,7 +222,7 @@ def title_of(current: Any) -> str:
 
 
 def _caller() -> str:
-    """Say where the innermost code stands that is not of this package: `weather.py, line 12`."""
+    """Return where the innermost code stands that is not of this package: `weather.py, line 12`."""
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage] # documented by CPython
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from ._hiding import conceal
-from ._secrets import HIDDEN, MAPS, ROWS, UNREAD, UNREADABLE, WHOLE, record_of
+from .values import HIDDEN, MAPS, ROWS, UNREAD, UNREADABLE, WHOLE, conceal, record_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ._hiding import Secrets
-    from ._secrets import Member, Secrecy
+    from .values import Member, Secrecy, Secrets
 
 LIMIT: Final = 512  # characters of one value
 DEPTH: Final = 8  # containers inside one another
@@ -37,7 +35,7 @@ _BRACKETS: Final[dict[type, tuple[str, str]]] = {
 
 
 def show(value: Any, secrets: Secrets, secrecy: Secrecy = 0, limit: int = LIMIT) -> str:
-    """Give a value as text of at most `limit` characters, safe to be printed; never raises."""
+    """Return a value as text of at most `limit` characters, safe to be printed; never raises."""
     if secrecy == WHOLE:
         return HIDDEN
     if secrecy == UNREAD:
@@ -52,7 +50,10 @@ def show(value: Any, secrets: Secrets, secrecy: Secrecy = 0, limit: int = LIMIT)
 
 
 def printable(text: str) -> str:
-    """Give text that a terminal and a JSON file can carry: nothing in it that is no character to be seen."""
+    """Return text that a terminal and a JSON file can carry.
+
+    Nothing in it that is no character to be seen.
+    """
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 import trio
 
-from lmos_actors._errors import AgentDied, AgentError, StartFailed, WrongState
+from lmos_actors.errors import AgentDied, AgentError, StartFailed, WrongState
 
 from ._crashes import crash_reason, end_reason
 from ._ending import Mortal
@@ -164,7 +164,7 @@ class Slot(Mortal):
             more.silent = False
 
     def household(self) -> Household:
-        """Give the supervisor of the agent's children, made at the first call.
+        """Return the supervisor of the agent's children, made at the first call.
 
         Raises WrongState when the agent is ending, and what its `supervises()` raises.
         """
@@ -234,7 +234,7 @@ class Slot(Mortal):
     # ---- the end of a turn
 
     def inline_failed(self, exc: BaseException, op: Operation, args: tuple[Any, ...]) -> BaseException:
-        """Deal with what an inline turn raised; give what its asker is to see (T3)."""
+        """Deal with what an inline turn raised; return what its asker is to see (T3)."""
         self.turns.leave = False
         if isinstance(exc, Stashed):
             return exc
@@ -246,7 +246,7 @@ class Slot(Mortal):
         return self.turn_crashed(exc, crash_reason(self, exc, (op, args, self.sender())))
 
     def turn_crashed(self, exc: BaseException, reason: ExitReason) -> BaseException:
-        """End the agent for what its turn raised; give what the asker is to see."""
+        """End the agent for what its turn raised; return what the asker is to see."""
         self.die(reason)
         if not isinstance(exc, Exception):
             if self.rt.fatal is not None:

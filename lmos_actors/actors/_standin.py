@@ -10,7 +10,7 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
-from lmos_actors._errors import NotAllowed
+from lmos_actors.errors import NotAllowed
 
 from ._affordances import NOTHING
 from ._gates import GONE
@@ -129,7 +129,7 @@ def stand_in(
 
 
 def _ungated(op: Operation) -> Operation:
-    """Give an operation that every behaviour allows: a stand-in has none of its own."""
+    """Return an operation that every behaviour allows: a stand-in has none of its own."""
     if op.when is None:
         return op
     open_op = Altered(op, op.fn, kind=TURN if op.kind == GATED else None)
@@ -138,7 +138,7 @@ def _ungated(op: Operation) -> Operation:
 
 
 def current_envelope() -> Envelope | None:
-    """Give the message that the present run carries out, None outside a run."""
+    """Return the message that the present run carries out, None outside a run."""
     run = CURRENT.get()
     return run.envelope if isinstance(run, Run) else None
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
-from lmos_actors._errors import AgentUnavailable, NotFound
+from lmos_actors.errors import AgentUnavailable, NotFound
 
 from ._invocation import CURRENT, OwnTask
 from ._observers import event_key, property_key
@@ -72,12 +72,12 @@ class Thing:
         await self.link.tell(name, args, kwargs)
 
     def observe(self, name: str) -> AbstractAsyncContextManager[Feed[Any]]:
-        """Give the present value of a property, then every change."""
+        """Return the present value of a property, then every change."""
         key = self._key("property", f"+{property_key(name)}", name)
         return self.link.listen(key, conflate=True, gaps=False, size=64)
 
     def subscribe(self, name: str, *, size: int = 64) -> AbstractAsyncContextManager[Feed[Any]]:
-        """Give every event from now on."""
+        """Return every event from now on."""
         key = self._key("event", f"+{event_key(name)}", name)
         return self.link.listen(key, conflate=False, gaps=False, size=size)
 

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 import attrs
 from trio.lowlevel import checkpoint, enable_ki_protection
 
-from lmos_actors._errors import InvalidInput
+from lmos_actors.errors import InvalidInput
 
-from ._hiding import conceal
 from ._invocation import CURRENT
 from ._observers import Feed
-from ._values import shape_of
+from .values import conceal, shape_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -119,7 +118,7 @@ class Topic(Generic[V]):
         self, *, gaps: Literal[True], size: int = 64
     ) -> AbstractAsyncContextManager[Feed[V | Gap]]: ...
     def subscribe(self, *, gaps: bool = False, size: int = 64) -> Any:
-        """Give every value from now on; past `size` waiting ones the oldest is dropped and counted.
+        """Return every value from now on; past `size` waiting ones the oldest is dropped and counted.
 
         With `gaps`, a `Gap` stands where values are missing. Ends with the node. Entering raises
         ValueError for a size below 1.
@@ -171,7 +170,10 @@ class Topic(Generic[V]):
 
 
 def topic_of(rt: Runtime, name: str, tp: Any) -> Topic[Any]:
-    """Give the topic of that name. Raises TypeError when it is one of another type, or that has no schema."""
+    """Return the topic of that name.
+
+    Raises TypeError when it is one of another type, or that has no schema.
+    """
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] # what users write
         raise TypeError(f"a topic's name is a str, not {name!r}")
     found: Topic[Any] | None = rt.topics.get(name)

@@ -82,15 +82,15 @@ class TraceContext:
     # ---- ids of this node
 
     def trace_id(self, number: int) -> str:
-        """Give the id of the trace that began with that message."""
+        """Return the id of the trace that began with that message."""
         return f"{self._key:016x}{number ^ self._traces:016x}"
 
     def span_id(self, number: int) -> str:
-        """Give the id of that message; one by chance where nothing is numbered."""
+        """Return the id of that message; one by chance where nothing is numbered."""
         return f"{number ^ self._spans if number else self._random.getrandbits(64) or 1:016x}"
 
     def message(self, span_id: str) -> int:
-        """Give the number of the message of that id."""
+        """Return the number of the message of that id."""
         named = self._named.get(span_id)
         return int(span_id, 16) ^ self._spans if named is None else named
 
@@ -100,7 +100,7 @@ class TraceContext:
         _keep(self._numbers, trace_id, trace)
 
     def number_of(self, trace_id: str) -> int | None:
-        """Give the number of the message with which a trace began here, None if it did not."""
+        """Return the number of the message with which a trace began here, None if it did not."""
         whole = int(trace_id, 16)
         if whole >> 64 != self._key:
             return None
@@ -113,7 +113,7 @@ class TraceContext:
             self.noticed(number)
 
     def arrived(self, span_id: str) -> tuple[int, Any, int] | None:
-        """Give number, sender and trace of a message that comes from this node, once."""
+        """Return number, sender and trace of a message that comes from this node, once."""
         number = self.message(span_id)
         found = self._sent.pop(number, None)
         return None if found is None else (number, *found)
@@ -121,7 +121,7 @@ class TraceContext:
     # ---- ids of others
 
     def trace_in(self, trace_id: str, number: int) -> int:
-        """Give the number of the message with which a trace began in this node's log: this one, if none did.
+        """Return the number of the message with which a trace began in this node's log, or this one's.
 
         A `number` of 0 is no message of this log.
         """
@@ -141,7 +141,7 @@ def _keep(table: OrderedDict[Any, Any], key: Any, value: Any) -> None:
 
 
 def trace_context(rt: Runtime) -> TraceContext:
-    """Give the trace context of a node, made at its first use."""
+    """Return the trace context of a node, made at its first use."""
     context: TraceContext | None = rt.trace_context
     if context is None:
         context = rt.trace_context = TraceContext(rt)
@@ -152,7 +152,7 @@ def trace_context(rt: Runtime) -> TraceContext:
 
 
 def current_mark(rt: Runtime) -> Mark | None:
-    """Give the mark of the message on behalf of which the code that runs now runs, None without one."""
+    """Return the mark of the message on behalf of which the code that runs now runs, None without one."""
     context = rt.trace_context
     if context is not None and context.carried is not None:
         mark: Mark | None = context.carried
@@ -170,7 +170,7 @@ def current_mark(rt: Runtime) -> Mark | None:
 
 
 def next_mark(rt: Runtime, number: int) -> Mark:
-    """Give the mark of a message that the code that runs now sends, and that has this number."""
+    """Return the mark of a message that the code that runs now sends, and that has this number."""
     outer = current_mark(rt)
     if outer is None:
         return (number, number, None, None)
@@ -182,7 +182,7 @@ def next_mark(rt: Runtime, number: int) -> Mark:
 
 
 def _sender(rt: Runtime) -> Any:
-    """Give the slot of the agent whose code runs now, None outside any (T7)."""
+    """Return the slot of the agent whose code runs now, None outside any (T7)."""
     run = CURRENT.get()
     return rt.turns.slot if run is None else run.slot
 
@@ -191,7 +191,7 @@ def _sender(rt: Runtime) -> Any:
 
 
 def outgoing_trace(rt: Runtime) -> TraceMembers:
-    """Give the trace context of a request that the code that runs now sends over a wire.
+    """Return the trace context of a request that the code that runs now sends over a wire.
 
     Where an instrument looks, the request has got its number with this: to be called once for each.
     """
@@ -205,7 +205,7 @@ def outgoing_trace(rt: Runtime) -> TraceMembers:
 
 
 def sent_numbers(rt: Runtime, said: TraceMembers) -> tuple[int, int] | None:
-    """Give number and trace of a request that was sent with this, None where nothing is numbered."""
+    """Return number and trace of a request that was sent with this, None where nothing is numbered."""
     found = None if rt.instrument is None else read_trace(said.get("traceparent"), None)
     if found is None:
         return None
@@ -215,7 +215,7 @@ def sent_numbers(rt: Runtime, said: TraceMembers) -> tuple[int, int] | None:
 
 
 def emitted_trace(rt: Runtime) -> TraceMembers:
-    """Give the trace context of an event that is emitted now, empty outside a trace. It gets no number."""
+    """Return the trace context of an event that is emitted now, empty outside a trace. It gets no number."""
     outer = current_mark(rt)
     return {} if outer is None else _members(rt, outer, outer[0])
 
@@ -230,7 +230,7 @@ def _members(rt: Runtime, mark: Mark, number: int) -> TraceMembers:
 
 
 def _span_of(rt: Runtime, origin: Origin) -> str:
-    """Give the id of the span that the code that runs now works in, empty where none are recorded."""
+    """Return the id of the span that the code that runs now works in, empty where none are recorded."""
     return origin.parent if rt.edge is not None and rt.edge.hands_on else ""
 
 
@@ -242,7 +242,7 @@ def _said(rt: Runtime, parent: str, others: str) -> TraceMembers:
 
 
 def recorded_trace(rt: Runtime, said: TraceMembers, span: Origin) -> TraceMembers:
-    """Give the trace context of a request that goes out in a span of its own, for what `outgoing_trace` gave.
+    """Return the trace context of a request that goes out in a span of its own, of `outgoing_trace`.
 
     `span` has its id as `parent`.
     """
@@ -292,13 +292,13 @@ def put_in_span(envelope: Envelope, span: Origin) -> None:
 
 
 def _marked(rt: Runtime, number: int, origin: Origin, sender: str | None) -> Mark:
-    """Give the mark of a message of somebody else's; without a number it is no message of this log's."""
+    """Return the mark of a message of somebody else's; without a number it is no message of this log's."""
     trace = trace_context(rt).trace_in(origin.trace_id, number)
     return (number, trace, _foreign(rt, origin), sender)
 
 
 def _foreign(rt: Runtime, origin: Origin) -> Origin | None:
-    """Give the origin, None where that is this node and nobody else has anything to say."""
+    """Return the origin, None where that is this node and nobody else has anything to say."""
     mine = not origin.state and origin.flags == "01"
     return None if mine and trace_context(rt).number_of(origin.trace_id) is not None else origin
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from trio.lowlevel import checkpoint_if_cancelled, enable_ki_protection
 
-from lmos_actors._errors import AgentError
+from lmos_actors.errors import AgentError
 
 from ._calls import LocalLink
 from ._gates import BUSY
-from ._hiding import conceal_all
 from ._mailbox import QUEUED, Ask, Own, Tell
 from ._operation import ASKING, CHECKED, named
 from ._trace_context import current_mark, next_mark
+from .values import conceal_all
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from lmos_actors._errors import group_of
-from lmos_actors._places import LIBRARIES
+from lmos_actors._core import LIBRARIES
+from lmos_actors.errors import group_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,12 +26,12 @@ _OURS: Final = tuple(
 
 
 def is_ours(file: str) -> bool:
-    """Say whether a source file is this package's or trio's."""
+    """Return whether a source file is this package's or trio's."""
     return file.startswith(_OURS)
 
 
 def _calls(error: BaseException) -> Iterator[tuple[str, int, str]]:
-    """Give file, line and function of the calls that are not the runtime's own, the outermost first."""
+    """Return file, line and function of the calls that are not the runtime's own, the outermost first."""
     traceback: TracebackType | None = error.__traceback__
     while traceback is not None:
         code = traceback.tb_frame.f_code
@@ -64,7 +64,7 @@ def definition_of(fn: Any) -> str:
 
 
 def calls_of(error: BaseException) -> list[str]:
-    """Give the calls that led to an exception, one line each: the first and the last of very many."""
+    """Return the calls that led to an exception, one line each: the first and the last of very many."""
     first: list[tuple[str, int, str]] = []
     last: deque[tuple[str, int, str]] = deque(maxlen=FRAMES - FRAMES // 4)
     count = 0
@@ -86,7 +86,7 @@ def _line(call: tuple[str, int, str]) -> str:
 
 
 def notes_of(error: BaseException) -> list[str]:
-    """Give the notes that were added to an exception."""
+    """Return the notes that were added to an exception."""
     notes: Any = error.__dict__.get("__notes__")  # its class may have a `__getattr__` that raises
     if not isinstance(notes, list):
         return []
@@ -94,7 +94,7 @@ def notes_of(error: BaseException) -> list[str]:
 
 
 def causes_of(error: BaseException) -> list[tuple[str, BaseException]]:
-    """Give what led to an exception, the nearest first: causes, contexts, members of groups."""
+    """Return what led to an exception, the nearest first: causes, contexts, members of groups."""
     found: list[tuple[str, BaseException]] = []
     seen = {id(error)}
     waiting = deque([error])

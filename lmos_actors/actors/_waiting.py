@@ -94,7 +94,7 @@ class WaitingGraph:
     _cycles: tuple[tuple[Waiting, ...], ...] = attrs.field(default=(), repr=False)
 
     def cycles(self) -> tuple[tuple[Waiting, ...], ...]:
-        """Give the circles of waits that nothing inside them can end, each once, from its first wait on.
+        """Return the circles of waits that nothing inside them can end, each once, from its first wait on.
 
         Cancellation and deadlines may still end them. Of circles that overlap at least one is given.
         """
@@ -221,7 +221,7 @@ class _Search:
     # ---- circles
 
     def graph(self) -> WaitingGraph:
-        """Order the waits by who waits, and give the circles among what can go on no more."""
+        """Order the waits by who waits, and return the circles among what can go on no more."""
         order = sorted(range(len(self._found)), key=lambda n: self._found[n][0])
         places = {number: place for place, number in enumerate(order)}
         edges = tuple(self._found[number][1] for number in order)
@@ -236,7 +236,7 @@ class _Search:
         return WaitingGraph(edges, tuple(tuple(edges[n] for n in circle) for circle in sorted(circles)))
 
     def _stuck(self) -> dict[Node, list[tuple[Node, int | None]]]:
-        """Strike out all that can still go on; give what is left, with its links among itself."""
+        """Strike out all that can still go on; return what is left, with its links among itself."""
         waiters: dict[Node, list[Node]] = {}
         needs: dict[Node, int] = {}
         for node, links in self._links.items():
@@ -259,7 +259,7 @@ class _Search:
 
 
 def _open_envelopes(slot: Box) -> Iterator[Envelope]:
-    """Give what somebody may wait for, from the nearest to its answer to the farthest; some may be done."""
+    """Return what somebody may wait for, from the nearest to its answer to the farthest; some may be done."""
     more = slot.more
     if more is not None:
         yield from (run.envelope for run in more.runs)
@@ -275,7 +275,7 @@ def _open_envelopes(slot: Box) -> Iterator[Envelope]:
 
 
 def _awaited(slot: Box, envelope: Envelope) -> tuple[WaitingKind, Node]:
-    """Say what has to happen next to an envelope, and what that depends on."""
+    """Return what has to happen next to an envelope, and what that depends on."""
     phase = envelope.phase
     if phase == PARKED:
         return "seat", (slot,)
@@ -289,7 +289,7 @@ def _awaited(slot: Box, envelope: Envelope) -> tuple[WaitingKind, Node]:
 def _circles(
     start: Node, links: dict[Node, list[tuple[Node, int | None]]], seen: dict[Node, None]
 ) -> Iterator[list[int]]:
-    """Walk depth first, without recursion; give a circle's edges wherever the walk meets its own path."""
+    """Walk depth first, without recursion; return a circle's edges wherever the walk meets its own path."""
     places: dict[Node, int] = {start: 0}
     path: list[tuple[Node, int | None, Iterator[Any]]] = [(start, None, iter(links[start]))]
     seen[start] = None

@@ -1,13 +1,13 @@
 """Where LMOS connections meet agents: agents are exposed, and those of others are consumed."""
 
-from ._consume import (
+from .consume._consume import (
     ContractWarning as ContractWarning,
     consume as consume,
     consume_thing as consume_thing,
     remote_ref as remote_ref,
     remote_thing as remote_thing,
 )
-from ._consume_found import (
+from .consume._found import (
     found_link as found_link,
     hrefs_of as hrefs_of,
     is_connected as is_connected,
@@ -15,28 +15,66 @@ from ._consume_found import (
     names_of as names_of,
     reached as reached,
 )
-from ._consume_target import fetch as fetch
-from ._consume_thing import ConsumedThing as ConsumedThing
-from ._descriptions import (
+from .consume._peers import (
+    Peers as Peers,
+    headers_with as headers_with,
+)
+from .consume._target import (
+    fetch as fetch,
+)
+from .consume._thing import (
+    ConsumedThing as ConsumedThing,
+)
+from .exposure._descriptions import (
     Descriptions as Descriptions,
     http_of as http_of,
     url_of as url_of,
 )
-from ._exposing import Words as Words, check_exposed as check_exposed
-from ._exposure import Exposed as Exposed, Exposure as Exposure, public_name as public_name
-from ._guarded import guarded as guarded, presented_by as presented_by, presented_in as presented_in
-from ._http import http_app as http_app
-from ._peer import Habits as Habits
-from ._peers import Peers as Peers, headers_with as headers_with
-from ._remote_calls import RemoteCall as RemoteCall, RemoteStream as RemoteStream
-from ._remote_ends import FarCrash as FarCrash
-from ._remote_link import RemoteLink as RemoteLink
-from ._secured import anything as anything, check_sight as check_sight
-from ._server import LmosServer as LmosServer, ServerStatistics as ServerStatistics
-from ._web_accept import best_of as best_of, has_tag as has_tag
-from ._web_answers import (
+from .exposure._exposing import (
+    Words as Words,
+    check_exposed as check_exposed,
+)
+from .exposure._exposure import (
+    Exposed as Exposed,
+    Exposure as Exposure,
+    public_name as public_name,
+)
+from .exposure._guarded import (
+    guarded as guarded,
+    presented_by as presented_by,
+    presented_in as presented_in,
+)
+from .exposure._secured import (
+    anything as anything,
+    check_sight as check_sight,
+)
+from .http._accept import (
+    best_of as best_of,
+    has_tag as has_tag,
+)
+from .http._answers import (
     Answer as Answer,
     HttpError as HttpError,
     give as give,
     problem_answer as problem_answer,
+)
+from .http._app import (
+    http_app as http_app,
+)
+from .lmos._peer import (
+    Habits as Habits,
+)
+from .lmos._remote_calls import (
+    RemoteCall as RemoteCall,
+    RemoteStream as RemoteStream,
+)
+from .lmos._remote_ends import (
+    FarCrash as FarCrash,
+)
+from .lmos._remote_link import (
+    RemoteLink as RemoteLink,
+)
+from .lmos._server import (
+    LmosServer as LmosServer,
+    ServerStatistics as ServerStatistics,
 )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import attrs
 import trio
 
-from lmos_actors._errors import (
+from lmos_actors.errors import (
     ActionFailed,
     AgentDied,
     AgentUnavailable,
@@ -32,7 +32,7 @@ from lmos_actors._errors import (
 )
 from lmos_actors.reports import bar, printable
 
-from ._show import takes_all
+from .run._show import takes_all
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -60,7 +60,7 @@ class Said:
 
 
 def now() -> str:
-    """Give the present as text, for lines that say when they were received."""
+    """Return the present as text, for lines that say when they were received."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -159,7 +159,7 @@ class Answers:
 
 
 def error_members(error: Exception) -> dict[str, Any]:
-    """Give an error as the data of a line: its class, its text, and what else its class has."""
+    """Return an error as the data of a line: its class, its text, and what else its class has."""
     members: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
     if isinstance(error, ActionFailed):
         members["output"] = error.output
@@ -240,7 +240,7 @@ def _fix_of_connecting(error: ConnectFailed, who: str, cert: str) -> str:
 
 
 def _for_people(value: Any, *, whole: bool = False) -> str:
-    """Give a value as people read it; a terminal is told nothing but to show it."""
+    """Return a value as people read it; a terminal is told nothing but to show it."""
     if isinstance(value, bytes):
         return f"<{len(value)} bytes>"
     text = (
@@ -264,7 +264,7 @@ def _as_base64(value: Any) -> Any:
 
 
 def _that_may_block(out: TextIO) -> int | None:
-    """Give the descriptor of an output whose reader may be slow: of a pipe, a terminal, a socket."""
+    """Return the descriptor of an output whose reader may be slow: of a pipe, a terminal, a socket."""
     try:
         descriptor = out.fileno()
     except (OSError, ValueError):

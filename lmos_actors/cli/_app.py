@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from cyclopts import App, Group, Parameter
 
-from lmos_actors._errors import ConfigError
+from lmos_actors.errors import ConfigError
 
 MOST_SEEDS: Final = 100_000
 MOST_WORKERS: Final = 1_000

@@ -12,8 +12,8 @@ from uuid import NAMESPACE_URL, uuid5
 import attrs
 import trio
 
-from lmos_actors._errors import ConfigError, ConnectFailed
 from lmos_actors.actors import describe
+from lmos_actors.errors import ConfigError, ConnectFailed
 from lmos_actors.files import FileError, listed, mapped, read
 from lmos_actors.protocol.td import (
     DescriptionError,
@@ -28,10 +28,10 @@ from lmos_actors.protocol.td import (
 from lmos_actors.scenario import accepts, import_target, project_root
 from lmos_actors.supervision import name_of
 
-from ._knocking import Knocking
-from ._load import complain, importing
-from ._show import takes_all
 from ._signals import signals
+from .options._knocking import Knocking
+from .run._load import complain, importing
+from .run._show import takes_all
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -62,7 +62,7 @@ class Asked:
 
 
 def describe_subject(subject: str, asked: Asked) -> int:
-    """Print the description of a class, or check that of a file or at a URL. Gives the exit code."""
+    """Print the description of a class, or check that of a file or at a URL. Returns the exit code."""
     if "://" in subject:
         _refuse_options(asked)
         return _describe_url(subject, asked)
@@ -99,7 +99,7 @@ def _refuse_options(asked: Asked) -> None:
 
 
 def agent_class(target: str) -> type[Agent] | int:
-    """Import an agent class; a path is meant from here. Gives the exit code where that fails."""
+    """Import an agent class; a path is meant from here. Returns the exit code where that fails."""
     target, root = from_here(target)
     return importing(target, partial(import_target, target, root, accepts))
 
@@ -113,7 +113,7 @@ def from_here(target: str) -> tuple[str, Path]:
 
 
 def _served(cls: type[Agent], asked: Asked) -> Description:
-    """Give the description as a node at that address serves it."""
+    """Return the description as a node at that address serves it."""
     name, base = asked.name or name_of(cls), asked.base or BASE
     if asked.id is not None and not is_uri(asked.id):
         raise ConfigError(f'"{asked.id}" is no URI, such as urn:uuid:{uuid5(NAMESPACE_URL, name)}', "--id")
@@ -190,7 +190,7 @@ class _Subject:
         return f"{self.name}: {said}" if mistake is None else str(mistake)
 
     def as_data(self, remark: Finding | Difference, **more: Any) -> dict[str, Any]:
-        """Give it as plain data, with its line and column if it is in a file."""
+        """Return it as plain data, with its line and column if it is in a file."""
         found: dict[str, Any] = {"path": remark.path, "message": remark.message, **more}
         mistake = self._mistake(remark, "")
         return found if mistake is None else {**found, "line": mistake.line, "column": mistake.column}
@@ -206,7 +206,7 @@ class _Subject:
 
 
 def _part(value: Any, key: str | int) -> Any:
-    """Give what stands at a key or an index, None where nothing does."""
+    """Return what stands at a key or an index, None where nothing does."""
     if isinstance(key, str):
         return mapped(value).get(key)
     items = listed(value)
@@ -214,7 +214,7 @@ def _part(value: Any, key: str | int) -> Any:
 
 
 def _report(subject: _Subject, asked: Asked) -> int:
-    """Check it, compare it if that is asked, and print both. Gives the exit code."""
+    """Check it, compare it if that is asked, and print both. Returns the exit code."""
     expected = agent_class(asked.against) if asked.against is not None else None
     if isinstance(expected, int):
         return expected
@@ -307,7 +307,7 @@ _KINDS = {
 
 
 def _head(data: Any) -> str:
-    """Say what is described: `WeatherAgent, 2 properties, 1 action, 1 event`."""
+    """Return what is described: `WeatherAgent, 2 properties, 1 action, 1 event`."""
     members = mapped(data)
     title = members.get("title")
     kinds = [kind for kind in _KINDS for _ in mapped(members.get(kind))]
@@ -316,12 +316,12 @@ def _head(data: Any) -> str:
 
 
 def visible(text: str) -> str:
-    """Give a text on one line: names out of a file are not to end lines, nor to speak to a terminal."""
+    """Return a text on one line: names out of a file are not to end lines, nor to speak to a terminal."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def _counted(words: Sequence[str], names: Mapping[str, tuple[str, str]]) -> str:
-    """Say how many there are of each, in the order of the names: `1 error, 2 warnings`."""
+    """Return how many there are of each, in the order of the names: `1 error, 2 warnings`."""
     counts = {name: words.count(name) for name in names}
     return ", ".join(f"{count} {names[name][count > 1]}" for name, count in counts.items() if count)
 

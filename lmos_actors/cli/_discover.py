@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import trio
 
-from lmos_actors._errors import TransportError, group_of
-from lmos_actors._node import open_node
+from lmos_actors.errors import TransportError, group_of
+from lmos_actors.node import open_node
 
 from ._answers import PRESENT, explained
 from ._signals import signals
@@ -36,7 +36,7 @@ class Quest:
 
 
 def discover(quest: Quest) -> int:
-    """Say what is there. Gives the exit code. Raises ConfigError."""
+    """Return what is there. Returns the exit code. Raises ConfigError."""
     try:
         with signals.in_order():
             explored = trio.run(_explored, quest)
@@ -76,7 +76,7 @@ def _say(explored: Explored, *, as_json: bool) -> None:
 
 
 def printable(text: str) -> str:
-    """Give what others have said without what would move the cursor of a terminal, or paint on it."""
+    """Return what others have said without what would move the cursor of a terminal, or paint on it."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 

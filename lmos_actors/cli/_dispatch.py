@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors._collector import collector
-from lmos_actors._errors import ConfigError, nearest
+from lmos_actors.errors import ConfigError, nearest
 
 from ._signals import signals
 
@@ -121,7 +121,7 @@ def _command(words: list[str]) -> int:
 def _run(words: list[str]) -> int:
     from cyclopts import CycloptsError
 
-    from ._commands import app
+    from .commands._others import app
 
     if not sys.stdout.isatty() and (not words or not {"--help", "-h"}.isdisjoint(words)):
         _plain(app)
@@ -139,7 +139,7 @@ def _run(words: list[str]) -> int:
 def _wrong_usage(words: list[str], error: ConfigError) -> int:
     """Print what is wrong; where JSON is wanted, there too."""
     if "--json" in words and words[0] in _RESULTS:
-        from ._show import mistakes_of, print_wrong
+        from .run._show import mistakes_of, print_wrong
 
         of_option = error.path.startswith("-")
         print_wrong(mistakes_of(ConfigError(str(error)) if of_option else error), USAGE)

@@ -40,7 +40,7 @@ class Finding:
 
 
 def diagnose(port: int, *, json: bool) -> int:
-    """Look, print what is found, and give the exit code: 1 if something is in the way."""
+    """Look, print what is found, and return the exit code: 1 if something is in the way."""
     findings = [finding for look in LOOKS for finding in look(port)]
     failed = any(finding.verdict == "fail" for finding in findings)
     if json:
@@ -84,7 +84,7 @@ def _packages(_: int) -> Iterator[Finding]:
 
 
 def requirement_problem(text: str) -> str | None:
-    """Say what is wrong with the installed version of a requirement such as `trio<0.36,>=0.35`, or None."""
+    """Return the problem with the installed version of a requirement such as `trio<0.36,>=0.35`, or None."""
     found = re.match(r"([A-Za-z0-9._-]+)([^;]*)", text)
     if found is None:
         return None

@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lmos_actors._errors import ConfigError
+from lmos_actors.errors import ConfigError
 from lmos_actors.files import FileError, Unlikely, lay_out_json, lay_out_yaml, read
 from lmos_actors.reports import worst
 from lmos_actors.scenario import orders_of
 
-from ._load import complain
-from ._written import replace_file
+from .run._load import complain
+from .run._written import replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,7 @@ NOT_FORMATTED = 1
 
 
 def format_files(files: Sequence[str], *, check: bool, diff: bool) -> int:
-    """Format files, or say which are not formatted. Gives the exit code."""
+    """Format files, or say which are not formatted. Returns the exit code."""
     return worst({_format(file, check=check, diff=diff) for file in files})
 
 
@@ -45,7 +45,7 @@ def _format(file: str, *, check: bool, diff: bool) -> int:
 
 
 def formatted(file: str) -> tuple[str, str]:
-    """Give the text of a file, and what is to be there instead. Raises ConfigError."""
+    """Return the text of a file, and what is to be there instead. Raises ConfigError."""
     if file.lower().endswith(".toml"):
         raise ConfigError("formatting TOML is not available yet", file)
     document = read(file)

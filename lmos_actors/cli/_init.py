@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from lmos_actors._errors import ConfigError
+from lmos_actors.errors import ConfigError
 from lmos_actors.files import did_you_mean
 from lmos_actors.scenario import scenario_schema
 
 from ._app import json_text
-from ._written import unwritten
+from .run._written import unwritten
 
 TEMPLATES: Final = ("weather", "gossip")
 LATER: Final = ("deploy", "bridge")
@@ -42,7 +42,7 @@ def init_project(folder: Path, template: str) -> int:
 
 
 def _texts(template: str, name: str) -> dict[Path, str]:
-    """Give the files of a project: what is to be written, and where in it."""
+    """Return the files of a project: what is to be written, and where in it."""
     root = _FOLDER / template
     found: dict[Path, str] = {}
     for file in sorted(root.rglob(f"*{_SUFFIX}")):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import attrs
 
-from lmos_actors._errors import ConfigError, nearest
+from lmos_actors.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ class Written:
     file: bool = False
 
     def value(self, schema: Mapping[str, Any] | None = None) -> Any:
-        """Give the value: JSON if that fits the schema, else the text itself if a text fits.
+        """Return the value: JSON if that fits the schema, else the text itself if a text fits.
 
         Without a schema it is JSON; where it is `lenient`, what is no JSON is a text. Raises ConfigError.
         """
@@ -70,7 +70,7 @@ class Written:
         return self.text.removesuffix("\n") if self.file else self.text
 
     def refuse(self, error: ValueError, kinds: frozenset[str] | None = None) -> NoReturn:
-        """Say where it is no JSON, and what may be meant. Raises ConfigError."""
+        """Return where it is no JSON, and what may be meant. Raises ConfigError."""
         hint = ""
         if kinds is None and self.text[:1] not in ("", "{", "[", '"'):
             hint = f"; a text is written '{json.dumps(self._as_text()[:40], ensure_ascii=False)}'"
@@ -86,7 +86,7 @@ class Pairs:
     members: tuple[Written, ...]
 
     def value(self, schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Give the object. Raises ConfigError, also for a name that the schema does not have."""
+        """Return the object. Raises ConfigError, also for a name that the schema does not have."""
         kinds = kinds_of(schema)
         if kinds is not None and "object" not in kinds:
             raise ConfigError(
@@ -153,7 +153,7 @@ def _no_number(word: str) -> NoReturn:
 
 
 def kinds_of(schema: Mapping[str, Any] | None) -> frozenset[str] | None:
-    """Say which types of JSON a data schema has; None: any, or it does not say."""
+    """Return which types of JSON a data schema has; None: any, or it does not say."""
     if not schema:
         return None
     for word in ("oneOf", "anyOf"):

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
-from lmos_actors._errors import ConfigError, nearest
-from lmos_actors._hidden import HIDDEN
+from lmos_actors._core import HIDDEN
+from lmos_actors.errors import ConfigError, nearest
 
 from .card import (
     DEVIATIONS,
@@ -90,7 +90,10 @@ class ConformOptions:
 
 
 def chosen(patterns: Sequence[str]) -> tuple[Case, ...]:
-    """Give the cases that patterns name, all without patterns. Raises ConfigError for one that names none."""
+    """Return the cases that patterns name, all without patterns.
+
+    Raises ConfigError for one that names none.
+    """
     known = all_cases()
     for pattern in patterns:
         if not any(fnmatchcase(case.id, pattern) for case in known):
@@ -146,7 +149,7 @@ async def conform(
 
 
 async def _why_to_stop(ground: Ground, case: Case) -> tuple[str, bool]:
-    """Say why nothing can be tried after a case: "" if the server opens WebSockets; has some time to.
+    """Return why nothing can be tried after a case: "" if the server opens WebSockets; has some time to.
 
     And whether it is there, and refuses them.
     """

@@ -22,7 +22,7 @@ import attrs
 import pytest
 import trio
 
-from lmos_actors._errors import ConfigError
+from lmos_actors.errors import ConfigError
 from lmos_actors.files import Duration
 from lmos_actors.transport import TcpNetwork, endpoint_of
 
@@ -78,7 +78,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def options_of(config: pytest.Config) -> ConformOptions:
-    """Give how servers are judged by the command line. Blocks on the disk. Raises pytest.UsageError."""
+    """Return how servers are judged by the command line. Blocks on the disk. Raises pytest.UsageError."""
     given: Any = config.getoption
     try:
         hints = given("--lmos-hints")
@@ -221,7 +221,7 @@ class CaseItem(pytest.Item):
         _tell(self, _judged(self.config, url, self.config.stash[_options], self.case))
 
     def reportinfo(self) -> tuple[Any, int | None, str]:
-        """Give where a report says that it is."""
+        """Return where a report says that it is."""
         return self.config.rootpath / WHERE, None, f"{self.case.id}: {self.case.title}"
 
 
@@ -231,7 +231,7 @@ class Cases(pytest.Collector):
     cases: Sequence[Case] = ()
 
     def collect(self) -> Iterator[CaseItem]:
-        """Give a test for each."""
+        """Return a test for each."""
         for case in self.cases:
             item: CaseItem = _made(CaseItem, self, name=case.id)
             item.case = case
@@ -275,7 +275,7 @@ class Trial:
     item: pytest.Item
 
     def __call__(self) -> Result:
-        """Run the case, and give how it came out.
+        """Run the case, and return how it came out.
 
         Blocks until it is over: if the server runs in an event loop of the test itself, call it in a thread.
         Raises pytest.fail.Exception if it failed, pytest.skip.Exception if it was not offered or not run.
@@ -287,7 +287,10 @@ class Trial:
 
 @pytest.fixture(scope="session")
 def lmos_url(request: pytest.FixtureRequest) -> str:
-    """Give the URL of the server to judge: that of `--lmos-url`. To be overridden by who starts a server."""
+    """Return the URL of the server to judge: that of `--lmos-url`.
+
+    To be overridden by who starts a server.
+    """
     url: Any = request.config.getoption("--lmos-url")
     if url is None:
         pytest.fail(_ALONE, pytrace=False)

@@ -6,11 +6,7 @@ from ._client import (
     HttpDirectory as HttpDirectory,
     place_of_directory as place_of_directory,
 )
-from ._directory import Notice as Notice, Page as Page, ThingDirectory as ThingDirectory
-from ._directory_api import directory_routes as directory_routes
-from ._directory_options import DirectoryOptions as DirectoryOptions
 from ._found import Found as Found
-from ._hosting import OwnDirectory as OwnDirectory, directory_spec as directory_spec
 from ._lookup import Lookup as Lookup
 from ._mdns import (
     Announced as Announced,
@@ -30,5 +26,14 @@ from ._register import (
 )
 from ._seeking import Seeking as Seeking
 from ._spreading import Choice as Choice
-from ._store import StoreFailed as StoreFailed
 from ._wellknown import Explored as Explored, explore as explore, explore_all as explore_all
+from .directory import (
+    DirectoryOptions as DirectoryOptions,
+    Notice as Notice,
+    OwnDirectory as OwnDirectory,
+    Page as Page,
+    StoreFailed as StoreFailed,
+    ThingDirectory as ThingDirectory,
+    directory_routes as directory_routes,
+    directory_spec as directory_spec,
+)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from lmos_actors._errors import AgentUnavailable, InvalidInput, NotAllowed, NotFound
 from lmos_actors.actors import MISSING, key_text, near_links
+from lmos_actors.errors import AgentUnavailable, InvalidInput, NotAllowed, NotFound
 
 from ._lookup import Known, Replica
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from lmos_actors._errors import AgentError
     from lmos_actors.actors import Operation, Runtime, Sought, Spread, Turns
+    from lmos_actors.errors import AgentError
 
     from ._lookup import Lookup
 
@@ -53,7 +53,7 @@ class Choosing:
     # ---- who there is
 
     def _members(self) -> list[Replica]:
-        """Give all that are sought and known: those of this node first, in start order, others by id."""
+        """Return all that are sought and known: those of this node first, in start order, others by id."""
         if self._by is not None and self._seen != self.rt.population.version:
             self._seen = self.rt.population.version
             kept = {each.link: each for each in self._near}
@@ -68,7 +68,10 @@ class Choosing:
         return current is not None and known is not None and known.replicas.get(current.id) is current
 
     def settled(self) -> Any:
-        """Give the link that it leads to. Raises AgentUnavailable, and NotAllowed where there are several."""
+        """Return the link that it leads to.
+
+        Raises AgentUnavailable, and NotAllowed where there are several.
+        """
         if self._by is not None:
             raise NotAllowed(f"{self.path!r} is several agents, this takes one: use node.search(...)")
         if self._current is None or not self.is_settled:

@@ -16,7 +16,7 @@ import h11
 import msgspec
 import trio
 
-from lmos_actors._errors import ConfigError, ConnectFailed, TransportError
+from lmos_actors.errors import ConfigError, ConnectFailed, TransportError
 from lmos_actors.transport import cut_off, endpoint_of
 
 if TYPE_CHECKING:
@@ -86,7 +86,10 @@ class Directory(Protocol):
         ...
 
     async def find(self, query: str | None, most: int) -> list[Any]:
-        """Give the descriptions, as plain data, that a JSONPath chooses, without one all; at most so many."""
+        """Return the descriptions, as plain data, that a JSONPath chooses, without one all.
+
+        At most so many.
+        """
         ...
 
     async def aclose(self) -> None:
@@ -104,7 +107,7 @@ class Answer:
 
 
 def place_of_directory(url: str) -> Endpoint:
-    """Say where a directory is. Raises ConfigError for what is no URL of one."""
+    """Return where a directory is. Raises ConfigError for what is no URL of one."""
     if "://" not in url:
         raise ConfigError("a directory is at an http or https URL, such as http://127.0.0.1:8080")
     endpoint = endpoint_of(url)
@@ -304,7 +307,7 @@ def _entry(thing_id: str) -> str:
 
 
 def _told(answer: Answer) -> str:
-    """Give what problem details say, as one line, nothing else of an answer."""
+    """Return what problem details say, as one line, nothing else of an answer."""
     try:
         said = msgspec.convert(msgspec.json.decode(answer.body), dict[str, Any])
     except (msgspec.MsgspecError, RecursionError, ValueError):

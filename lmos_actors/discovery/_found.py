@@ -8,9 +8,9 @@ from urllib.parse import quote, urlsplit
 
 import attrs
 
-from lmos_actors._errors import ConfigError
 from lmos_actors.actors import describe
 from lmos_actors.bindings import hrefs_of, names_of
+from lmos_actors.errors import ConfigError
 from lmos_actors.protocol.td import Description, check, differences, load, pointer
 from lmos_actors.transport import endpoint_of, is_here
 
@@ -48,7 +48,7 @@ class Found:
         return self.directory is None
 
     def ref(self, cls: type[A], /) -> Ref[A]:
-        """Give a ref to it as an agent of that class. Never waits: what is elsewhere is connected behind it.
+        """Return a ref to it as an agent of that class. Never waits: it connects in the background.
 
         Raises TypeError for what is no agent class, ConfigError where its description leads nowhere.
         """
@@ -70,7 +70,7 @@ class NotSought(Rejected):
 
 
 def query_of(sought: Sought) -> str:
-    """Give the JSONPath (RFC 9535) that chooses what is sought out of an array of descriptions."""
+    """Return the JSONPath (RFC 9535) that chooses what is sought out of an array of descriptions."""
     title = title_of(sought)
     tests = [] if title is None else [f"@.title=={_quoted(title)}"]
     if sought.type is not None:
@@ -86,7 +86,7 @@ def query_of(sought: Sought) -> str:
 
 
 def title_of(sought: Sought) -> str | None:
-    """Give the title that is sought: where nothing but the class is told, that of the class."""
+    """Return the title that is sought: where nothing but the class is told, that of the class."""
     if sought.title is not None or not sought.is_plain or sought.cls is None:
         return sought.title
     contract: Any = getattr(sought.cls, "__contract__", None)
@@ -108,7 +108,7 @@ _ESCAPED: Final = {"\\": "\\\\", "'": "\\'"}
 
 
 def taken(data: Any, sought: Sought, directory: str, ours: Sequence[str], refer: Callable[..., Any]) -> Found:
-    """Give what a directory tells of, if it is what was sought and may be used. Raises Rejected.
+    """Return what a directory tells of, if it is what was sought and may be used. Raises Rejected.
 
     `ours` are the addresses of this node, whose agents are near; `refer` gives the ref to a description.
     """

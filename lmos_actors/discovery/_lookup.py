@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import trio
 from trio.lowlevel import checkpoint, enable_ki_protection
 
-from lmos_actors._errors import AgentUnavailable, ConfigError, ConnectFailed, NotFound, TransportError
 from lmos_actors.actors import RUNNING, PoolLink, Ref, load_of
 from lmos_actors.bindings import found_link, is_connected, is_down, reached
+from lmos_actors.errors import AgentUnavailable, ConfigError, ConnectFailed, NotFound, TransportError
 
 from ._found import NotSought, Rejected, query_of, taken
 
@@ -182,11 +182,11 @@ class Known:
         return ", ".join(directory.url for directory in self._lookup.directories)
 
     def is_older_than(self, seconds: float) -> bool:
-        """Say whether the last look-up is longer ago."""
+        """Return whether the last look-up is longer ago."""
         return trio.current_time() - self.at > seconds
 
     def look_soon(self) -> trio.Event:
-        """Have it looked up; give what is set when that is done, at once where the node has ended."""
+        """Have it looked up; return what is set when that is done, at once where the node has ended."""
         if self._busy is not None:
             return self._busy
         done = trio.Event()
@@ -324,11 +324,11 @@ class Lookup:
     # ---- what was found
 
     def refer(self, description: Description, told_at: str, cls: Any) -> Ref[Any]:
-        """Give a ref to what a description tells of."""
+        """Return a ref to what a description tells of."""
         return Ref(self._linked(cls, description, told_at))
 
     def replica(self, cls: Any, found: Found) -> Replica:
-        """Give what stands for an agent elsewhere."""
+        """Return what stands for an agent elsewhere."""
         assert found.id is not None
         assert found.directory is not None
         make = partial(self._linked, cls, found.description, found.directory)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import trio
 
-from lmos_actors._errors import ConfigError, ForbiddenCall
+from lmos_actors.errors import ConfigError, ForbiddenCall
 from lmos_actors.transport import is_here
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _check_real(real: bool) -> None:
 async def browse(
     seconds: float = SECONDS, *, real: bool = True, interfaces: Sequence[str] | None = None
 ) -> list[Announced]:
-    """Listen for so many seconds to who is on this network; give what was announced, by name.
+    """Listen for so many seconds to who is on this network; return what was announced, by name.
 
     `interfaces` are addresses of this machine, by default all. Raises ConfigError without the extra `mdns`
     and where there is no multicast, ForbiddenCall on virtual time.
@@ -159,7 +159,7 @@ class _Heard:
 
 
 def announced_by(info: ServiceInfo, *, is_directory: bool, local: bool = False) -> Announced | None:
-    """Give what an announcement says, None for one that says nothing that could be used.
+    """Return what an announcement says, None for one that says nothing that could be used.
 
     `local`: addresses of this very machine are meant.
     """
@@ -193,7 +193,7 @@ def _is_path(path: str) -> bool:
 
 
 def _host_of(info: ServiceInfo, scheme: str, *, local: bool) -> str | None:
-    """Give the address to connect to; where a certificate tells a name, that."""
+    """Return the address to connect to; where a certificate tells a name, that."""
     if scheme == "https" and info.server:
         name = info.server.removesuffix(".")
         if (
@@ -268,7 +268,7 @@ def name_of(text: str) -> str:
 
 
 def addresses_of(hosts: Sequence[str]) -> tuple[str, ...]:
-    """Give the addresses by which others on this network reach what listens at these hosts.
+    """Return the addresses by which others on this network reach what listens at these hosts.
 
     Raises ConfigError where there are none: what listens at loopback alone is for this machine.
     """

@@ -15,7 +15,7 @@ import attrs
 import trio
 from trio.lowlevel import checkpoint
 
-from lmos_actors._errors import ConfigError, TransportError
+from lmos_actors.errors import ConfigError, TransportError
 
 from ._client import DirectoryRefused
 
@@ -107,11 +107,11 @@ class Exhibits(Protocol):
     """What a node exposes now."""
 
     def all(self) -> Iterable[tuple[str, Exhibit]]:
-        """Give all of it, in start order, with its paths."""
+        """Return all of it, in start order, with its paths."""
         ...
 
     def at(self, path: str) -> Exhibit | None:
-        """Give what is at that place in the tree, None if there is nothing."""
+        """Return what is at that place in the tree, None if there is nothing."""
         ...
 
 
@@ -202,7 +202,7 @@ class Registrar:
         return self._leaving or (bool(self._changed) and self._failure is None)
 
     async def _round(self) -> float:
-        """Do what is to be done; give how many seconds there is nothing more to do."""
+        """Do what is to be done; return how many seconds there is nothing more to do."""
         try:
             try:
                 await self._work()
@@ -255,7 +255,7 @@ class Registrar:
             raise failures[0]
 
     def _step(self) -> tuple[Awaitable[None], Callable[[], None]] | None:
-        """Give what is to be done next, and what has it done again; None if nothing is."""
+        """Return what is to be done next, and what has it done again; None if nothing is."""
         due = self._due()
         if due is not None:
             path, entry = due
@@ -380,12 +380,12 @@ class Registrar:
 
 
 def _may_pass(error: DirectoryRefused) -> bool:
-    """Say whether the same may be taken later."""
+    """Return whether the same may be taken later."""
     return error.status in (408, 429) or (error.status >= 500 and error.status != 501)
 
 
 def paths_of(registrars: Iterable[Registrar]) -> Callable[[str], None]:
-    """Give what tells all of them of a change in the tree."""
+    """Return what tells all of them of a change in the tree."""
     told = tuple(registrars)
 
     def tell(path: str) -> None:

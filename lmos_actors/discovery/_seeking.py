@@ -43,11 +43,11 @@ class Seeking:
         self._kept: OrderedDict[tuple[Sought, Spread | None, str | None], Choice] = OrderedDict()
 
     def beyond(self, sought: Sought) -> Choice:
-        """Give a link to whichever agent elsewhere is sought."""
+        """Return a link to whichever agent elsewhere is sought."""
         return self._link(sought, None, None)
 
     def spread(self, sought: Sought, by: Spread, key: str | None) -> Choice:
-        """Give a link to all that are sought, near and far, which chooses one for each request."""
+        """Return a link to all that are sought, near and far, which chooses one for each request."""
         return self._link(sought, by, key)
 
     def _link(self, sought: Sought, by: Spread | None, key: str | None) -> Choice:
@@ -67,7 +67,7 @@ class Seeking:
     async def search(
         self, sought: Sought, *, near: bool, directories: Sequence[Directory] | None
     ) -> list[Found]:
-        """Give all that are sought: those of this node in start order, then those elsewhere.
+        """Return all that are sought: those of this node in start order, then those elsewhere.
 
         Raises the TransportError of a directory if nothing was found and one of them did not answer.
         """

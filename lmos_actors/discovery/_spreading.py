@@ -14,8 +14,8 @@ from zlib import crc32
 import trio
 from trio.lowlevel import checkpoint_if_cancelled, enable_ki_protection
 
-from lmos_actors._errors import AgentDied, AgentUnavailable, DeadlineExceeded, NotAllowed, NotFound
 from lmos_actors.actors import park_among
+from lmos_actors.errors import AgentDied, AgentUnavailable, DeadlineExceeded, NotAllowed, NotFound
 
 from ._choosing import Choosing
 from ._lookup import FRESH, NEVER, PAUSE, Replica
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
     from contextlib import AbstractAsyncContextManager
 
-    from lmos_actors._errors import AgentError
     from lmos_actors.actors import AgentStatistics, Attempt, Down, Feed, MailboxStatistics
+    from lmos_actors.errors import AgentError
 
 WAITS: Final = (0.5, 1.0, 2.0, 5.0)
 """Seconds between the look-ups of one who waits until there is such an agent; the last for ever."""
@@ -58,7 +58,7 @@ class Choice(Choosing):
         return chosen
 
     def _goes_on(self, replica: Replica, error: AgentError) -> bool:
-        """Say whether another may be asked instead, which is only where this one has not begun."""
+        """Return whether another may be asked instead, which is only where this one has not begun."""
         if isinstance(error, NotFound):
             if error.kind != "agent":
                 return False
@@ -107,7 +107,7 @@ class Choice(Choosing):
         tried: dict[Replica, None],
         error: AgentError | None,
     ) -> Replica:
-        """Give the next one that can be reached. Raises `error` where there is none any more, or why."""
+        """Return the next one that can be reached. Raises `error` where there is none any more, or why."""
         while True:
             self._check_node()
             replica = await self._next_one(key, args, kwargs, tried, error)
@@ -249,7 +249,7 @@ class Choice(Choosing):
             raise NotAllowed(f"{self.path!r} is several agents: listen to each, see node.search(...)")
 
     def sinks(self) -> Any:
-        """Give the listeners of the agent that it leads to."""
+        """Return the listeners of the agent that it leads to."""
         return self.settled().sinks()
 
     def link(self) -> NoReturn:
@@ -359,7 +359,7 @@ class Choice(Choosing):
 def _entering(
     stack: AsyncExitStack, enter: Callable[[Any, float | None], AbstractAsyncContextManager[Any]]
 ) -> Callable[[Replica, float | None], Awaitable[Any]]:
-    """Give what enters a block at whom it is sent to, who counts as asked until the block is left."""
+    """Return what enters a block at whom it is sent to, who counts as asked until the block is left."""
 
     async def send(replica: Replica, left: float | None) -> Any:
         entered = await stack.enter_async_context(enter(replica.link, left))

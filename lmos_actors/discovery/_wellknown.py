@@ -8,14 +8,14 @@ import attrs
 import msgspec
 import trio
 
-from lmos_actors._errors import ConfigError, ConnectFailed, TransportError
 from lmos_actors.bindings import fetch
+from lmos_actors.errors import ConfigError, ConnectFailed, TransportError
 from lmos_actors.protocol.td import resolve
 from lmos_actors.transport import endpoint_of, is_here, leads_astray
 
 from ._client import HttpDirectory
 from ._found import Found, NotSought, Rejected, query_of, taken
-from ._merge import is_array, is_object
+from .directory import is_array, is_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -52,7 +52,7 @@ class Explored:
     left_out: tuple[str, ...] = ()
 
     def with_more(self, more: Explored) -> Explored:
-        """Give what is there and what is there: of two that have one id the first."""
+        """Return what is there and what is there: of two that have one id the first."""
         ids = dict.fromkeys(each.id for each in self.things)
         return Explored(
             (*self.things, *(each for each in more.things if each.id not in ids)),
@@ -62,7 +62,7 @@ class Explored:
 
 
 def url_of_source(source: str) -> str:
-    """Give the URL that an address stands for: `host:8080` is `http://host:8080`. Raises ConfigError."""
+    """Return the URL that an address stands for: `host:8080` is `http://host:8080`. Raises ConfigError."""
     url = source if "://" in source else f"http://{source}"
     if not url.startswith(_WEB):
         raise ConfigError(f"what can be discovered is at an http or https URL, or a host, not at {source!r}")
@@ -73,7 +73,7 @@ def url_of_source(source: str) -> str:
 async def explore(
     peers: Peers, source: str, sought: Sought, refer: Callable[..., Any], ours: tuple[str, ...] = ()
 ) -> Explored:
-    """Say what is at the URL of a description, of a directory, or of a server whose well-known URL tells.
+    """Return what is at the URL of a description, of a directory, or of a server whose well-known URL tells.
 
     Raises ConnectFailed when nothing is there, ConfigError for a source that is none.
     """
@@ -85,7 +85,7 @@ async def explore(
 async def explore_all(
     peers: Peers, announced: Sequence[Announced], sought: Sought, refer: Callable[..., Any]
 ) -> Explored:
-    """Say what is at what has been announced: several at a time, and within `SECONDS`."""
+    """Return what is at what has been announced: several at a time, and within `SECONDS`."""
     found: dict[Announced, Explored] = {}
     limit = trio.CapacityLimiter(AT_ONCE)
 
@@ -215,7 +215,10 @@ def _is_directory(thing: dict[str, Any]) -> bool:
 
 
 def _root_of(thing: dict[str, Any], told_at: str) -> str:
-    """Give the URL of a directory: where its description says the list of things is, else where that was."""
+    """Return the URL of a directory.
+
+    Where its description says the list of things is, else where that was.
+    """
     endpoint = endpoint_of(told_at)
     root = f"{'https' if endpoint.secure else 'http'}://{endpoint.authority}"
     try:

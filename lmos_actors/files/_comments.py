@@ -92,7 +92,7 @@ class _Reader:
         return self._attach(value)
 
     def line(self, offset: int) -> int:
-        """Give the number of the line of an offset, from 0."""
+        """Return the number of the line of an offset, from 0."""
         return bisect.bisect_right(self.starts, offset) - 1
 
     def column(self, offset: int) -> int:
@@ -204,7 +204,7 @@ class _Reader:
                 (earlier[-1].above if earlier else whole.head).append(text)
 
     def _content(self) -> set[int]:
-        """Give the lines that scalars stand on; blank ones among them are no gaps."""
+        """Return the lines that scalars stand on; blank ones among them are no gaps."""
         return {
             line
             for scalar in self.scalars
@@ -214,7 +214,7 @@ class _Reader:
     def _gap(
         self, line: int, content: set[int], own: dict[int, tuple[int, str]], used: set[int]
     ) -> list[tuple[int, str]]:
-        """Give the comments and blank lines ("") above a line, each with its column."""
+        """Return the comments and blank lines ("") above a line, each with its column."""
         found: list[tuple[int, str]] = []
         while line > 0:
             line -= 1

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, get_args, get_or
 
 import attrs
 
-from lmos_actors._errors import nearest
+from lmos_actors.errors import nearest
 
 from ._document import Document, read
 from ._source import FileError, in_order
@@ -112,7 +112,7 @@ def decode(
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Give the end of a message about an unknown word: the nearest known one, and all if they are few."""
+    """Return the end of a message about an unknown word: the nearest known one, and all if they are few."""
     words = list(known)
     near = nearest(word, words)
     hint = f', did you mean "{near}"?' if near else ""
@@ -159,7 +159,7 @@ class _Walk:
         return self.wrong(path, f"expected {describe(declared)}, saw {saw(data)}{hint}")
 
     def _meant(self, structs: list[Any], data: dict[str, Any], path: DataPath) -> _Wrong:
-        """Say what is wrong with the struct that is nearest to what is there; none of them has a tag."""
+        """Return what is wrong with the struct that is nearest to what is there; none of them has a tag."""
         known = {field.key: struct for struct in structs for field in fields_of(split(struct)[0])}
         for key in data:
             if key in known:
@@ -302,7 +302,7 @@ class _Walk:
     def _unknown_key(
         self, struct: type[msgspec.Struct], key: str, known: list[str], data: dict[str, Any], path: DataPath
     ) -> str | None:
-        """Record an unknown key; give the known one it was probably meant to be."""
+        """Record an unknown key; return the known one it was probably meant to be."""
         here = (*path, key)
         if key in later_keys(struct).words:
             self.wrong(here, f'"{key}" is not available yet', "later", key=True)
@@ -325,7 +325,10 @@ def _sort(data: object) -> Any:
 
 @cache
 def _fitting(declared: Any, kind: type) -> tuple[list[Any], list[Any]]:
-    """Give the members of a type that take data of that sort, before looking inside; and the tagged ones."""
+    """Return the members of a type that take data of that sort, before looking inside.
+
+    And the tagged ones.
+    """
     fitting = [part for part in branches(declared) if _fits(part, kind)]
     return fitting, [part for part in fitting if is_struct(part) and tag_of(split(part)[0])]
 

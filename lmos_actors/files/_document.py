@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from lmos_actors._errors import ConfigError, nearest
+from lmos_actors.errors import ConfigError, nearest
 
 from ._json import read_json
 from ._source import FileError, Mistake, Source
@@ -60,7 +60,7 @@ class Document:
         return self._tree.source.text
 
     def span(self, path: DataPath, *, key: bool = False) -> tuple[int, int]:
-        """Give start and end offset of a value, or of its key; of the nearest part around it if unknown."""
+        """Return start and end offset of a value, or of its key; of the nearest part around it if unknown."""
         for size in range(len(path), -1, -1):
             part = path[:size]
             table = (
@@ -104,7 +104,7 @@ class Document:
         return Note(self.name, line, column, message)
 
     def place(self, path: DataPath, *, key: bool = False) -> str:
-        """Say where a value, or its key, stands: `weather.yaml:48:5`."""
+        """Return where a value, or its key, stands: `weather.yaml:48:5`."""
         line, column = self._tree.source.line_and_column(self.span(path, key=key)[0])
         return f"{self.name}:{line}:{column}"
 

@@ -61,7 +61,7 @@ def _keys(struct: Any, data: Mapping[str, Any], words: Mapping[str, int]) -> lis
 
 
 def _types(struct: Any, declared: Any) -> dict[str, Any]:
-    """Give the types of a mapping's values by key; that of every other key stands under ""."""
+    """Return the types of a mapping's values by key; that of every other key stands under ""."""
     if struct is not None:
         return {field.key: field.type for field in fields_of(struct)}
     of_names = [split(part)[0] for part in branches(declared) if get_origin(split(part)[0]) is dict]

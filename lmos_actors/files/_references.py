@@ -65,7 +65,7 @@ def pieces(text: str) -> list[str | Reference]:
 
 
 def references(text: str) -> list[Reference]:
-    """Give the references in a text, in order. Raises BadReference."""
+    """Return the references in a text, in order. Raises BadReference."""
     return [piece for piece in pieces(text) if isinstance(piece, Reference)]
 
 
@@ -85,7 +85,7 @@ def _reference(hit: re.Match[str]) -> Reference:
 
 
 def fill(text: str, lookup: Lookup, *, again: bool = False) -> object:
-    """Give the text with its references filled in.
+    """Return the text with its references filled in.
 
     A text that is one reference becomes the looked-up value, type kept. `again` says that the result will
     be filled once more, so `$$(` stays and the text of values is escaped. Raises BadReference for a

@@ -28,7 +28,7 @@ _LIMITS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "ex
 
 
 def schema_of_file(declared: Any, *, title: str = "") -> dict[str, Any]:
-    """Give the JSON Schema of a file that decodes into a struct, or into one of several told apart by a tag.
+    """Return the JSON Schema of a file that decodes into a struct, or into one of a tagged union.
 
     Plain data, members in a stable order.
     """

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-from lmos_actors._errors import ConfigError
+from lmos_actors.errors import ConfigError
 
 DataPath: TypeAlias = tuple[str | int, ...]
 """Where a value stands in plain data: the keys and indexes that lead to it, the root being `()`."""
@@ -63,7 +63,7 @@ class FileError(ConfigError):
 
 
 def in_order(mistakes: list[Mistake] | tuple[Mistake, ...]) -> tuple[Mistake, ...]:
-    """Give the mistakes in the order of the text, each once."""
+    """Return the mistakes in the order of the text, each once."""
     return tuple(sorted(dict.fromkeys(mistakes), key=lambda m: (m.line, m.column)))
 
 
@@ -76,17 +76,17 @@ class Source:
         self._starts = [0, *(end.end() for end in _LINE_END.finditer(text))]
 
     def line_and_column(self, offset: int) -> tuple[int, int]:
-        """Give line and column of an offset, both from 1; beyond the end counts as the end."""
+        """Return line and column of an offset, both from 1; beyond the end counts as the end."""
         offset = max(0, min(offset, len(self.text)))
         line = bisect_right(self._starts, offset)
         return line, offset - self._starts[line - 1] + 1
 
     def offset(self, line: int, column: int) -> int:
-        """Give the offset of a line and column, both from 1."""
+        """Return the offset of a line and column, both from 1."""
         return self._starts[min(line, len(self._starts)) - 1] + column - 1
 
     def line(self, number: int) -> str:
-        """Give the text of one line without its end."""
+        """Return the text of one line without its end."""
         end = self._starts[number] if number < len(self._starts) else len(self.text)
         return self.text[self._starts[number - 1] : end].rstrip("\r\n")
 

@@ -58,7 +58,7 @@ class Tree:
         self.notes.append(Note(self.source.name, *self.source.line_and_column(start), message))
 
     def key(self, path: DataPath, start: int, end: int) -> DataPath:
-        """Record where a key stands; a mistake when it stands there twice. Gives the path for its value."""
+        """Record where a key stands; a mistake when it stands there twice. Returns the path for its value."""
         if path in self.keys:
             line, _ = self.source.line_and_column(self.keys[path][0])
             self.wrong(start, f'key "{path[-1]}" is given twice, first on line {line}', end)
@@ -81,7 +81,7 @@ class Tree:
         return value
 
     def text(self, value: str, start: int) -> str:
-        """Give text back; a mistake when an escape in it made half of a surrogate pair."""
+        """Return text back; a mistake when an escape in it made half of a surrogate pair."""
         if not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value):
             self.wrong(start, "half of a surrogate pair is not a character")
             return ""
@@ -89,27 +89,27 @@ class Tree:
 
 
 def is_mapping(value: object) -> TypeGuard[dict[str, Any]]:
-    """Tell whether plain data is a mapping."""
+    """Return whether plain data is a mapping."""
     return isinstance(value, dict)
 
 
 def is_list(value: object) -> TypeGuard[list[Any]]:
-    """Tell whether plain data is a list."""
+    """Return whether plain data is a list."""
     return isinstance(value, list)
 
 
 def mapped(value: object) -> dict[str, Any]:
-    """Give plain data that should be a mapping: empty if it is none."""
+    """Return plain data that should be a mapping: empty if it is none."""
     return value if is_mapping(value) else {}
 
 
 def listed(value: object) -> list[Any]:
-    """Give plain data that should be a list: empty if it is none."""
+    """Return plain data that should be a list: empty if it is none."""
     return value if is_list(value) else []
 
 
 def inside(value: object) -> list[tuple[str | int, Any]]:
-    """Give what plain data holds, each with its key or index."""
+    """Return what plain data holds, each with its key or index."""
     return [*mapped(value).items(), *enumerate(listed(value))]
 
 

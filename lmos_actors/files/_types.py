@@ -63,7 +63,7 @@ class Tag:
 
 @cache
 def fields_of(struct: type[msgspec.Struct]) -> tuple[Field, ...]:
-    """Give the keys of a struct, in order."""
+    """Return the keys of a struct, in order."""
     return tuple(
         Field(field.name, field.encode_name, field.type, field.required, _is_left_out(field))
         for field in msgspec.structs.fields(struct)
@@ -76,13 +76,13 @@ def _is_left_out(field: msgspec.structs.FieldInfo) -> bool:
 
 @cache
 def tag_of(struct: type[msgspec.Struct]) -> Tag | None:
-    """Give the tag of a struct, if it has one."""
+    """Return the tag of a struct, if it has one."""
     config = struct.__struct_config__
     return None if config.tag_field is None else Tag(config.tag_field, str(config.tag))
 
 
 def later_keys(struct: type[msgspec.Struct]) -> Later:
-    """Give the keys of a struct that are not built yet."""
+    """Return the keys of a struct that are not built yet."""
     found = getattr(struct, "later", NO_WORDS)
     return found if isinstance(found, Later) else NO_WORDS
 
@@ -98,7 +98,7 @@ def split(declared: Any) -> tuple[Any, tuple[Any, ...]]:
 
 @cache
 def branches(declared: Any) -> tuple[Any, ...]:
-    """Give the members of a union, flat, without UNSET; of any other type, itself."""
+    """Return the members of a union, flat, without UNSET; of any other type, itself."""
     inner, notes = split(declared)
     if get_origin(inner) in (Union, types.UnionType):
         found = [leaf for member in get_args(inner) for leaf in branches(member)]
@@ -108,7 +108,7 @@ def branches(declared: Any) -> tuple[Any, ...]:
 
 @cache
 def later_words(declared: Any) -> frozenset[str]:
-    """Give the words of every `Later` on a type and on the members of a union."""
+    """Return the words of every `Later` on a type and on the members of a union."""
     inner, notes = split(declared)
     words = frozenset[str]().union(*(note.words for note in notes if isinstance(note, Later)))
     if get_origin(inner) in (Union, types.UnionType):
@@ -118,32 +118,32 @@ def later_words(declared: Any) -> frozenset[str]:
 
 @cache
 def limits(declared: Any) -> tuple[msgspec.Meta, ...]:
-    """Give the `msgspec.Meta` limits on a type."""
+    """Return the `msgspec.Meta` limits on a type."""
     return tuple(note for note in split(declared)[1] if isinstance(note, msgspec.Meta))
 
 
 @cache
 def is_struct(declared: Any) -> bool:
-    """Tell whether a type is a msgspec struct."""
+    """Return whether a type is a msgspec struct."""
     inner = split(declared)[0]
     return isinstance(inner, type) and issubclass(inner, msgspec.Struct)
 
 
 @cache
 def is_written(declared: Any) -> bool:
-    """Tell whether a type is written as text with a form of its own."""
+    """Return whether a type is written as text with a form of its own."""
     inner = split(declared)[0]
     return isinstance(inner, type) and isinstance(inner, Written)
 
 
 def is_open(declared: Any) -> bool:
-    """Tell whether a type takes any plain data."""
+    """Return whether a type takes any plain data."""
     return split(declared)[0] in (Any, object)
 
 
 @cache
 def words_of(declared: Any) -> tuple[Any, ...] | None:
-    """Give the members of a `Literal`, or None for another type."""
+    """Return the members of a `Literal`, or None for another type."""
     inner = split(declared)[0]
     return get_args(inner) if get_origin(inner) is Literal else None
 
@@ -159,7 +159,7 @@ _NAMES = {
 
 
 def describe(declared: Any) -> str:
-    """Say what a type expects, as people read it."""
+    """Return what a type expects, as people read it."""
     parts = [part for part in branches(declared) if part not in (None, type(None))]
     named = [_describe(part) for part in parts] or ["null"]
     return " or ".join(dict.fromkeys(named))
@@ -189,7 +189,7 @@ def spell(value: object) -> str:
 
 
 def saw(value: object) -> str:
-    """Say what stands in the file instead."""
+    """Return what stands in the file instead."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):

@@ -57,7 +57,7 @@ def read_yaml(source: Source, loader: Any = None) -> Tree:
 
 
 def reads_as_text(word: str) -> bool:
-    """Tell whether a plain scalar is read as the text that it is, by this reader and by older ones."""
+    """Return whether a plain scalar is read as the text that it is, by this reader and by older ones."""
     numbers = (_NOT_FINITE, _INTEGER, _OCTAL, _HEX, _FLOAT, *(pattern for pattern, _ in _OLDER))
     return word not in _PLAIN and not any(pattern.fullmatch(word) for pattern in numbers)
 

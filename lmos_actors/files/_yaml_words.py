@@ -19,7 +19,7 @@ _CANNOT_START: Final = {
 
 
 def not_yaml(text: str, error: Any) -> Unreadable:
-    """Tell what a parser's error (a `yaml.MarkedYAMLError`) means for the one who wrote the text."""
+    """Return what a parser's error (a `yaml.MarkedYAMLError`) means for the one who wrote the text."""
     mark = error.problem_mark or error.context_mark
     start = int(mark.index) if mark else 0
     problem, begun = error.problem or "not YAML", error.context_mark or mark
@@ -40,7 +40,7 @@ def not_yaml(text: str, error: Any) -> Unreadable:
 
 
 def _before(text: str, start: int) -> str:
-    """Give what stands before an offset in its line, without the indentation and the dashes of lists."""
+    """Return what stands before an offset in its line, without the indentation and the dashes of lists."""
     return text[text.rfind("\n", 0, start) + 1 : start].lstrip(" -")
 
 

@@ -147,7 +147,7 @@ class Census:
 
 
 def class_name(slot: LocalLink) -> str:
-    """Give the name of the class of the agents at a place, also while none of them runs."""
+    """Return the name of the class of the agents at a place, also while none of them runs."""
     agent: Any = slot.agent
     if agent is not None:
         return str(agent.__class__.__name__)

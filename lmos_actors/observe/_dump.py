@@ -1,15 +1,14 @@
-"""A whole node as text, for whoever wants to know what it is doing or why it does nothing.
-
-Bounded: agents that are at rest are counted by class, and what is long is cut. Reading changes nothing
-and never raises, also in a signal handler, in which anything may be half done.
-"""
+"""Where tasks and threads stand, as text: the user's own calls, without those of the runtime and trio."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import threading
+import traceback
 from collections import Counter
-from itertools import islice
+from itertools import dropwhile, islice, takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -17,13 +16,58 @@ import trio
 from lmos_actors.actors import title_of, waiting_graph
 from lmos_actors.supervision import Supervisor, agent_class, agents_of, children_of
 
-from ._stacks import in_order, task_stack, thread_stack
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import FrameType
 
     from lmos_actors.actors import LocalLink, Runtime
+
+
+CALLS: Final = 20  # innermost calls that are shown of one stack
+TASKS: Final = 8  # child tasks that are shown of one task
+
+_PACKAGE: Final = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_TRIO: Final = os.path.dirname(trio.__file__) + os.sep
+_HIDDEN: Final = (_PACKAGE, _TRIO, contextlib.__file__)
+
+
+def task_stack(task: trio.lowlevel.Task) -> Iterator[str]:
+    """Show where a task waits, and below it where its child tasks do."""
+    yield from _calls(task.iter_await_frames())
+    children = [child for nursery in task.child_nurseries for child in in_order(nursery.child_tasks)]
+    for child in children[:TASKS]:
+        yield f"task {child.name!r}"
+        yield from ("  " + line for line in task_stack(child))
+    if len(children) > TASKS:
+        yield f"... and {len(children) - TASKS} more tasks"
+
+
+def in_order(tasks: Iterable[trio.lowlevel.Task]) -> list[trio.lowlevel.Task]:
+    """Return tasks by name, as the order of a set is chance."""
+    return sorted(tasks, key=lambda task: task.name)
+
+
+def thread_stack(frame: FrameType) -> list[str]:
+    """Show what user code a thread is in; nothing when the runtime or trio waits."""
+    calls = dropwhile(lambda call: _is_in(call, _PACKAGE), traceback.walk_stack(frame))
+    own = list(takewhile(lambda call: not _is_in(call, *_HIDDEN), calls))
+    return list(_calls(reversed(own)))
+
+
+def _is_in(call: tuple[FrameType, int], *places: str) -> bool:
+    return call[0].f_code.co_filename.startswith(places)
+
+
+def _calls(calls: Iterable[tuple[FrameType, int]]) -> Iterator[str]:
+    own = [call for call in calls if not _is_in(call, *_HIDDEN)]
+    for entry in traceback.StackSummary.extract(iter(own[-CALLS:])).format():
+        yield from entry.rstrip("\n").splitlines()
+
+
+# --- a whole node as text, for whoever wants to know what it is doing or why it does nothing
+#
+# Bounded: agents that are at rest are counted by class, and what is long is cut. Reading changes nothing
+# and never raises, also in a signal handler, in which anything may be half done.
 
 LINES: Final = 1000  # of each part
 AGENTS: Final = 100  # agents of one supervisor that are shown one by one

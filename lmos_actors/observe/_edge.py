@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from lmos_actors._errors import ActionCancelled
 from lmos_actors.actors import HandingLink, incoming_trace, outgoing_trace, put_in_span, recorded_trace
+from lmos_actors.errors import ActionCancelled
 
 from ._metrics import Metrics
 from ._tallies import LEFT, status_of
@@ -95,7 +95,7 @@ def watch_edge(
     traffic: Callable[[], Traffic],
     failed: Callable[[BaseException], object],
 ) -> Metrics | None:
-    """Have a node's requests looked at, as `open_node(metrics=..., tracing=...)` wants it; give its metrics.
+    """Observe a node's requests as `open_node(metrics=..., tracing=...)` wants it; return its metrics.
 
     Raises ConfigError.
     """

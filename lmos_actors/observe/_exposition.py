@@ -48,7 +48,7 @@ class Family:
 
 
 def format_of(accept: str) -> str:
-    """Give the media type for an `Accept` header: OpenMetrics where it is named, else the text format."""
+    """Return the media type for an `Accept` header: OpenMetrics where it is named, else the text format."""
     return OPEN if "application/openmetrics-text" in accept else TEXT
 
 

@@ -28,7 +28,7 @@ _HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosni
 
 
 def health_routes(unready: Callable[[], str | None], metrics: Metrics | None = None) -> list[BaseRoute]:
-    """Give the routes. `unready` says why no requests are taken now, in a word; None where they are."""
+    """Return the routes. `unready` says why no requests are taken now, in a word; None where they are."""
     from starlette.responses import PlainTextResponse, Response, StreamingResponse
     from starlette.routing import Route
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import trio
 
-from lmos_actors._budget import BudgetStatistics
-from lmos_actors._errors import ConfigError
+from lmos_actors._core import BudgetStatistics
+from lmos_actors.errors import ConfigError
 
 from ._census import OUTCOMES, Census
 from ._exposition import END, OPEN, Family, Sample, format_of, written
@@ -65,7 +65,7 @@ class MetricsOptions:
 
 
 def metrics_options(wanted: bool | MetricsOptions | None) -> MetricsOptions | None:
-    """Give the options for what `open_node(metrics=...)` was given. Raises ConfigError."""
+    """Return the options for what `open_node(metrics=...)` was given. Raises ConfigError."""
     if wanted is None or isinstance(wanted, bool):
         return MetricsOptions() if wanted else None
     if not isinstance(wanted, MetricsOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -120,7 +120,7 @@ class Metrics:
     # ---- as text
 
     async def pieces(self, media_type: str) -> AsyncIterator[bytes]:
-        """Give all metrics as text, in pieces, between which others have their turns."""
+        """Return all metrics as text, in pieces, between which others have their turns."""
         found = await self._count()
         for piece in written(self._families(found), media_type):
             yield piece
@@ -130,12 +130,12 @@ class Metrics:
             yield END
 
     async def text(self, accept: str = "") -> str:
-        """Give all metrics as text."""
+        """Return all metrics as text."""
         parts = [piece async for piece in self.pieces(format_of(accept))]
         return b"".join(parts).decode()
 
     def _foreign(self, media_type: str) -> bytes:
-        """Give the metrics of others; a collector that fails costs those alone."""
+        """Return the metrics of others; a collector that fails costs those alone."""
         registry = self.options.registry
         is_default = registry is DEFAULT
         if registry is None or (

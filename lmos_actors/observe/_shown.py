@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lmos_actors._ambient import current_ambient
+from lmos_actors._core import current_ambient
 from lmos_actors.actors import waiting_graph
 from lmos_actors.supervision import agents_of
 

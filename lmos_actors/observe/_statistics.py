@@ -9,7 +9,7 @@ import attrs
 from lmos_actors.actors import Sums
 
 if TYPE_CHECKING:
-    from lmos_actors._budget import BudgetStatistics
+    from lmos_actors._core import BudgetStatistics
     from lmos_actors.actors import LocalLink, Runtime
 
 

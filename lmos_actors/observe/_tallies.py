@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import trio
 
-from lmos_actors._errors import ActionCancelled, LmosActorsError
+from lmos_actors.errors import ActionCancelled, LmosActorsError
 
 from ._exposition import Family, Sample
 
@@ -36,7 +36,7 @@ Key: TypeAlias = tuple[str, str, str, str]
 
 
 def status_of(error: BaseException | None) -> str:
-    """Give the class of the status that a request was answered with; `cancelled` where nobody waited."""
+    """Return the class of the status that a request was answered with; `cancelled` where nobody waited."""
     if error is None:
         return OK
     if isinstance(error, ActionCancelled | trio.Cancelled | GeneratorExit):
@@ -47,7 +47,7 @@ def status_of(error: BaseException | None) -> str:
 
 
 def number_of(error: LmosActorsError) -> int:
-    """Give the status that an error is answered with: its own where HTTP alone knows it, such as 406."""
+    """Return the status that an error is answered with: its own where HTTP alone knows it, such as 406."""
     from lmos_actors.protocol.lmos import problem_of  # which nodes that tell no metrics need not
 
     own: int | None = getattr(error, "http_status", None)
@@ -97,7 +97,7 @@ class Tallies:
     # ---- as metrics
 
     def families(self, prefix: str, what: str) -> Iterator[Family]:
-        """Give them as a counter and a histogram."""
+        """Return them as a counter and a histogram."""
         tallies = list(self._by_key.items())
         yield Family(f"{prefix}requests", "counter", f"{what}, by what came of them.", _counted(tallies))
         told = f"Seconds from taking to answering {what.lower()}."

@@ -22,8 +22,8 @@ from opentelemetry.trace import (
     TraceState,
 )
 
-from lmos_actors._errors import ConfigError, LmosActorsError
 from lmos_actors.actors import Origin, current_mark, read_trace
+from lmos_actors.errors import ConfigError, LmosActorsError
 
 from ._tallies import number_of
 
@@ -42,7 +42,7 @@ SERVER_ERROR: Final = 500
 
 
 def provider_of(wanted: Any) -> TracerProvider:
-    """Give the provider for what `open_node(tracing=...)` was given. Raises ConfigError."""
+    """Return the provider for what `open_node(tracing=...)` was given. Raises ConfigError."""
     if wanted is True:
         return trace.get_tracer_provider()
     if not callable(getattr(wanted, "get_tracer", None)):
@@ -69,7 +69,7 @@ class Spans:
             self._failed(error)
 
     def _now(self) -> int | None:
-        """Give the time of day in nanoseconds; None lets OpenTelemetry look at its clock."""
+        """Return the time of day in nanoseconds; None lets OpenTelemetry look at its clock."""
         return None if self._rt.real else int(self._rt.entropy.now().timestamp() * 1e6) * 1000
 
     # ---- in
@@ -124,7 +124,7 @@ class Spans:
     # ---- between
 
     def mark(self, mark: Mark | None) -> Mark | None:
-        """Give the mark of what the code that runs now sends: in the span that is current, if one is."""
+        """Return the mark of what the code that runs now sends: in the span that is current, if one is."""
         span = trace.get_current_span()
         found = span.get_span_context()
         if not found.is_valid:
@@ -167,7 +167,7 @@ def _origin(span: Span) -> Origin | None:
 
 
 def _context(origin: Origin) -> Context:
-    """Give the context in which the span, or the message, of an origin is the current one."""
+    """Return the context in which the span, or the message, of an origin is the current one."""
     span: Span | None = origin.span
     if span is None:
         state = TraceState.from_header([origin.state]) if origin.state else None

@@ -121,11 +121,11 @@ class AioPortal:
         return call(self._entrance, lambda: self._home.start(factory, *args, **kwargs))
 
     def find(self, cls: type[A], name: str | None = None) -> Ref[A]:
-        """Give a ref to an agent of that class, by name or path, or the first started; never waits."""
+        """Return a ref to an agent of that class, by name or path, or the first started; never waits."""
         return self._home.find(cls, name)
 
     def run(self, async_fn: Callable[[*Ts], Awaitable[R]], /, *args: *Ts) -> Coroutine[Any, Any, R]:
-        """Run an async function in the node, on trio, and give what it returns."""
+        """Run an async function in the node, on trio, and return what it returns."""
         return call(self._entrance, lambda: async_fn(*args))
 
     def invoke(
@@ -136,7 +136,7 @@ class AioPortal:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> Coroutine[Any, Any, R]:
-        """Have an action carried out and give its output."""
+        """Have an action carried out and return its output."""
         return call(self._entrance, lambda: ref.invoke(handle, *args, **kwargs), ref)
 
     def tell(
@@ -151,7 +151,7 @@ class AioPortal:
         return call(self._entrance, lambda: ref.tell(handle, *args, **kwargs), ref)
 
     def read(self, ref: Ref[A], handle: PropertyHandle[A, V], /) -> Coroutine[Any, Any, V]:
-        """Give the value of a property."""
+        """Return the value of a property."""
         return call(self._entrance, lambda: ref.read(handle), ref)
 
     def write(self, ref: Ref[A], handle: PropertyHandle[A, V], value: V, /) -> Coroutine[Any, Any, None]:
@@ -161,13 +161,13 @@ class AioPortal:
     def subscribe(
         self, ref: Ref[A], handle: EventHandle[A, V], /, *, size: int = 64
     ) -> AbstractAsyncContextManager[AioFeed[V]]:
-        """Give every event from now on; past `size` waiting ones the oldest is dropped and counted."""
+        """Return every event from now on; past `size` waiting ones the oldest is dropped and counted."""
         return self._listen(lambda: ref.subscribe(handle, size=size), ref)
 
     def observe(
         self, ref: Ref[A], handle: PropertyHandle[A, V], /
     ) -> AbstractAsyncContextManager[AioFeed[V]]:
-        """Give the present value, then every change; a slow observer sees the latest."""
+        """Return the present value, then every change; a slow observer sees the latest."""
         return self._listen(lambda: ref.observe(handle), ref)
 
     @asynccontextmanager

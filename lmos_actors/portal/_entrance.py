@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 import trio
 from trio.lowlevel import disable_ki_protection, enable_ki_protection
 
-from lmos_actors._errors import AgentDied, AgentUnavailable, group_of
 from lmos_actors.actors import CURRENT, Agent
+from lmos_actors.errors import AgentDied, AgentUnavailable, group_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -42,7 +42,7 @@ class Home(Protocol):
         ...
 
     def find(self, cls: type[A], name: str | None = None) -> Ref[A]:
-        """Give a ref."""
+        """Return a ref."""
         ...
 
 
@@ -218,7 +218,7 @@ class Entrance:
         job.deliver(value, error)
 
     async def hold(self, held: Held) -> Any:
-        """Enter what `held` holds in a task of its own; give what that gives."""
+        """Enter what `held` holds in a task of its own; return what that gives."""
         if self._nursery is None:
             raise AssertionError("a job runs in the nursery")
         held.begun = True
@@ -276,7 +276,7 @@ class Held:
 
 
 def last_of(feed: Feed[V], end: type[Exception]) -> V:
-    """Give what a feed of a node that has ended still holds: nobody else touches it any more."""
+    """Return what a feed of a node that has ended still holds: nobody else touches it any more."""
     try:
         return feed.receive_nowait()
     except (trio.WouldBlock, trio.EndOfChannel):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, TypeVarTuple
 
 import trio
 
-from lmos_actors._errors import ForbiddenCall
 from lmos_actors.actors import Agent, Ref
+from lmos_actors.errors import ForbiddenCall
 
 from ._entrance import Entrance, Held, Home, NodeEnded, last_of
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
-    from lmos_actors._services import Services
+    from lmos_actors._core import Services
     from lmos_actors.actors import Action, EventHandle, Feed, PropertyHandle, Runtime, Turn
 
     from ._aio import AioPortal
@@ -83,11 +83,11 @@ class Portal:
         return self._entrance.call(lambda: self._home.start(factory, *args, **kwargs))
 
     def find(self, cls: type[A], name: str | None = None) -> Ref[A]:
-        """Give a ref to an agent of that class, by name or path, or the first started; never waits."""
+        """Return a ref to an agent of that class, by name or path, or the first started; never waits."""
         return self._home.find(cls, name)
 
     def run(self, async_fn: Callable[[*Ts], Awaitable[R]], /, *args: *Ts) -> R:
-        """Run an async function in the node, on trio, and give what it returns: `portal.run(ref.ready)`."""
+        """Run an async function in the node, on trio, and return what it returns: `portal.run(ref.ready)`."""
         return self._entrance.call(lambda: async_fn(*args))
 
     # ---- actions and properties
@@ -100,7 +100,7 @@ class Portal:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> R:
-        """Have an action carried out and give its output."""
+        """Have an action carried out and return its output."""
         return self._entrance.call(lambda: ref.invoke(handle, *args, **kwargs), ref)
 
     def tell(
@@ -115,7 +115,7 @@ class Portal:
         self._entrance.call(lambda: ref.tell(handle, *args, **kwargs), ref)
 
     def read(self, ref: Ref[A], handle: PropertyHandle[A, V], /) -> V:
-        """Give the value of a property."""
+        """Return the value of a property."""
         return self._entrance.call(lambda: ref.read(handle), ref)
 
     def write(self, ref: Ref[A], handle: PropertyHandle[A, V], value: V, /) -> None:
@@ -127,11 +127,11 @@ class Portal:
     def subscribe(
         self, ref: Ref[A], handle: EventHandle[A, V], /, *, size: int = 64
     ) -> AbstractContextManager[PortalFeed[V]]:
-        """Give every event from now on; past `size` waiting ones the oldest is dropped and counted."""
+        """Return every event from now on; past `size` waiting ones the oldest is dropped and counted."""
         return self._listen(lambda: ref.subscribe(handle, size=size), ref)
 
     def observe(self, ref: Ref[A], handle: PropertyHandle[A, V], /) -> AbstractContextManager[PortalFeed[V]]:
-        """Give the present value, then every change; a slow observer sees the latest."""
+        """Return the present value, then every change; a slow observer sees the latest."""
         return self._listen(lambda: ref.observe(handle), ref)
 
     @contextmanager

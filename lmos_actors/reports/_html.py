@@ -38,7 +38,7 @@ SCRIPTS = (
 
 
 def html_page(results: Sequence[FileResult], *, title: str, most: int = MOST_RECORDS) -> str:
-    """Give a page that shows results: verdicts, timelines, messages, trees and series.
+    """Return a page that shows results: verdicts, timelines, messages, trees and series.
 
     Of the logs that the runs have kept, at most `most` records
     are put into the page, most of them of failed runs; the page says what was left out. The same results
@@ -65,7 +65,7 @@ def html_page(results: Sequence[FileResult], *, title: str, most: int = MOST_REC
 
 
 def policy(style: str, script: str) -> str:
-    """Give a Content-Security-Policy that allows this style and this script, and nothing else."""
+    """Return a Content-Security-Policy that allows this style and this script, and nothing else."""
     allowed = f"style-src {_hash(style)}; script-src {_hash(script)}"
     return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
 

@@ -25,7 +25,7 @@ _OWN = frozenset(
 
 
 def page_data(results: Sequence[FileResult], title: str, kept: dict[int, Kept]) -> dict[str, Any]:
-    """Give everything but the logs; runs are counted over all files."""
+    """Return everything but the logs; runs are counted over all files."""
     whole = [(index, run) for index, result in enumerate(results) for run in result.runs]
     most = points_each(len(series.times) for _, run in whole for series in run.series)
     told = _told([run for _, run in whole])
@@ -39,7 +39,7 @@ def page_data(results: Sequence[FileResult], title: str, kept: dict[int, Kept]) 
 
 
 def run_data(run: RunResult, most: int, kept: Kept | None, *, told: bool) -> dict[str, Any]:
-    """Give one run, with at most that many points of each series."""
+    """Return one run, with at most that many points of each series."""
     plain = attrs.asdict(run, filter=lambda attribute, _: attribute.name not in _OWN)
     return {
         **plain,

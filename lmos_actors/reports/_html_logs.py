@@ -42,7 +42,7 @@ class Kept:
 
 
 def packed(text: str) -> str:
-    """Give text as base64 of its zlib stream, which is safe within any markup."""
+    """Return text as base64 of its zlib stream, which is safe within any markup."""
     return base64.b64encode(zlib.compress(text.encode("utf-8", "backslashreplace"), 6)).decode("ascii")
 
 
@@ -101,7 +101,7 @@ def chosen(records: Sequence[str], most: int) -> list[int]:
 
 
 def short(line: str) -> str:
-    """Give a line, without the long members of its record if it is very long."""
+    """Return a line, without the long members of its record if it is very long."""
     if len(line) <= LONG_LINE:
         return line
     try:

@@ -18,13 +18,13 @@ POINTS = 1_000
 
 
 def points_each(lengths: Iterable[int]) -> int:
-    """Say how many points of each series fit into the page."""
+    """Return how many points of each series fit into the page."""
     lengths = [min(length, POINTS) for length in lengths]
     return POINTS if sum(lengths) <= MOST_POINTS else max(MOST_POINTS // len(lengths), 2)
 
 
 def thinned(series: SeriesResult, most: int) -> dict[str, Any]:
-    """Give a series as plain data, every n-th sample and the last if there are more than `most`."""
+    """Return a series as plain data, every n-th sample and the last if there are more than `most`."""
     times, values = list(series.times), list(series.values)
     whole = len(times)
     if whole > most:
@@ -85,14 +85,14 @@ def band(values: dict[float, list[float]], measured: list[int]) -> dict[str, lis
 
 
 def five_numbers(values: Sequence[float]) -> tuple[float | None, ...]:
-    """Give least, lower quartile, median, upper quartile and greatest of sorted values."""
+    """Return least, lower quartile, median, upper quartile and greatest of sorted values."""
     if not values:
         return (None,) * 5
     return tuple(quantile(values, part / 4) for part in range(5))
 
 
 def quantile(values: Sequence[float], part: float) -> float:
-    """Give a quantile of sorted values, between two of them in proportion."""
+    """Return a quantile of sorted values, between two of them in proportion."""
     place = part * (len(values) - 1)
     below = int(place)
     above = min(below + 1, len(values) - 1)

@@ -96,7 +96,7 @@ class _Diagram:
             self.asked[record.get("id")] = (str(record.get("from")), str(record.get("verb")))
 
     def draw(self, record: Record) -> list[str]:
-        """Give the lines for a record; none for an answer that says nothing."""
+        """Return the lines for a record; none for an answer that says nothing."""
         if record.kind == "sent":
             self._note_request(record)
             return self._arrow(str(record.get("from")), record)
@@ -130,14 +130,14 @@ class _Diagram:
         return f"    Note over {self._name(agent)}: {_text(text)}"
 
     def _name(self, agent: str) -> str:
-        """Give the short name of one who takes part; of very many the last ones share one."""
+        """Return the short name of one who takes part; of very many the last ones share one."""
         if agent not in self.taking_part and len(self.taking_part) >= MOST_TAKING_PART:
             self.crowded = True
             return "others"
         return f"a{self.taking_part.setdefault(agent, len(self.taking_part))}"
 
     def participants(self, log: Sequence[str]) -> list[str]:
-        """Give a line for each, in the order in which they were started; that is the order of the tree."""
+        """Return a line for each, in the order in which they were started; that is the order of the tree."""
         agents = dict.fromkeys(["user"])
         for line in log:
             found = _AGENT.match(line)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import attrs
 
-from lmos_actors._instrument import plain
+from lmos_actors._core import plain
 from lmos_actors.files import is_list, is_mapping, mapped
 
 if TYPE_CHECKING:
@@ -39,11 +39,11 @@ class Record:
     fields: Mapping[str, Any]
 
     def get(self, name: str) -> Any:
-        """Give a field, None where there is none."""
+        """Return a field, None where there is none."""
         return self.fields.get(name)
 
     def as_data(self) -> dict[str, Any]:
-        """Give the line as it was read."""
+        """Return the line as it was read."""
         return {"n": self.number, "t": self.at, "kind": self.kind, "agent": self.agent, **self.fields}
 
 
@@ -71,7 +71,7 @@ def records(lines: Sequence[str]) -> Iterator[Record]:
 
 
 def last_messages(lines: Sequence[str], count: int = LAST) -> tuple[str, ...]:
-    """Give the last `count` lines that tell of messages, faults and crashes, the oldest first."""
+    """Return the last `count` lines that tell of messages, faults and crashes, the oldest first."""
     found: list[str] = []
     for line in reversed(lines):
         if len(found) == count:
@@ -114,7 +114,7 @@ def as_text(value: Any, size: int = SHOWN) -> str:
 
 
 def clean(value: Any, depth: int = DEPTH) -> Any:
-    """Give plain data that every reader of JSON takes: no infinities, no halves of surrogate pairs."""
+    """Return plain data that every reader of JSON takes: no infinities, no halves of surrogate pairs."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     if value is None or isinstance(value, int):
@@ -141,7 +141,7 @@ def _who(record: Record) -> str:
 
 
 def what_of(record: Record) -> str:
-    """Say what happened, but not to whom."""
+    """Return what happened, but not to whom."""
     name, kind = str(record.get("affordance") or ""), record.kind.replace("_", " ")
     match record.kind:
         case "sent":

@@ -179,7 +179,7 @@ class FileResult:
         return sum(run.ok for run in self.runs)
 
     def exit_code(self) -> int:
-        """Give the exit code of this file alone."""
+        """Return the exit code of this file alone."""
         codes = {self.verdict(trials) for trials in self.by_label().values()}
         if not all(check.ok for check in self.compared):
             codes.add(1)
@@ -192,7 +192,7 @@ class FileResult:
         return worst(codes)
 
     def by_label(self) -> dict[str, list[RunResult]]:
-        """Give the runs of each cell, which are its trials."""
+        """Return the runs of each cell, which are its trials."""
         found: dict[str, list[RunResult]] = {}
         for run in self.runs:
             found.setdefault(run.label, []).append(run)
@@ -216,7 +216,7 @@ PRECEDENCE = (143, 130, 2, 3, 124, 4, 1, 5, 0)
 
 
 def worst(codes: set[int]) -> int:
-    """Give the exit code that stands for several; 0 for none."""
+    """Return the exit code that stands for several; 0 for none."""
     return next((code for code in PRECEDENCE if code in codes), 0)
 
 
@@ -236,7 +236,7 @@ def cut_data(results: Sequence[FileResult]) -> dict[str, Any] | None:
 
 
 def as_data(result: FileResult) -> dict[str, Any]:
-    """Give a file's result as plain data, for `--json`. Every key is always there."""
+    """Return a file's result as plain data, for `--json`. Every key is always there."""
     again: list[dict[str, Any]] = [
         {
             "label": clean(again.label),
@@ -265,7 +265,7 @@ def as_data(result: FileResult) -> dict[str, Any]:
 
 
 def run_data(run: RunResult) -> dict[str, Any]:
-    """Give a run as plain data; of one that passed without its tree and last messages."""
+    """Return a run as plain data; of one that passed without its tree and last messages."""
     data: dict[str, Any] = attrs.asdict(run, filter=lambda attribute, _: attribute.name not in _LINES)
     data["tree"] = [] if run.ok else list(run.tree)
     data["messages"] = [] if run.ok else [record.as_data() for record in records(run.last)]

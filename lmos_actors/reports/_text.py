@@ -44,7 +44,7 @@ def combination(run: RunResult | Missing) -> str:
 
 
 def head(result: FileResult) -> str:
-    """Give the line above a file's runs."""
+    """Return the line above a file's runs."""
     runs = result.cells * result.trials
     size = count(runs, "run")
     if runs > 1 and result.seeds and result.cells % result.seeds == 0:
@@ -54,7 +54,7 @@ def head(result: FileResult) -> str:
 
 
 def run_line(run: RunResult, width: int, trials: int) -> str:
-    """Give the line of one run; `width` is that of the widest label."""
+    """Return the line of one run; `width` is that of the widest label."""
     trial = f"  trial {run.trial}" if trials > 1 else ""
     done = bar(run.steps_done, run.steps) + (f" {run.steps_done}/{run.steps} steps" if run.steps else "")
     checks = f"{run.checks_passed}/{run.checks} checks"
@@ -63,12 +63,12 @@ def run_line(run: RunResult, width: int, trials: int) -> str:
 
 
 def verdict(run: RunResult) -> str:
-    """Say how a run ended, as its line has it."""
+    """Return how a run ended, as its line has it."""
     return _LABELS[run.ended]
 
 
 def folded_line(runs: Sequence[RunResult], width: int) -> str:
-    """Give one line for the runs of one combination, all its seeds and trials."""
+    """Return one line for the runs of one combination, all its seeds and trials."""
     passed = sum(run.ok for run in runs)
     verdict = "ok" if passed == len(runs) else f"{len(runs) - passed} FAILED"
     seeds = seeds_text(dict.fromkeys(run.seed for run in runs))
@@ -89,7 +89,7 @@ def seeds_text(seeds: Iterable[int]) -> str:
 
 
 def failure_lines(run: RunResult, messages: int = SOME_MESSAGES) -> list[str]:
-    """Say what was not as it should be in one run, how things stood, and how to see it again.
+    """Return what was not as it should be in one run, how things stood, and how to see it again.
 
     Of the last messages so many are told.
     """
@@ -136,7 +136,7 @@ def _check(check: CheckResult) -> str:
 
 
 def compared_lines(compared: Sequence[CheckResult]) -> list[str]:
-    """Say what came of the checks that look at several cells."""
+    """Return what came of the checks that look at several cells."""
     lines: list[str] = []
     for check in compared:
         lines.append(f" {check.place + ': ' if check.place and not check.ok else ''}{_check(check)}")
@@ -144,7 +144,7 @@ def compared_lines(compared: Sequence[CheckResult]) -> list[str]:
 
 
 def repeated_lines(repeated: Sequence[Repeated]) -> list[str]:
-    """Say whether the runs that were repeated in another process gave the same logs."""
+    """Return whether the runs that were repeated in another process gave the same logs."""
     lines: list[str] = []
     for again in repeated:
         if again.problem:
@@ -172,7 +172,7 @@ def trial_lines(result: FileResult) -> list[str]:
 
 
 def file_line(result: FileResult) -> str:
-    """Give the line below the runs of a file that has several."""
+    """Return the line below the runs of a file that has several."""
     runs, left = len(result.runs), result.cells * result.trials - len(result.runs)
     seconds = f"  {result.seconds:.1f} s" if result.seconds else ""
     return f" {result.passed}/{runs} runs passed" + (f", {left} not run" if left else "") + seconds
@@ -214,7 +214,7 @@ def _missing_line(result: FileResult, label: str, runs: Sequence[Missing]) -> st
 
 
 def summary(results: Sequence[FileResult], seconds: float) -> str:
-    """Give the last line of all."""
+    """Return the last line of all."""
     runs = sum(len(result.runs) for result in results)
     passed = sum(result.passed for result in results)
     files = f" of {len(results)} files" if len(results) > 1 else ""

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import attrs
 import trio
 
-from lmos_actors._ambient import Ambient, current_ambient, set_ambient
-from lmos_actors._entropy import Entropy, RandomStream, SeededEntropy
+from lmos_actors._core import Ambient, Entropy, RandomStream, SeededEntropy, current_ambient, set_ambient
 from lmos_actors.actors import TRACES
 from lmos_actors.simulation import VirtualClock, settle, simulate
 
@@ -35,7 +34,7 @@ DOORS: Final = {"wire": "ws://world", "websocket": "ws://127.0.0.1:0"}
 
 
 def is_real(world: str) -> bool:
-    """Tell whether time in a world is real, so that no two runs are the same."""
+    """Return whether time in a world is real, so that no two runs are the same."""
     return world in REAL
 
 
@@ -81,11 +80,11 @@ class RealClock(trio.abc.Clock):
         self._begin = perf_counter()
 
     def current_time(self) -> float:
-        """Give the seconds since the run began."""
+        """Return the seconds since the run began."""
         return perf_counter() - self._begin
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """Give how long it is until then, in seconds of this machine."""
+        """Return how long it is until then, in seconds of this machine."""
         return deadline - self.current_time()
 
 
@@ -107,14 +106,14 @@ class FilmClock(RealClock):
         self._until: float | None = None  # while trio waits
 
     def current_time(self) -> float:
-        """Give the seconds of the film; the first look after a wait adds it."""
+        """Return the seconds of the film; the first look after a wait adds it."""
         if self._until is not None:
             waited = (perf_counter() - self._since) * self._speed
             self._now, self._until = min(self._now + waited, self._until), None
         return self._now
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """Give how long it is until then, in seconds of this machine. Trio waits from here on."""
+        """Return how long it is until then, in seconds of this machine. Trio waits from here on."""
         now = self.current_time()
         self._since, self._until = perf_counter(), max(deadline, now)
         return (deadline - now) / self._speed
@@ -134,11 +133,11 @@ class RealEntropy(SeededEntropy):
         return Entropy._id_bytes(self, size)
 
     def stamp(self) -> float:
-        """Give the time of day as a number."""
+        """Return the time of day as a number."""
         return time()
 
     def time_of(self, stamp: float) -> datetime:
-        """Give the time of day of a stamp, in UTC."""
+        """Return the time of day of a stamp, in UTC."""
         return datetime.fromtimestamp(stamp, UTC)
 
 
@@ -158,7 +157,7 @@ async def come_to_rest() -> None:
 
 
 def surround(**changes: Any) -> Ambient:
-    """Change what surrounds the nodes of this world, and give it."""
+    """Change what surrounds the nodes of this world, and return it."""
     ambient = current_ambient()
     assert ambient is not None  # whoever runs a cell has made a world for it
     changed = attrs.evolve(ambient, **changes)

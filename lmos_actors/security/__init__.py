@@ -1,6 +1,8 @@
 """Who is let in: schemes, secrets by reference, access lists, and what this side presents to others."""
 
-from lmos_actors._hidden import SecretBytes as SecretBytes
+from lmos_actors._core import (
+    SecretBytes as SecretBytes,
+)
 
 from ._access import Access as Access, Who as Who
 from ._credentials import (
@@ -11,8 +13,14 @@ from ._credentials import (
     is_loopback as is_loopback,
 )
 from ._guard import Admission as Admission, Guard as Guard
+from ._presented import (
+    Certificate as Certificate,
+    Presented as Presented,
+    Principal as Principal,
+    Refusal as Refusal,
+    Verb as Verb,
+)
 from ._rates import Buckets as Buckets, Rate as Rate
-from ._references import Reference as Reference, SecretSource as SecretSource
 from ._schemes import (
     ANYONE as ANYONE,
     AUTHENTICATED as AUTHENTICATED,
@@ -23,12 +31,9 @@ from ._schemes import (
     NoSec as NoSec,
     Scheme as Scheme,
 )
+from ._secrets import (
+    Reference as Reference,
+    SecretSource as SecretSource,
+)
 from ._security import Security as Security
 from ._tls import client_tls as client_tls, server_tls as server_tls, validity_error as validity_error
-from ._who import (
-    Certificate as Certificate,
-    Presented as Presented,
-    Principal as Principal,
-    Refusal as Refusal,
-    Verb as Verb,
-)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 import attrs
 
-from lmos_actors._errors import ConfigError, nearest
+from lmos_actors.errors import ConfigError, nearest
 
+from ._presented import VERBS, Principal, Verb
 from ._schemes import ANYONE, AUTHENTICATED, SCOPE, Jwt, NoSec, Scheme, is_a, principals_of
-from ._who import VERBS, Principal, Verb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +58,7 @@ class Access:
     subscribe: Who | None = attrs.field(default=None, converter=_who)
 
     def of(self, verb: Verb) -> Who | None:
-        """Give the list of that verb."""
+        """Return the list of that verb."""
         return cast("Who | None", getattr(self, verb))
 
 
@@ -103,7 +103,7 @@ class Gates:
         return {verb: Gate.of(default if (who := access.of(verb)) is None else who) for verb in VERBS}
 
     def gate(self, agent: str, verb: Verb) -> Gate:
-        """Give the list for what is asked of an agent; names are a peer's word, and need not be known."""
+        """Return the list for what is asked of an agent; names are a peer's word, and need not be known."""
         gates = self._known.get(agent)
         return (self._found(agent) if gates is None else gates)[verb]
 
@@ -117,7 +117,7 @@ class Gates:
 
 
 def default_of(schemes: Sequence[Scheme]) -> Who:
-    """Give the list of an agent for which there is none."""
+    """Return the list of an agent for which there is none."""
     return ANYONE if all(isinstance(each, NoSec) for each in schemes) else AUTHENTICATED
 
 

@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from lmos_actors._errors import ConfigError
-from lmos_actors._hidden import Headers, SecretBytes
+from lmos_actors._core import Headers, SecretBytes
+from lmos_actors.errors import ConfigError
 
-from ._authorization import is_token
-from ._references import Reference, SecretSource, lines_of
+from ._presented import is_token
 from ._schemes import is_a, reference_of
+from ._secrets import Reference, SecretSource, lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +33,7 @@ class BearerToken:
     scheme = "bearer"
 
     def header(self, secret: SecretBytes) -> SecretBytes | None:
-        """Give the header's value, None where the secret cannot be one."""
+        """Return the header's value, None where the secret cannot be one."""
         return SecretBytes(b"Bearer " + secret) if is_token(secret) else None
 
 
@@ -50,7 +50,7 @@ class BasicAuth:
             raise ConfigError("the name of a user is printable text without a colon")
 
     def header(self, secret: SecretBytes) -> SecretBytes | None:
-        """Give the header's value."""
+        """Return the header's value."""
         return SecretBytes(b"Basic " + binascii.b2a_base64(self.user.encode() + b":" + secret, newline=False))
 
 
@@ -58,7 +58,7 @@ Credential: TypeAlias = "BearerToken | BasicAuth"
 
 
 def place_of(url: str) -> Place:
-    """Give what credentials are kept by: whether TLS, host, port. Raises ConfigError."""
+    """Return what credentials are kept by: whether TLS, host, port. Raises ConfigError."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -111,12 +111,12 @@ class Credentials:
         return f"Credentials({{{shown}}})"
 
     def credential_for(self, url: str) -> Credential | None:
-        """Give what is kept for the place of a URL, None where there is nothing. Raises ConfigError."""
+        """Return what is kept for the place of a URL, None where there is nothing. Raises ConfigError."""
         kept = self._known.get(place_of(url))
         return None if kept is None else kept.credential
 
     def headers_for(self, url: str, now: float) -> Headers:
-        """Give the headers that a request to a URL, or a handshake with it, has to carry; () for none.
+        """Return the headers that a request to a URL, or a handshake with it, has to carry; () for none.
 
         To be asked for each request and each (re)connect: secrets change. Their values are not shown by
         `repr`. `now` is seconds of a clock that never goes back. Raises ConfigError where the secret cannot
@@ -163,6 +163,6 @@ def is_loopback(host: str) -> bool:
 
 
 def url_of(place: Place) -> str:
-    """Give a place as a URL."""
+    """Return a place as a URL."""
     secure, host, port = place
     return f"{'https' if secure else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, Typ
 import attrs
 import msgspec
 
-from lmos_actors._errors import ConfigError
+from lmos_actors.errors import ConfigError
 from lmos_actors.files import Document, Duration, FileError, Mistake, decode, is_list, is_mapping, read
 
 from ._access import Access, strangers
 from ._origins import check_host, check_origin
 from ._rates import Rate
-from ._references import Reference
 from ._schemes import Basic, Bearer, ClientCertificates, Jwt, NoSec, Scheme, certificate_rule, check_name
+from ._secrets import Reference
 
 if TYPE_CHECKING:
     import os

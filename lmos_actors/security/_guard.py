@@ -6,26 +6,24 @@ import ipaddress
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from lmos_actors._errors import ConfigError, Forbidden, RateLimited, Unauthorized
+from lmos_actors.errors import ConfigError, Forbidden, RateLimited, Unauthorized
 
-from ._authorization import Given, Wrong, given_in
-from ._blinding import Blind
 from ._jwt import JwtVerifier
 from ._origins import Hosts, check_host, host_of, origin_of, own_origin, own_origin_at
+from ._presented import Given, Presented, Principal, Refusal, Wrong, given_in
 from ._rates import Buckets
-from ._references import LOOK_EVERY
 from ._schemes import Basic, Bearer, ClientCertificates, Jwt
+from ._secrets import LOOK_EVERY, Blind
 from ._verifiers import BasicVerifier, BearerVerifier, CertificateVerifier
-from ._who import Presented, Principal, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from lmos_actors._hidden import Headers
+    from lmos_actors._core import Headers
 
+    from ._presented import Verb
     from ._security import Security
     from ._verifiers import Proof, Verifier
-    from ._who import Verb
 
 ALLOWED_METHODS: Final = b"GET, HEAD, POST, PUT, PATCH, DELETE"
 ALLOWED_HEADERS: Final = (
@@ -145,7 +143,7 @@ class Guard:
         return self._unknown(NEEDED, wrong=False)
 
     def _source(self, principal: Principal | None, presented: Presented) -> str:
-        """Give the name by which the rate of requests is kept."""
+        """Return the name by which the rate of requests is kept."""
         if self._rates is None:
             return ""
         return f"={principal.name}" if principal is not None else f"@{address_of(presented.peer)}"
@@ -164,7 +162,7 @@ class Guard:
 
     @property
     def challenges(self) -> Headers:
-        """Give the headers by which an answer 401 says how somebody may say who they are."""
+        """Return the headers by which an answer 401 says how somebody may say who they are."""
         found = dict.fromkeys(each.challenge for each in self._verifiers if each.challenge)
         return tuple((b"www-authenticate", each) for each in found)
 
@@ -190,7 +188,7 @@ class Guard:
         return origin in (own, self._public) or origin in self._origins
 
     def cors(self, presented: Presented) -> Headers:
-        """Give the headers that an answer needs so that a page of an origin that is named may read it."""
+        """Return the headers that an answer needs so that a page of an origin that is named may read it."""
         if not self._origins:
             return ()
         origin = self._named_origin(presented)
@@ -204,7 +202,7 @@ class Guard:
         )
 
     def preflight(self, presented: Presented) -> Headers | None:
-        """Give the headers of the answer (204) to a browser that asks beforehand; None if this is not one.
+        """Return the headers of the answer (204) to a browser that asks beforehand; None if this is not one.
 
         It is one if it is an OPTIONS request with `Access-Control-Request-Method`; that it is OPTIONS the
         caller knows. It carries no credentials, and is to be answered before any are asked for.
@@ -224,7 +222,7 @@ class Guard:
         )
 
     def _named_origin(self, presented: Presented) -> bytes | None:
-        """Give the origin as the browser wrote it, where it is one of those named."""
+        """Return the origin as the browser wrote it, where it is one of those named."""
         named = presented.values(b"origin")
         if len(named) != 1 or origin_of(named[0].decode("latin-1")) not in self._origins:
             return None
@@ -360,7 +358,7 @@ def _verifiers(security: Security) -> tuple[list[Verifier], CertificateVerifier 
 
 
 def address_of(peer: str) -> str:
-    """Give what counts as one address: without the port, and of IPv6 the network that one customer has."""
+    """Return what counts as one address: without the port, and of IPv6 the network that one customer has."""
     host = peer.rpartition(":")[0] or peer
     try:
         address = ipaddress.ip_address(host.strip("[]").partition("%")[0])

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
-from lmos_actors._errors import ConfigError
-from lmos_actors._hidden import SecretBytes
+from lmos_actors._core import SecretBytes
+from lmos_actors.errors import ConfigError
 
-from ._references import SecretSource
+from ._presented import Principal
 from ._schemes import SYMMETRIC
+from ._secrets import SecretSource
 from ._verifiers import Proof
-from ._who import Principal
 
 if TYPE_CHECKING:
-    from ._authorization import Given
-    from ._blinding import Blind
+    from ._presented import Given
     from ._schemes import Jwt
+    from ._secrets import Blind
 
 MOST_KEYS: Final = 100
 KEPT: Final = (
@@ -162,7 +162,7 @@ class JwtVerifier:
     # ---- tokens
 
     def verify(self, given: Given, wall: float) -> Proof | None:
-        """Say who it is, None where the token is not good."""
+        """Return who it is, None where the token is not good."""
         digest = self._blind(given.value)
         proof = self._good.get(digest)
         if proof is not None:

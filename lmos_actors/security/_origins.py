@@ -6,7 +6,7 @@ import ipaddress
 import re
 from typing import TYPE_CHECKING, Final
 
-from lmos_actors._errors import ConfigError
+from lmos_actors.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,7 +19,7 @@ ANY: Final = "*"
 
 
 def host_of(authority: str) -> tuple[str, str] | None:
-    """Give host (lower case, no brackets, no last dot) and port, "" if not said; None if it is neither."""
+    """Return host (lower case, no brackets, no last dot) and port, "" if not said; None if it is neither."""
     found = _AUTHORITY.fullmatch(authority)
     if found is None:
         return None
@@ -39,20 +39,20 @@ def _is_address(host: str) -> bool:
 
 
 def origin_of(text: str) -> str | None:
-    """Give an origin as origins are compared: lower case, without the usual port; None if it is none."""
+    """Return an origin as origins are compared: lower case, without the usual port; None if it is none."""
     found = _ORIGIN.fullmatch(text)
     host = None if found is None else host_of(found[2])
     return None if found is None or host is None else _origin(found[1].lower(), *host)
 
 
 def own_origin(authority: str, *, secure: bool) -> str | None:
-    """Give the origin of pages that come from here, by the name that the request calls this node."""
+    """Return the origin of pages that come from here, by the name that the request calls this node."""
     host = host_of(authority)
     return None if host is None else _origin("https" if secure else "http", *host)
 
 
 def own_origin_at(url: str) -> str | None:
-    """Give the origin of pages that come by this address of the node, `wss` being `https`."""
+    """Return the origin of pages that come by this address of the node, `wss` being `https`."""
     scheme, _, rest = url.partition("://")
     authority = rest.partition("/")[0]
     return own_origin(authority, secure=scheme.lower() in ("https", "wss"))

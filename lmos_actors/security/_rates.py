@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-from lmos_actors._errors import ConfigError
+from lmos_actors.errors import ConfigError
 
 MOST: Final = 4096
 """Names that are kept. Beyond it the one that was not heard of for longest is forgotten."""
@@ -50,7 +50,7 @@ class Buckets:
         return len(self._buckets)
 
     def wait(self, name: str, now: float) -> float:
-        """Say how many seconds until a token is there, 0 if there is one. Takes none, changes nothing."""
+        """Return how many seconds until a token is there, 0 if there is one. Takes none, changes nothing."""
         bucket = self._buckets.get(name)
         return 0.0 if bucket is None else self._lacking(self._left(bucket, now))
 

@@ -7,10 +7,10 @@ from typing import ClassVar, Final, TypeAlias
 
 import attrs
 
-from lmos_actors._errors import ConfigError, nearest
+from lmos_actors.errors import ConfigError, nearest
 from lmos_actors.protocol.td import SecurityScheme
 
-from ._references import Reference
+from ._secrets import Reference
 
 ANYONE: Final = "anyone"
 AUTHENTICATED: Final = "authenticated"
@@ -28,7 +28,7 @@ Written: TypeAlias = "str | Reference | Sequence[str | Reference]"
 
 
 def is_a(value: object, *kinds: type) -> bool:
-    """Tell whether a value is what its type says: whoever wrote it may run no type checker."""
+    """Return whether a value is what its type says: whoever wrote it may run no type checker."""
     return isinstance(value, kinds)
 
 
@@ -82,7 +82,7 @@ class NoSec:
     name: ClassVar[str] = "nosec_sc"
 
     def definition(self) -> SecurityScheme:
-        """Give its entry in `securityDefinitions`."""
+        """Return its entry in `securityDefinitions`."""
         return SecurityScheme(scheme="nosec")
 
 
@@ -98,7 +98,7 @@ class Basic:
     users: References = attrs.field(converter=_users)
 
     def definition(self) -> SecurityScheme:
-        """Give its entry in `securityDefinitions`."""
+        """Return its entry in `securityDefinitions`."""
         return SecurityScheme(scheme="basic", location="header")
 
 
@@ -114,7 +114,7 @@ class Bearer:
     tokens: References = attrs.field(converter=named)
 
     def definition(self) -> SecurityScheme:
-        """Give its entry in `securityDefinitions`."""
+        """Return its entry in `securityDefinitions`."""
         return SecurityScheme(scheme="bearer", location="header", extra={"format": "opaque"})
 
 
@@ -164,7 +164,7 @@ class Jwt:
             raise ConfigError(f"leeway must be 0 to {LONGEST_LEEWAY:g} seconds")
 
     def definition(self) -> SecurityScheme:
-        """Give its entry in `securityDefinitions`."""
+        """Return its entry in `securityDefinitions`."""
         alg = self.algorithms[0] if len(self.algorithms) == 1 else None
         more = {} if alg is None else {"alg": alg}
         return SecurityScheme(scheme="bearer", location="header", extra={"format": "jwt", **more})
@@ -216,7 +216,7 @@ class ClientCertificates:
     principals: Rules | Reference = attrs.field(converter=_rules)
 
     def definition(self) -> SecurityScheme:
-        """Give its entry in `securityDefinitions`: TLS agrees on it, before anything of HTTP is said."""
+        """Return its entry in `securityDefinitions`: TLS agrees on it, before anything of HTTP is said."""
         return SecurityScheme(scheme="auto", description="A client certificate, presented to TLS.")
 
 
@@ -224,7 +224,7 @@ Scheme: TypeAlias = "NoSec | Basic | Bearer | Jwt | ClientCertificates"
 
 
 def principals_of(scheme: Scheme) -> tuple[str, ...] | None:
-    """Give the names that the scheme can find, None where nobody knows them beforehand."""
+    """Return the names that the scheme can find, None where nobody knows them beforehand."""
     match scheme:
         case NoSec():
             return ()

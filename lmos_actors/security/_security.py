@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from lmos_actors._errors import ConfigError
+from lmos_actors.errors import ConfigError
 from lmos_actors.protocol.td import SecurityScheme
 
 from ._access import Access, Gates, default_of, lets_in_anyone, strangers
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
-    from ._who import Verb
+    from ._presented import Verb
 
 ANY_OF = "any_sc"
 """The name of the scheme that stands for any of several ones."""
@@ -124,7 +124,7 @@ class Security:
         return any(isinstance(each, NoSec) for each in self.schemes) or lets_in_anyone(self.access)
 
     def definitions(self) -> dict[str, SecurityScheme]:
-        """Give the `securityDefinitions` of a description."""
+        """Return the `securityDefinitions` of a description."""
         asked = [each for each in self.schemes if not isinstance(each, NoSec)]
         found = {each.name: each.definition() for each in asked}
         if len(asked) > 1:
@@ -135,7 +135,7 @@ class Security:
         return found
 
     def demands(self, agent: str | None = None, verb: Verb | None = None) -> tuple[str, ...]:
-        """Give the `security` of a description: the name of what it takes.
+        """Return the `security` of a description: the name of what it takes.
 
         With an agent's public name and a verb, that of a form: `nosec_sc` where anyone is let in.
         """

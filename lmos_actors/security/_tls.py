@@ -7,7 +7,7 @@ import ssl
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
-from lmos_actors._errors import ConfigError
+from lmos_actors.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ _OUT_OF_TIME: Final = {9: "is not valid yet", 10: "has expired"}  # OpenSSL's co
 def server_tls(
     cert: Path, key: Path | None = None, *, client_ca: Path | None = None, required: bool = True
 ) -> ssl.SSLContext:
-    """Give what a node that listens needs for `wss`: a file with its certificate, and one with the key.
+    """Return what a node that listens needs for `wss`: a file with its certificate, and one with the key.
 
     `cert` holds those that vouch for it too; without `key`, the key as well. With `client_ca`, a file with
     authorities, clients show a certificate that one of them has signed; `required=False` also lets those in
@@ -45,7 +45,7 @@ def server_tls(
 def client_tls(
     ca: Path | None = None, *, cert: Path | None = None, key: Path | None = None
 ) -> ssl.SSLContext:
-    """Give what a node that consumes trusts: the authorities in `ca` alone, else those of the system.
+    """Return what a node that consumes trusts: the authorities in `ca` alone, else those of the system.
 
     `cert` and `key` are what it shows of itself where it is asked. Blocks on the disk. Raises ConfigError.
     """

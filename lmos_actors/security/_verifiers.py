@@ -10,20 +10,19 @@ from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
-from lmos_actors._errors import ConfigError
+from lmos_actors.errors import ConfigError
 
-from ._authorization import Given, basic_of, is_token
-from ._references import Reference, SecretSource, lines_of
+from ._presented import Certificate, Given, Principal, basic_of, is_token
 from ._schemes import ClientCertificates, certificate_rule, check_name
-from ._who import Certificate, Principal
+from ._secrets import Reference, SecretSource, lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from lmos_actors._hidden import SecretBytes
+    from lmos_actors._core import SecretBytes
 
-    from ._blinding import Blind
     from ._schemes import Basic, Bearer, Rules
+    from ._secrets import Blind
 
 
 @attrs.frozen
@@ -45,7 +44,7 @@ class Verifier(Protocol):
     """What a refusal says in WWW-Authenticate; empty for nothing."""
 
     def verify(self, given: Given, wall: float) -> Proof | None:
-        """Say who it is, None where the credentials are not good."""
+        """Return who it is, None where the credentials are not good."""
         ...
 
     def holds(self, proof: Proof) -> bool:
@@ -57,7 +56,7 @@ class Verifier(Protocol):
         ...
 
     def troubles(self) -> list[str]:
-        """Say what could not be read, or is wrong with it. Secrets are not repeated."""
+        """Return what could not be read, or is wrong with it. Secrets are not repeated."""
         ...
 
 
@@ -111,7 +110,7 @@ class Digests:
         return each.digests != before
 
     def troubles(self) -> list[str]:
-        """Say what could not be read, or is wrong with it."""
+        """Return what could not be read, or is wrong with it."""
         found = [
             trouble for each in self._sources for trouble in (each.source.trouble, each.wrong) if trouble
         ]
@@ -190,7 +189,7 @@ class CertificateVerifier:
             self._take(_pairs(given))
 
     def verify_certificate(self, certificate: Certificate) -> Proof | None:
-        """Say whose it is, None where it is nobody's."""
+        """Return whose it is, None where it is nobody's."""
         rules = (f"sha256:{certificate.fingerprint}", *(f"name:{name.lower()}" for name in certificate.names))
         for rule in rules:
             name = self._table.get(rule)

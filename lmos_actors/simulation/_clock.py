@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import trio
 from trio.lowlevel import Abort, checkpoint_if_cancelled, current_task, reschedule, wait_task_rescheduled
 
-from lmos_actors._timers import BUDGET, Timer, TimerHeap
+from lmos_actors._core import BUDGET, Timer, TimerHeap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sized
@@ -82,7 +82,7 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         trio.lowlevel.add_instrument(_WakeWatch(self))
 
     def current_time(self) -> float:
-        """Give the present instant, in virtual seconds since the run began."""
+        """Return the present instant, in virtual seconds since the run began."""
         return self._now
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
@@ -282,7 +282,10 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         return self._wakes != 1
 
     def _is_late(self) -> bool:
-        """Say whether it is time for the loop to look at I/O and at Ctrl-C; nothing recorded shows when."""
+        """Return whether it is time for the loop to look at I/O and at Ctrl-C.
+
+        Nothing recorded shows when.
+        """
         now = monotonic()
         if self._until == math.inf:
             self._until = now + _WHILE

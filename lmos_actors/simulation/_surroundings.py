@@ -17,7 +17,7 @@ _PACKAGES: Final = (
 
 @cache
 def surroundings() -> dict[str, object]:
-    """Tell what a repetition depends on beside the seed: Python, C library, packages."""
+    """Return what a repetition depends on beside the seed: Python, C library, packages."""
     python = f"{sys.implementation.name} {sys.version_info.major}.{sys.version_info.minor}"
     found = versions(sys.path)
     packages = {package: found.get(package) for package in _PACKAGES}
@@ -25,7 +25,7 @@ def surroundings() -> dict[str, object]:
 
 
 def versions(path: list[str]) -> dict[str, str]:
-    """Give the versions of the packages installed in folders, by name, the first of each.
+    """Return the versions of the packages installed in folders, by name, the first of each.
 
     `importlib.metadata` tells the same, but takes longer than many a run: it reads the files.
     """

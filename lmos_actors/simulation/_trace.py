@@ -11,14 +11,14 @@ import attrs
 import msgspec
 import trio
 
-from lmos_actors._instrument import PLAIN_JSON, PLAIN_LINES, encode_plain
+from lmos_actors._core import PLAIN_JSON, PLAIN_LINES, encode_plain
 
 from ._surroundings import surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from lmos_actors._instrument import Kind
+    from lmos_actors._core import Kind
 
 SCHEMA = "lmos-actors/trace/v1"
 
@@ -149,23 +149,23 @@ class TraceLog:
             self._held -= kept.popleft()[1]
 
     def digest(self) -> str:
-        """Give the SHA-256 of all lines so far, as hexadecimal text; of those before the one of `end`."""
+        """Return the SHA-256 of all lines so far, as hexadecimal text; of those before the one of `end`."""
         self.flush()
         return self._hash.hexdigest()
 
     def lines(self) -> list[str]:
-        """Give the lines kept, the oldest first, without line ends."""
+        """Return the lines kept, the oldest first, without line ends."""
         self.flush()
         lines = [line for text, _ in self._kept for line in text.decode().split("\n")[:-1]]
         return lines if self._keep is None else lines[max(0, len(lines) - self._keep) :]
 
     def __len__(self) -> int:
-        """Give the number of records so far, the first line not counted."""
+        """Return the number of records so far, the first line not counted."""
         return self._n
 
 
 def _line_of(n: int, t: msgspec.Raw, kind: str, agent: str, fields: dict[str, Any]) -> _Line | msgspec.Raw:
-    """Give a line, written, or of the three kinds of which there are most still to be written."""
+    """Return a line, written, or of the three kinds of which there are most still to be written."""
     try:
         if kind == "delivered":
             if len(fields) == 2:
@@ -186,7 +186,7 @@ def _line_of(n: int, t: msgspec.Raw, kind: str, agent: str, fields: dict[str, An
 
 
 def _lasting(value: Any) -> object:
-    """Give a value as it is if it cannot change, else what is to be written of it."""
+    """Return a value as it is if it cannot change, else what is to be written of it."""
     return value if type(value) in _SIMPLE else msgspec.Raw(PLAIN_JSON(value))
 
 

@@ -29,18 +29,16 @@ from trio import (  # pyright: ignore[reportPrivateUsage]
 from trio._core import _run as _trio_run  # pyright: ignore[reportPrivateUsage]
 from trio._core._run import GLOBAL_RUN_CONTEXT
 
-from lmos_actors._ambient import Ambient, set_ambient
-from lmos_actors._entropy import SeededEntropy
-from lmos_actors._errors import Deadlocked, ForbiddenCall
-from lmos_actors._places import WAY_OUT, line_of_user, runs_asyncio
+from lmos_actors._core import WAY_OUT, Ambient, SeededEntropy, line_of_user, runs_asyncio, set_ambient
 from lmos_actors.actors import is_agents_code
+from lmos_actors.errors import Deadlocked, ForbiddenCall
 
 from ._clock import VirtualClock
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 
-    from lmos_actors._entropy import Entropy
+    from lmos_actors._core import Entropy
 
     from ._trace import TraceLog
 
@@ -67,7 +65,7 @@ def simulate(
     seed: int = 0,
     log: TraceLog | None = None,
 ) -> T:
-    """Run `await main(*args)` in a simulated world and give its result.
+    """Run `await main(*args)` in a simulated world and return its result.
 
     Time is virtual and begins at 0.0; ids, chance, the order of tasks that wake together and the time of
     day follow from `seed`. `log`, if given, receives every record of the nodes opened inside. The same
@@ -273,7 +271,7 @@ def forbidden_to_agents() -> Generator[None]:
 
 
 def _loops() -> list[tuple[object, str, str]]:
-    """Give what makes event loops of asyncio, where that has been imported.
+    """Return what makes event loops of asyncio, where that has been imported.
 
     Refused its sockets, a loop would be half made, and complain of it when it is thrown away.
     """

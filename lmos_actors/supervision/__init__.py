@@ -2,16 +2,15 @@
 
 from ._children import ChildInfo as ChildInfo, agent_class as agent_class
 from ._crowd import Crowd as Crowd, CrowdSupervisor as CrowdSupervisor
-from ._factory import name_of as name_of
 from ._household import Household as Household, children_of as children_of
 from ._ids import RESERVED as RESERVED, check_top as check_top
 from ._plan import Counts as Counts
 from ._pool import PoolRef as PoolRef, PoolSupervisor as PoolSupervisor
-from ._portable import check_portable as check_portable
 from ._siblings import (
     Pointer as Pointer,
     Sibling as Sibling,
     hint_of as hint_of,
+    name_of as name_of,
     pointer_of as pointer_of,
     sibling as sibling,
 )
@@ -24,6 +23,7 @@ from ._spec import (
     Shutdown as Shutdown,
     Strategy as Strategy,
     SupervisorSpec as SupervisorSpec,
+    check_portable as check_portable,
 )
 from ._supervisor import Supervisor as Supervisor, SupervisorStatistics as SupervisorStatistics
 from ._tree import (

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import trio
 from trio.lowlevel import checkpoint, enable_ki_protection, reschedule
 
-from lmos_actors._errors import ConfigError, IdTaken, RestartIntensityExceeded, StartFailed
 from lmos_actors.actors import NORMAL, SHUTDOWN, ExitReason, Finder, LocalLink, Ref, Runners, Sought
+from lmos_actors.errors import ConfigError, IdTaken, RestartIntensityExceeded, StartFailed
 
 from ._children import Names, mailbox_of
 from ._ids import Ids
-from ._inbox import Delays, Inbox, Request
+from ._inbox import Delays, Inbox, Request, and_raised, as_one
 from ._plan import Decision, Plan
-from ._raised import and_raised, as_one
 from ._spec import ChildSpec, Pool, SupervisorSpec
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ class Branch:
         return self.spec.name
 
     def child_path(self, name: str) -> str:
-        """Give the path of a child of that name: the root's children have their names alone."""
+        """Return the path of a child of that name: the root's children have their names alone."""
         return name if self.parent is None else f"{self._path}/{name}"
 
     def place_of(self, sibling: Sibling) -> str:

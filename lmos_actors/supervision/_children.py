@@ -8,7 +8,7 @@ import attrs
 
 from lmos_actors.actors import DEFAULT_MAILBOX
 
-from ._factory import class_of
+from ._siblings import class_of
 
 if TYPE_CHECKING:
     from lmos_actors.actors import MailboxOptions, Status
@@ -127,7 +127,7 @@ class Names(Generic[C]):
         return first
 
     def _is_counted(self, name: str) -> bool:
-        """Tell whether the name may be that of a child known by its number alone."""
+        """Return whether the name may be that of a child known by its number alone."""
         base, number = _parted(name)
         return 0 < number <= self._numbers.get(base, 0)
 
@@ -139,12 +139,12 @@ def _parted(name: str) -> tuple[str, int]:
 
 
 def agent_class(spec: ChildSpec[Any]) -> type[Any] | None:
-    """Give the agent class a spec makes, through partials; None when only a call would tell."""
+    """Return the agent class a spec makes, through partials; None when only a call would tell."""
     return class_of(spec.factory)
 
 
 def mailbox_of(spec: ChildSpec[Any]) -> MailboxOptions:
-    """Give the mailbox of a spec's agents: the spec's own, else that of the class, else the default."""
+    """Return the mailbox of a spec's agents: the spec's own, else that of the class, else the default."""
     options: MailboxOptions | None = spec.mailbox
     if options is None:
         contract = _contract_of(spec)
@@ -153,7 +153,7 @@ def mailbox_of(spec: ChildSpec[Any]) -> MailboxOptions:
 
 
 def needs_waiting(spec: ChildSpec[Any]) -> bool:
-    """Say whether starting an agent of this spec may have to wait: for its lifespan or its children."""
+    """Return whether starting an agent of this spec may have to wait: for its lifespan or its children."""
     contract = _contract_of(spec)
     return contract is None or bool(contract.has_lifespan or contract.has_children)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import trio
 
-from lmos_actors._errors import ConfigError, StartFailed, WrongState
+from lmos_actors.errors import ConfigError, StartFailed, WrongState
 
 from ._branch import Branch
 from ._children import mailbox_of, needs_waiting
@@ -105,7 +105,7 @@ class CrowdSupervisor(Supervisor):
             first = last
 
     async def _start_member(self, member: LocalLink) -> bool:
-        """Start one whose time has come; say whether to go on. A start that fails ends the node."""
+        """Start one whose time has come; return whether to go on. A start that fails ends the node."""
         if member.status != "stopped" or member.incarnation:
             return True  # somebody has started it before its time
         try:
@@ -125,7 +125,7 @@ class CrowdSupervisor(Supervisor):
         return True
 
     def named(self, name: str) -> Child | None:
-        """Give the member of that number, None if there is none."""
+        """Return the member of that number, None if there is none."""
         if not name.isascii() or not name.isdecimal() or len(name) > 9 or str(int(name)) != name:
             return None
         number = int(name)

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
 import trio
 from trio.lowlevel import enable_ki_protection
 
-from lmos_actors._errors import ConfigError, WrongState
 from lmos_actors.actors import SHUTDOWN, ExitReason, interruptible
+from lmos_actors.errors import ConfigError, WrongState
 
-from ._factory import class_of
-from ._raised import and_raised
+from ._inbox import and_raised
+from ._siblings import class_of
 from ._spec import SupervisorSpec
 from ._supervisor import Supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from lmos_actors._timers import Timer
+    from lmos_actors._core import Timer
     from lmos_actors.actors import LocalLink, Ref
 
 A = TypeVar("A")
@@ -61,7 +61,7 @@ class Household(Supervisor):
         return self._slot.label
 
     def child_path(self, name: str) -> str:
-        """Give the path of a child of that name: it is below the agent."""
+        """Return the path of a child of that name: it is below the agent."""
         return f"{self.path}/{name}"
 
     # ---- what the agent asks of it
@@ -158,6 +158,6 @@ def _spec_of(slot: LocalLink) -> SupervisorSpec:
 
 
 def children_of(slot: LocalLink) -> Household | None:
-    """Give the supervisor of an agent's children, None if it has none."""
+    """Return the supervisor of an agent's children, None if it has none."""
     more = slot.more
     return None if more is None else cast("Household | None", more.household)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from lmos_actors._errors import ConfigError, IdTaken
+from lmos_actors.errors import ConfigError, IdTaken
 
 from ._spec import ChildSpec, SupervisorSpec
 
@@ -39,7 +39,7 @@ class Ids:
         self._slots: dict[str, LocalLink] = {}
 
     def get(self, id: str) -> LocalLink | None:
-        """Give the slot of the agent with that id, None if there is none."""
+        """Return the slot of the agent with that id, None if there is none."""
         return self._slots.get(id)
 
     def check(self, specs: Iterable[Spec], owner: object) -> None:

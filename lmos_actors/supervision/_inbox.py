@@ -1,8 +1,4 @@
-"""What a supervisor has been told and asked, in order. One task takes from it: the supervisor's own.
-
-Nothing here is bounded by a number, as nothing needs to be: there is at most one exit for each
-incarnation of a child, one restart that is due, and one request for each waiting asker (B1).
-"""
+"""What children raise while their supervisor stops them: it restarts nobody, but it arrives."""
 
 from __future__ import annotations
 
@@ -12,12 +8,38 @@ from typing import TYPE_CHECKING, Any
 import trio
 from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule, wait_task_rescheduled
 
-from lmos_actors._errors import WrongState
+from lmos_actors.actors import ExitReason
+from lmos_actors.errors import RestartIntensityExceeded, WrongState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from lmos_actors._timers import Timer, Timers
+    from lmos_actors._core import Timer, Timers
+
+
+def and_raised(reason: ExitReason, path: str, raised: tuple[BaseException, ...]) -> ExitReason:
+    """Add to a supervisor's exit reason what its children raised while it stopped them."""
+    error = reason.error
+    if isinstance(error, RestartIntensityExceeded):
+        causes = (*error.causes, *raised)
+        both: BaseException = RestartIntensityExceeded(path, error.max_restarts, error.max_seconds, causes)
+    else:
+        both = as_one(path, raised)
+    return ExitReason(reason.kind, reason.detail, both)
+
+
+def as_one(path: str, raised: tuple[BaseException, ...]) -> BaseException:
+    """Return what children raised while their supervisor ended.
+
+    One exception as itself, several as a group.
+    """
+    return raised[0] if len(raised) == 1 else BaseExceptionGroup(f"raised while {path} ended", raised)
+
+
+# --- what a supervisor has been told and asked, in order. One task takes from it: the supervisor's own
+#
+# Nothing here is bounded by a number, as nothing needs to be: there is at most one exit for each
+# incarnation of a child, one restart that is due, and one request for each waiting asker (B1).
 
 
 class Request:

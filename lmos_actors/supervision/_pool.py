@@ -13,8 +13,8 @@ import attrs
 import trio
 from trio.lowlevel import enable_ki_protection
 
-from lmos_actors._errors import DeadlineExceeded, StopFailed, WrongState
 from lmos_actors.actors import SHUTDOWN, PoolLink, Ref
+from lmos_actors.errors import DeadlineExceeded, StopFailed, WrongState
 
 from ._branch import Branch
 from ._spec import Pool
@@ -79,7 +79,7 @@ class PoolSupervisor(Supervisor):
             self._raise_from(leaving)
 
     async def _have(self, size: int) -> list[LocalLink]:
-        """Grow or shrink to a size, once it is this request's turn; give who leaves."""
+        """Grow or shrink to a size, once it is this request's turn; return who leaves."""
         missing = size - len(self.link.members)
         if missing > 0:
             await self._grow(missing)
@@ -177,7 +177,7 @@ class PoolRef(Ref[A_co]):
         return tuple(Ref(member) for member in self._pool.link.members)
 
     def within(self, seconds: float, /) -> PoolRef[A_co]:
-        """Give a view of the ref whose calls raise `DeadlineExceeded` after so many seconds."""
+        """Return a view of the ref whose calls raise `DeadlineExceeded` after so many seconds."""
         return PoolRef(self._pool, super().within(seconds)._seconds)
 
     def resize(self, size: int) -> Coroutine[Any, Any, None]:

@@ -1,30 +1,62 @@
-"""References from one child of a tree to another, while the tree is still data.
-
-`sibling("weather")` among the arguments of a `functools.partial` stands for the ref that the agent will be
-given. A tree is a value: it may be put in several places and started many times, so the reference holds a
-path and nothing of a running node. Each time an agent is made, its slot fills in the refs: a factory never
-sees a reference, neither does a class that a test puts in the place of the original.
-
-A ref leads to a slot, and the slots of a supervisor are there before the first of its agents starts. So the
-order of children does not matter for a reference, and two agents may hold refs to each other.
-"""
+"""What a factory makes, as far as can be told without calling it."""
 
 from __future__ import annotations
 
+import re
 import sys
 import types
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Union, cast, get_args, get_origin, overload
 
 import attrs
 
-from lmos_actors._errors import ConfigError, nearest
 from lmos_actors.actors import Agent, Ref, class_made_by
-
-from ._factory import class_of
+from lmos_actors.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+
+
+def class_of(factory: Any) -> type[Any] | None:
+    """Return the agent class a factory makes, through partials; None when only a call would tell."""
+    made = class_made_by(factory)
+    return made if hasattr(made, "__contract__") else None
+
+
+def name_of(factory: Any) -> str:
+    """Return the name of an agent that nobody named: that of its class, `TravelDesk` as `travel-desk`."""
+    return _kebab_case(getattr(_inmost(factory), "__name__", "agent"))
+
+
+@lru_cache(maxsize=256)
+def _kebab_case(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).strip("_<>").lower() or "agent"
+
+
+def _inmost(factory: Any) -> Any:
+    while isinstance(factory, partial):
+        factory = factory.func  # pyright: ignore[reportUnknownMemberType]
+    return factory  # pyright: ignore[reportUnknownVariableType]
+
+
+def shown(factory: Any) -> str:
+    """Return a factory as text: of what it gives to its agents the names alone, as that may be secret."""
+    if not isinstance(factory, partial):
+        return repr(factory)
+    made: partial[Any] = factory  # pyright: ignore[reportUnknownVariableType]
+    given = [*("..." for _ in made.args), *(f"{name}=..." for name in made.keywords)]
+    return f"partial({', '.join([shown(made.func), *given])})"
+
+
+# --- references from one child of a tree to another, while the tree is still data
+#
+# `sibling("weather")` among the arguments of a `functools.partial` stands for the ref that the agent will
+# be given. A tree is a value: it may be put in several places and started many times, so the reference
+# holds a path and nothing of a running node. Each time an agent is made, its slot fills in the refs: a
+# factory never sees a reference, neither does a class that a test puts in the place of the original.
+#
+# A ref leads to a slot, and the slots of a supervisor are there before the first of its agents starts. So
+# the order of children does not matter for a reference, and two agents may hold refs to each other.
 
 A = TypeVar("A", bound=Agent)
 

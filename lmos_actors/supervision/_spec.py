@@ -7,22 +7,24 @@ Words, defaults and refusals are those of OTP's `supervisor` (as of OTP 25), wit
 from __future__ import annotations
 
 import math
+import pickle
+import sys
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, get_args
 
 import attrs
 
-from lmos_actors._errors import ConfigError, IdTaken, NameTaken, nearest
 from lmos_actors.actors import BY, check_id
+from lmos_actors.errors import ConfigError, IdTaken, NameTaken, nearest
 
-from ._factory import class_of, name_of, shown
-from ._siblings import Reference, Sibling, check_references, filled, references_of
+from ._siblings import Reference, Sibling, check_references, class_of, filled, name_of, references_of, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from lmos_actors.actors import By, MailboxOptions
+
 
 Restart: TypeAlias = Literal["permanent", "transient", "temporary"]
 Strategy: TypeAlias = Literal["one_for_one", "one_for_all", "rest_for_one"]
@@ -236,7 +238,7 @@ class Pool(Generic[A_co]):
         return made
 
     def member(self, number: int) -> ChildSpec[A_co]:
-        """Give the child spec of one member; they are numbered from 1."""
+        """Return the child spec of one member; they are numbered from 1."""
         return self._agent(f"{self.name}-{number}")
 
     def _agent(self, name: str) -> ChildSpec[A_co]:
@@ -253,7 +255,7 @@ class Pool(Generic[A_co]):
         )
 
     def tree(self) -> SupervisorSpec:
-        """Give the supervisor and its children that the pool begins as."""
+        """Return the supervisor and its children that the pool begins as."""
         return SupervisorSpec(
             self.name,
             [self.member(number) for number in range(1, self.size + 1)],
@@ -327,3 +329,57 @@ def _check_number(
     named = (("at least", least), ("above", above), ("at most", most))
     limits = " and ".join(f"{words} {limit:g}" for words, limit in named if math.isfinite(limit))
     raise ConfigError(f"must be a finite number {limits}, not {value!r}", path)
+
+
+# --- whether a spec can be carried to another process: by a file, or by whoever deploys groups of
+# agents
+
+
+def check_portable(spec: Spec) -> None:
+    """Raise ConfigError, naming the child, unless every factory of the spec can be made anew elsewhere.
+
+    A factory travels by its name: a class or function at the top level of a module that can be imported, or
+    a `functools.partial` of one with arguments that can be pickled. A lambda has no name to travel by.
+    """
+    for child in getattr(spec, "children", ()):
+        check_portable(child)
+    factory = getattr(spec, "factory", None)
+    if factory is not None:
+        _check_factory(factory, f"{spec.name}.factory")
+
+
+def _check_factory(factory: Any, where: str) -> None:
+    if isinstance(factory, partial):
+        _check_factory(factory.func, where)  # pyright: ignore[reportUnknownMemberType]
+        for name, value in (*enumerate(factory.args), *factory.keywords.items()):
+            _check_argument(value, f"{where}({name})")
+        return
+    module, name = getattr(factory, "__module__", None), getattr(factory, "__qualname__", None)
+    if not isinstance(name, str) or not isinstance(module, str):
+        raise ConfigError(f"{factory!r} has no name by which another process could import it", where)
+    if "<lambda>" in name:
+        raise ConfigError(
+            "a lambda has no name by which another process could import it; use functools.partial", where
+        )
+    if "<locals>" in name:
+        raise ConfigError(f"{name} is made inside a function: move it to the top level of its module", where)
+    if module == "__main__":
+        raise ConfigError(f"{name} stands in the script that runs: move it to a module of its own", where)
+    if _found(module, name) != factory:  # a bound classmethod is made anew each time
+        raise ConfigError(
+            f"{module}.{name} is not what the spec holds: another process would find that", where
+        )
+
+
+def _found(module: str, qualname: str) -> Any:
+    found: Any = sys.modules.get(module)
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def _check_argument(value: Any, where: str) -> None:
+    try:
+        pickle.dumps(value)
+    except Exception as exc:
+        raise ConfigError(f"cannot be carried to another process: {exc}", where) from None

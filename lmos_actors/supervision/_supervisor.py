@@ -14,13 +14,13 @@ import attrs
 import trio
 from trio.lowlevel import checkpoint, checkpoint_if_cancelled, enable_ki_protection
 
-from lmos_actors._errors import ConfigError, NameTaken, NotFound, StartFailed, StopFailed, WrongState
 from lmos_actors.actors import SHUTDOWN, LocalLink, Ref, awaited
+from lmos_actors.errors import ConfigError, NameTaken, NotFound, StartFailed, StopFailed, WrongState
 
 from ._branch import BUDGET, Branch
 from ._children import ChildInfo, mailbox_of, needs_waiting
-from ._factory import class_of, name_of
 from ._ids import check_top
+from ._siblings import class_of, name_of
 from ._spec import ChildSpec, Pool, SupervisorSpec
 
 if TYPE_CHECKING:
@@ -372,7 +372,7 @@ class Supervisor(Branch):
         return child
 
     def named(self, name: str) -> Child | None:
-        """Give the child of that name, None if there is none."""
+        """Return the child of that name, None if there is none."""
         return self._names.find(name, self._plan.children)
 
     @property
@@ -381,7 +381,7 @@ class Supervisor(Branch):
         return None
 
     def child(self, name: str) -> Ref[Any]:
-        """Give a ref to a child agent or pool. Raises NotFound."""
+        """Return a ref to a child agent or pool. Raises NotFound."""
         child = self._child(name)
         ref = Ref[Any](child) if isinstance(child, LocalLink) else child.ref
         if ref is None:
@@ -389,14 +389,14 @@ class Supervisor(Branch):
         return ref
 
     def supervisor(self, name: str) -> Supervisor:
-        """Give a supervisor among the children. Raises NotFound."""
+        """Return a supervisor among the children. Raises NotFound."""
         child = self._child(name)
         if not isinstance(child, Supervisor):
             raise NotFound("supervisor", name, where=self.path)
         return child
 
     def pool(self, name: str) -> PoolRef[Any]:
-        """Give the ref of a pool among the children. Raises NotFound."""
+        """Return the ref of a pool among the children. Raises NotFound."""
         child = self._child(name)
         ref = None if isinstance(child, LocalLink) else child.ref
         if ref is None:
@@ -409,7 +409,7 @@ class Supervisor(Branch):
         return tuple(self._plan.children)
 
     def which_children(self) -> list[ChildInfo]:
-        """Say which children there are, in start order, and how each stands."""
+        """Return which children there are, in start order, and how each stands."""
         return [
             ChildInfo(
                 name=child.label,

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 def agents_of(supervisor: Supervisor) -> Iterator[LocalLink]:
-    """Give the slots of all agents below, in start order, whatever their status."""
+    """Return the slots of all agents below, in start order, whatever their status."""
     for _, child in _below(supervisor):
         if isinstance(child, LocalLink):
             yield child
 
 
 def supervisors_of(supervisor: Supervisor) -> Iterator[Supervisor]:
-    """Give the supervisor and all supervisors below, those of agents' children too, in start order."""
+    """Return the supervisor and all supervisors below, those of agents' children too, in start order."""
     yield supervisor
     for _, child in _below(supervisor):
         below = _branch(child)
@@ -34,7 +34,7 @@ def supervisors_of(supervisor: Supervisor) -> Iterator[Supervisor]:
 
 
 def _below(supervisor: Supervisor) -> Iterator[tuple[int, LocalLink | Supervisor]]:
-    """Give all children below with their level, 1 and up, in start order. A tree may be of any depth."""
+    """Return all children below with their level, 1 and up, in start order. A tree may be of any depth."""
     levels = [iter(supervisor.children)]
     while levels:
         child = next(levels[-1], None)
@@ -48,7 +48,7 @@ def _below(supervisor: Supervisor) -> Iterator[tuple[int, LocalLink | Supervisor
 
 
 def _branch(child: LocalLink | Supervisor) -> Supervisor | None:
-    """Give the supervisor that a child is, or that an agent has for its children."""
+    """Return the supervisor that a child is, or that an agent has for its children."""
     return child if isinstance(child, Supervisor) else children_of(child)
 
 
@@ -81,17 +81,17 @@ class Tree:
         self._root = root
 
     def at(self, path: str) -> LocalLink | PoolLink | None:
-        """Give what is at that place in the tree, in time that grows with the depth alone."""
+        """Return what is at that place in the tree, in time that grows with the depth alone."""
         return _by_path(self._root, None, path)
 
     def links(self) -> Iterator[LocalLink | PoolLink]:
-        """Give the links to all agents and pools, in start order."""
+        """Return the links to all agents and pools, in start order."""
         return map(_link, _addressable(self._root))
 
     def every(
         self, cls: type | None, name: str | None
     ) -> Iterator[tuple[LocalLink | PoolLink, type[Agent] | None]]:
-        """Give all agents and pools of that class and name; see `Resolver`."""
+        """Return all agents and pools of that class and name; see `Resolver`."""
         for child in _addressable(self._root):
             if is_member(child):
                 continue
@@ -99,7 +99,7 @@ class Tree:
                 yield _link(child), _class_of(child)
 
     def resolve(self, cls: type | None, name: str | None) -> LocalLink | PoolLink | None:
-        """Give the link to an agent or a pool; see `Resolver`."""
+        """Return the link to an agent or a pool; see `Resolver`."""
         if name is not None:
             found = _by_path(self._root, cls, name)
             if found is not None or "/" in name:
@@ -111,7 +111,7 @@ class Tree:
 
 
 def is_member(link: Any) -> bool:
-    """Say whether this is a member of a pool, which is reached by the pool."""
+    """Return whether this is a member of a pool, which is reached by the pool."""
     return isinstance(link, LocalLink) and isinstance(link.owner, PoolSupervisor)
 
 

@@ -6,7 +6,6 @@ import inspect
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from lmos_actors._errors import InvalidInput, nearest
 from lmos_actors.actors import (
     HIDDEN,
     RUN,
@@ -19,6 +18,7 @@ from lmos_actors.actors import (
     conceal_all,
     stand_in,
 )
+from lmos_actors.errors import InvalidInput, nearest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable
@@ -40,7 +40,7 @@ class InTurn:
         self._left = iter(answers)
 
     def take(self) -> object:
-        """Give the next answer, NOTHING after the last."""
+        """Return the next answer, NOTHING after the last."""
         return next(self._left, NOTHING)
 
 
@@ -125,7 +125,7 @@ def check_answer(op: Operation, answer: object) -> None:
 
 
 def checked(op: Operation, value: object) -> Any:
-    """Give a value as the operation's type has it. Raises TypeError."""
+    """Return a value as the operation's type has it. Raises TypeError."""
     try:
         return op.give(value)
     except InvalidInput as exc:
@@ -139,7 +139,7 @@ def _shown(op: Operation, answer: object) -> str:
 
 
 def items_of(op: Operation, answer: object) -> Iterable[Any]:
-    """Give the outputs that an answer stands for. Raises TypeError."""
+    """Return the outputs that an answer stands for. Raises TypeError."""
     if isinstance(answer, (str, bytes)) or not hasattr(answer, "__iter__"):
         raise TypeError(
             f"{op.label} gives many outputs: its answer is an iterable of them, not {_shown(op, answer)}"
@@ -165,7 +165,7 @@ def _spread(op: Operation, args: tuple[Any, ...]) -> tuple[list[Any], dict[str, 
 
 
 def _raised(answer: object) -> BaseException | None:
-    """Give the exception that an answer stands for, None if it stands for none."""
+    """Return the exception that an answer stands for, None if it stands for none."""
     if isinstance(answer, BaseException):
         return answer.with_traceback(None)
     if isinstance(answer, type) and issubclass(answer, BaseException):
@@ -174,7 +174,7 @@ def _raised(answer: object) -> BaseException | None:
 
 
 def respond(op: Operation, answer: object, args: tuple[Any, ...]) -> Any:
-    """Give the value of an answer, perhaps one to be awaited; raise what it is to raise."""
+    """Return the value of an answer, perhaps one to be awaited; raise what it is to raise."""
     if isinstance(answer, InTurn):
         answer = answer.take()
     error = _raised(answer)
@@ -203,7 +203,7 @@ def respond_or_complain(who: str, agent: Any, op: Operation, answer: object, arg
 
 
 async def waited_for(value: Any) -> Any:
-    """Give what a value is, or will be."""
+    """Return what a value is, or will be."""
     return await value if inspect.isawaitable(value) else value
 
 

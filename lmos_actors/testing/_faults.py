@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import trio
 
-from lmos_actors._errors import ConfigError
-from lmos_actors._instrument import describe
+from lmos_actors._core import describe
 from lmos_actors.actors import (
     RUN,
     STREAM,
@@ -22,11 +21,12 @@ from lmos_actors.actors import (
     StreamAction,
     Turn,
 )
+from lmos_actors.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable
 
-    from lmos_actors._entropy import RandomStream
+    from lmos_actors._core import RandomStream
 
 START: Final = "start"
 READ_ALL: Final = "?"
@@ -85,7 +85,7 @@ class Fault:
         self._chance = chance
 
     def strikes(self) -> bool:
-        """Count one call, and say whether this is one that goes wrong."""
+        """Count one call, and return whether this is one that goes wrong."""
         self.calls += 1
         if self._rate is not None:
             assert self._chance is not None
@@ -96,12 +96,12 @@ class Fault:
         return hit
 
     def error(self) -> Exception | None:
-        """Give what it raises."""
+        """Return what it raises."""
         error = self.raises
         return error() if isinstance(error, type) else error and error.with_traceback(None)
 
     def open_matter(self) -> str | None:
-        """Say what of it has not come to pass: such a test would pass by accident."""
+        """Return what of it has not come to pass: such a test would pass by accident."""
         if not self.calls:
             return f"{self} met no call at all"
         missed = [number for number in self._numbers if number > self.calls]
@@ -192,7 +192,7 @@ class FaultPlan:
             entry.begin(chance(f"fault {number}"))
 
     def open_matters(self) -> list[str]:
-        """Say which entries have not come to pass."""
+        """Return which entries have not come to pass."""
         found = [entry.open_matter() for _, entry in (*self._calls, *self._starts)]
         return [text for text in found if text is not None]
 
@@ -207,7 +207,7 @@ class FaultPlan:
                 raise error
 
     def table(self, slot: Any, cls: type[Agent], table: dict[str, Operation]) -> dict[str, Operation]:
-        """Give a slot's operations, with faults where there are any."""
+        """Return a slot's operations, with faults where there are any."""
         path = slot.path
         planned: dict[str, list[Fault]] = {}
         written: list[tuple[str, Fault]] = []
@@ -226,7 +226,7 @@ class FaultPlan:
 
 
 def _kind(handle: Any) -> int | None:
-    """Give the kind of an action's handle, None for what is none."""
+    """Return the kind of an action's handle, None for what is none."""
     kinds = ((Turn, TURN), (Action, RUN), (StreamAction, STREAM))
     return next((kind for cls, kind in kinds if isinstance(handle, cls)), None)
 
@@ -240,13 +240,13 @@ def _keys(cls: type[Agent], handle: Any) -> tuple[str, ...]:
 
 
 def _has(cls: type[Agent], handle: Any) -> bool:
-    """Say whether the class, or one that it derives from, declares what the handle names."""
+    """Return whether the class, or one that it derives from, declares what the handle names."""
     members = (value for part in cls.__mro__ for value in vars(part).values())
     return any(value is handle or getattr(value, "handle", None) is handle for value in members)
 
 
 def faulty(slot: Any, op: Operation, entries: list[Fault]) -> Operation:
-    """Give an operation that goes wrong as planned."""
+    """Return an operation that goes wrong as planned."""
     return Altered(op, {RUN: _run, STREAM: _stream}.get(op.kind, _turn)(slot, op, entries))
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 import attrs
 import trio
 
-from lmos_actors._ambient import current_ambient, set_ambient
-from lmos_actors._node import Node, open_node
+from lmos_actors._core import current_ambient, set_ambient
 from lmos_actors.actors import Agent, ExitReason, slot_of
+from lmos_actors.node import Node, open_node
 from lmos_actors.supervision import ChildSpec
 
 from ._faults import FaultPlan
@@ -22,7 +22,7 @@ from ._world import clock_that_tells, surround, virtual
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 
-    from lmos_actors._instrument import Instrument
+    from lmos_actors._core import Instrument
     from lmos_actors.actors import Ref
     from lmos_actors.supervision import SupervisorSpec
 
@@ -166,7 +166,7 @@ def run_test(
     replace: Mapping[type[Agent], Replacement] | None = None,
     faults: FaultPlan | None = None,
 ) -> T:
-    """Run `await main(node, *args)` on a clock of its own, in a node as of `open_test_node`; give its result.
+    """Run `await main(node, *args)` on its own clock, in a node of `open_test_node`; return its result.
 
     For tests that are no coroutines: one example of a property test, one seed of many. Raises RuntimeError
     inside a trio run, AssertionError if the root supervisor ends before `main`, and what `open_test_node` and

@@ -49,7 +49,7 @@ def _trio_fixture(fn: Callable[..., Any]) -> Any:
 
 @_fixture
 def virtual_clock(request: pytest.FixtureRequest) -> Generator[VirtualClock]:
-    """Give the clock of the test: pytest-trio runs a test on the clock that it takes as a fixture.
+    """Return the clock of the test: pytest-trio runs a test on the clock that it takes as a fixture.
 
     A test that is blocked for ever outside `open_test_node` ends with `trio.TrioInternalError`, caused by
     Deadlocked. With `--lmos-seeds` the test runs once for each seed.
@@ -71,7 +71,7 @@ def _restore(before: str | None) -> None:
 
 @_trio_fixture
 async def node(virtual_clock: VirtualClock) -> AsyncGenerator[TestNode]:
-    """Give a test node as of `open_test_node()`; the test takes the fixture `virtual_clock`, too."""
+    """Return a test node as of `open_test_node()`; the test takes the fixture `virtual_clock`, too."""
     async with open_test_node() as opened:
         yield opened  # noqa: ASYNC119 -- pytest-trio ends its fixtures
 
@@ -103,7 +103,7 @@ def pytest_runtest_setup() -> None:
 
 @_wrapper
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Say how to run a failed test again."""
+    """Return how to run a failed test again."""
     report = yield
     if report.failed and used_seeds:
         test = shlex.quote(_without_seed(item))

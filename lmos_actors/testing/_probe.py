@@ -92,7 +92,7 @@ class Probe(Generic[A]):
         return tuple(self._inbox.log)
 
     def within(self, seconds: float, /) -> Probe[A]:
-        """Give the same probe with another limit."""
+        """Return the same probe with another limit."""
         view: Probe[A] = object.__new__(type(self))
         vars(view).update(vars(self), _limit=seconds)
         return view
@@ -110,7 +110,7 @@ class Probe(Generic[A]):
     @overload
     async def expect(self, handle: PropertyHandle[A, V], /, *args: object) -> Received[V]: ...
     async def expect(self, handle: Any, /, *args: object, **match: object) -> Received[Any]:
-        """Wait for the next message, which must be this one, and give it.
+        """Wait for the next message, which must be this one, and return it.
 
         `args` and `match` are the arguments it must have, as many as the test cares about; a callable is
         asked whether the argument fits. For a property, a write of it.
@@ -181,7 +181,7 @@ class Probe(Generic[A]):
         return tell
 
     async def expect_down(self, ref: Ref[Any], reason: str | type[BaseException] | None = None, /) -> Down:
-        """Wait for the next end of an incarnation of a watched agent, and give it.
+        """Wait for the next end of an incarnation of a watched agent, and return it.
 
         `reason`: `"normal"`, `"shutdown"`, `"error"`, or the class of the exception.
 
@@ -269,7 +269,7 @@ class Probe(Generic[A]):
         return [m for m in self._inbox.log if not m.answered and not m.cancelled]
 
     def open_matters(self) -> list[str]:
-        """Say what was received that nobody expected, or nobody answered."""
+        """Return what was received that nobody expected, or nobody answered."""
         if not self.strict:
             return []
         inbox = self._inbox

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import trio
 
-from lmos_actors._errors import nearest
 from lmos_actors.actors import HIDDEN, STREAM, Agent, Operation, PropertyHandle, conceal_all
+from lmos_actors.errors import nearest
 
 from ._fakes import checked, items_of
 
@@ -127,7 +127,7 @@ class Wanted:
         return f"{verb}{op.name}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     def fits(self, message: Received[Any]) -> bool:
-        """Say whether this is the message."""
+        """Return whether this is the message."""
         same = message.affordance == self._op.name
         return same and all(_fits(value, message.args[name]) for name, value in self._match.items())
 
@@ -144,7 +144,7 @@ def _wrong_parameter(op: Operation, name: str, names: list[str]) -> TypeError:
 
 
 def operation_of(cls: type[Agent], handle: Any) -> Operation:
-    """Give the operation of an action, or of the writes of a property. Raises TypeError."""
+    """Return the operation of an action, or of the writes of a property. Raises TypeError."""
     table = cls.__contract__.table
     key = getattr(handle, "name", None)
     if isinstance(handle, PropertyHandle):

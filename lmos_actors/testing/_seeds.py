@@ -6,7 +6,7 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from lmos_actors._errors import ConfigError
+from lmos_actors.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -18,7 +18,7 @@ used_seeds: Final[dict[int, None]] = {}
 
 
 def seed_of_run() -> int:
-    """Give the seed that the environment names, 0 if it names none. Raises ConfigError."""
+    """Return the seed that the environment names, 0 if it names none. Raises ConfigError."""
     text = os.environ.get(SEED_VARIABLE, "0")
     try:
         seed = int(text)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from lmos_actors._errors import ConfigError
 from lmos_actors.actors import Agent, slot_of
+from lmos_actors.errors import ConfigError
 
 from ._probe import Probe
 
@@ -61,7 +61,7 @@ class Stage:
         return agent
 
     def table(self, slot: Any, agent: Any) -> dict[str, Operation]:
-        """Give the operations of a slot, with the faults that are planned for it."""
+        """Return the operations of a slot, with the faults that are planned for it."""
         return self.faults.table(slot, _class_of(agent), agent.__contract__.table)
 
     def complain(self, text: str) -> None:
@@ -69,7 +69,7 @@ class Stage:
         self._complaints.append(text)
 
     def _chosen(self, factory: Any) -> tuple[type[Agent] | None, Callable[[], Any]]:
-        """Give the class that a factory makes, if it tells, and the factory to use in its place."""
+        """Return the class that a factory makes, if it tells, and the factory to use in its place."""
         args: tuple[Any, ...] = ()
         kwargs: dict[str, Any] = {}
         inner = factory
@@ -99,7 +99,7 @@ class Stage:
                 slot.table = self.table(slot, slot.agent)
 
     def describe(self) -> str:
-        """Say which messages wait for the test, for the report of a run that is blocked for ever."""
+        """Return which messages wait for the test, for the report of a run that is blocked for ever."""
         return "\n".join(
             f"{probe!r} waits for the test: {m}" for probe in self._probes.values() for m in probe.open
         )
@@ -112,7 +112,7 @@ class Stage:
         return tuple(self._complaints)
 
     def open_matters(self) -> list[str]:
-        """Say why the test is to fail although nothing has been raised."""
+        """Return why the test is to fail although nothing has been raised."""
         unused = [f"replace: no {cls.__name__} was started" for cls in self._unused]
         left = [text for probe in self._probes.values() for text in probe.open_matters()]
         return [*self._complaints, *left, *self.faults.open_matters(), *unused]

@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING, Final
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from lmos_actors._ambient import Ambient, set_ambient
-from lmos_actors._entropy import SeededEntropy
-from lmos_actors._errors import Deadlocked
-from lmos_actors._timers import TaskTimers
+from lmos_actors._core import Ambient, SeededEntropy, TaskTimers, set_ambient
+from lmos_actors.errors import Deadlocked
 from lmos_actors.simulation import Vigil, VirtualClock, forbidden_to_agents, seeded_order
 
 if TYPE_CHECKING:
     from collections.abc import Generator
     from contextlib import AsyncExitStack
 
-    from lmos_actors._timers import Timers
+    from lmos_actors._core import Timers
 
 _NO_VIRTUAL_TIME: Final = (
     "open_test_node needs virtual time, and this run goes by {clock}. With pytest-trio let the test take "
@@ -39,7 +37,7 @@ async def settle() -> None:
 
 
 def virtual(clock: trio.abc.Clock) -> VirtualClock | MockClock:
-    """Give the clock of a run if its time is virtual. Raises RuntimeError with the remedy."""
+    """Return the clock of a run if its time is virtual. Raises RuntimeError with the remedy."""
     if isinstance(clock, VirtualClock):
         return clock
     if isinstance(clock, MockClock) and clock.autojump_threshold < math.inf:

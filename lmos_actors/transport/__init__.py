@@ -1,18 +1,29 @@
 """Streams, the front door, and WebSocket connections: bytes to messages and back. Knows no LMOS."""
 
-from lmos_actors._budget import Account as Account, Budget as Budget, BudgetStatistics as BudgetStatistics
-from lmos_actors._errors import (
+from lmos_actors._core import (
+    Account as Account,
+    Budget as Budget,
+    BudgetStatistics as BudgetStatistics,
+)
+from lmos_actors.errors import (
     ConnectFailed as ConnectFailed,
     ConnectionLost as ConnectionLost,
     TransportError as TransportError,
 )
 
 from ._asgi import App as App, ClientLeft as ClientLeft
-from ._certificates import ClientCertificate as ClientCertificate
-from ._descriptors import raise_descriptor_limit as raise_descriptor_limit
-from ._front_door import FrontDoor as FrontDoor
-from ._guests import DoorOptions as DoorOptions, DoorStatistics as DoorStatistics
+from ._front_door import (
+    DoorOptions as DoorOptions,
+    DoorStatistics as DoorStatistics,
+    FrontDoor as FrontDoor,
+)
 from ._handshake import accept as accept, connect as connect
+from ._head import (
+    Accept as Accept,
+    Refuse as Refuse,
+    Upgrade as Upgrade,
+    same_origin as same_origin,
+)
 from ._memory import (
     MemoryListener as MemoryListener,
     MemoryNetwork as MemoryNetwork,
@@ -39,6 +50,13 @@ from ._options import (
     Ended as Ended,
     Handler as Handler,
 )
-from ._tcp import DirectStream as DirectStream, TcpListener as TcpListener, TcpNetwork as TcpNetwork
-from ._upgrade import Accept as Accept, Refuse as Refuse, Upgrade as Upgrade, same_origin as same_origin
+from ._tcp import (
+    DirectStream as DirectStream,
+    TcpListener as TcpListener,
+    TcpNetwork as TcpNetwork,
+    raise_descriptor_limit as raise_descriptor_limit,
+)
+from ._tls import (
+    ClientCertificate as ClientCertificate,
+)
 from ._websocket import Connection as Connection

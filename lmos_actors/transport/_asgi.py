@@ -14,14 +14,14 @@ import h11
 import trio
 from trio.lowlevel import ParkingLot, checkpoint
 
-from lmos_actors._budget import SMALL, SPENT, weight
+from lmos_actors._core import SMALL, SPENT, weight
 
 from ._head import Head, Headers, Refused, malformed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lmos_actors._budget import Account
+    from lmos_actors._core import Account
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -187,7 +187,7 @@ class Exchange:
             self._scope.cancel()
 
     async def receive(self) -> Message:
-        """Give the next piece of the body, or say that the client has left: ASGI's `receive`."""
+        """Return the next piece of the body, or say that the client has left: ASGI's `receive`."""
         await checkpoint()
         if not self._told:
             found = await self._next_piece()
@@ -316,7 +316,7 @@ def too_long(limit: int) -> Refused:
 
 
 def _without_leaving(error: Exception) -> Exception | None:
-    """Give what is a failure of the application; that its client left is none."""
+    """Return what is a failure of the application; that its client left is none."""
     if isinstance(error, ExceptionGroup):
         return error.split(ClientLeft)[1]  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     return None if isinstance(error, ClientLeft) else error

@@ -1,10 +1,4 @@
-"""Frames of RFC 6455 inside trio-websocket's connection.
-
-This is the one file that knows private names of trio-websocket and wsproto. What it adds to them: whole text
-frames are coded here, past their event objects, with the same verdicts; messages are limited in bytes, as
-soon as a frame's header claims too many; nothing is sent from the reader; and an error is told to the owner,
-who closes the connection.
-"""
+"""A decoder of frames that knows how long a message may be."""
 
 from __future__ import annotations
 
@@ -29,11 +23,9 @@ from wsproto.events import (
     Request,
     TextMessage,
 )
-from wsproto.frame_protocol import CloseReason
+from wsproto.frame_protocol import CloseReason, FrameDecoder, Opcode, ParseFailed
 from wsproto.utilities import RemoteProtocolError
 
-from ._decoder import LimitedDecoder
-from ._incoming import Incoming
 from ._masks import masked, put_frame
 from ._network import detail_of, has_detail
 
@@ -43,10 +35,131 @@ if TYPE_CHECKING:
     import trio
     from wsproto.events import Event
 
-    from lmos_actors._budget import Account
+    from lmos_actors._core import Account
 
     from ._masks import Masks
     from ._options import Owner
+
+
+class LimitedDecoder(FrameDecoder):
+    """A decoder that refuses a message as soon as a header claims more bytes than it may have."""
+
+    def __init__(self, client: bool, limit: int) -> None:
+        super().__init__(client)
+        self._limit = limit
+        self._size = 0  # bytes that the message in progress has claimed
+
+    def parse_header(self) -> bool:
+        if not super().parse_header():
+            return False
+        if self.header is not None and not self.header.opcode.iscontrol():
+            size = self.header.payload_len
+            size += self._size if self.header.opcode is Opcode.CONTINUATION else 0
+            self._size = 0 if self.header.fin else size
+            if size > self._limit:
+                raise ParseFailed(f"a message has {self._limit} bytes at most", CloseReason.MESSAGE_TOO_BIG)
+        return True
+
+
+# --- what comes on an open connection, told to its owner: messages put together, pings, the Close
+
+PIECE: Final = 65_536
+"""Bytes after which the parts of a message are put by."""
+
+
+class Parts:
+    """A message that comes in parts, in pieces of which none is moved any more.
+
+    In one buffer that grows with each part, those of many connections would leave gaps behind wherever they
+    grow, of twice as much memory as they have bytes.
+    """
+
+    __slots__ = ("_last", "_pieces", "size")
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._last = bytearray()
+        self.size = 0
+
+    def add(self, part: bytes | bytearray) -> None:
+        """Take the next part in."""
+        self.size += len(part)
+        self._last += part
+        if len(self._last) >= PIECE:
+            self._pieces.append(bytes(self._last))
+            self._last = bytearray()
+
+    def whole(self) -> bytes:
+        """Return the message."""
+        return b"".join((*self._pieces, self._last))
+
+
+class Incoming:
+    """The parts of a message that comes in fragments, or in several reads; `is_behind` is its host's.
+
+    They are not the connection's own: beyond thirty attributes it would take a kilobyte more.
+    """
+
+    __slots__ = ("_account", "_parts", "is_behind")
+
+    def __init__(self, account: Account | None = None, is_behind: Callable[[], bool] = bool) -> None:
+        self._account = account
+        self._parts: Parts | None = None
+        self.is_behind = is_behind
+
+    def drop(self) -> None:
+        """Let go of the parts of a message in progress."""
+        parts, self._parts = self._parts, None
+        if parts is not None and self._account is not None:
+            self._account.release(parts.size)
+
+    def take(self, event: Event, owner: Owner, *, is_live: bool) -> None:
+        """Tell the owner of an event; `is_live`: the peer has not said its Close."""
+        if isinstance(event, TextMessage | BytesMessage):
+            self._take_message(event, owner)
+        elif isinstance(event, Ping):
+            owner.on_ping(bytes(event.payload))
+        elif isinstance(event, Pong):
+            owner.on_trifle()  # that the peer was heard is all that a pong says
+        elif isinstance(event, CloseConnection):
+            # wsproto tells of errors by the same event, and then the state is as before
+            tell = owner.on_error if is_live else owner.on_close
+            tell(int(event.code), event.reason or "")
+
+    def _take_message(self, event: BytesMessage | TextMessage, owner: Owner) -> None:
+        data: Any = event.data
+        is_text = type(event) is TextMessage
+        parts = self._parts
+        if parts is None and event.message_finished:
+            tell: Any = owner.on_text if is_text else owner.on_binary
+            tell(data if is_text else bytes(data))
+            return
+        if parts is None:
+            parts = self._parts = Parts()
+        part = data.encode() if is_text else data
+        parts.add(part)
+        if self._account is not None:
+            self._account.charge(len(part))  # which may be too much: then `drop` has been called
+        if not event.message_finished:
+            if event.frame_finished and not data:
+                owner.on_trifle()
+            return
+        if self._parts is None:
+            return
+        self.drop()
+        whole = parts.whole()
+        if is_text:
+            owner.on_text(whole.decode())
+        else:
+            owner.on_binary(whole)
+
+
+# --- frames of RFC 6455 inside trio-websocket's connection
+#
+# This is the one file that knows private names of trio-websocket and wsproto. What it adds to them: whole
+# text frames are coded here, past their event objects, with the same verdicts; messages are limited in
+# bytes, as soon as a frame's header claims too many; nothing is sent from the reader; and an error is told
+# to the owner, who closes the connection.
 
 OPEN: Final = ConnectionState.OPEN
 _LIVE: Final = (ConnectionState.OPEN, ConnectionState.LOCAL_CLOSING)
@@ -100,7 +213,7 @@ class FrameCodec(WSConnection):
     # ---- out
 
     def encode(self, frames: Iterable[bytes]) -> bytes:
-        """Give the frames of some messages: plain `bytes` are the UTF-8 of a text, subclasses binary."""
+        """Return the frames of some messages: plain `bytes` are the UTF-8 of a text, subclasses binary."""
         if not self._fast:
             return b"".join([self._by_wsproto(frame) for frame in frames])
         parts: list[bytes] = []
@@ -114,18 +227,18 @@ class FrameCodec(WSConnection):
         return self.send(TextMessage(data=frame.decode()) if is_text else BytesMessage(data=bytes(frame)))
 
     def ping(self) -> bytes:
-        """Give a ping without a payload.
+        """Return a ping without a payload.
 
         This and the next two raise wsproto's LocalProtocolError once the connection is closed.
         """
         return self._control(Ping())
 
     def pong(self, payload: bytes) -> bytes:
-        """Give the answer to a ping."""
+        """Return the answer to a ping."""
         return self._control(Pong(payload=payload))
 
     def close(self, code: int, reason: str) -> bytes:
-        """Give a Close, after which nothing may be sent; 1005 has no code in it. The reason may be cut."""
+        """Return a Close, after which nothing may be sent; 1005 has no code in it. The reason may be cut."""
         if code == CloseReason.NO_STATUS_RCVD:
             return self._control(CloseConnection(code=CloseReason.NO_STATUS_RCVD))
         text = reason.encode("utf-8", "replace").decode()
@@ -197,7 +310,7 @@ class FrameCodec(WSConnection):
         self._buffer, self._at = b"", 0
 
     def events(self) -> Generator[Event]:
-        """Give what came, one by one: what is done with one may matter to the next."""
+        """Return what came, one by one: what is done with one may matter to the next."""
         if self._sink is None:
             yield from super().events()
         elif self._fast:

@@ -12,8 +12,8 @@ from wsproto import ConnectionType
 from wsproto.events import RejectConnection
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
-from lmos_actors._budget import Budget
-from lmos_actors._errors import ConfigError, ConnectFailed, ConnectionLost
+from lmos_actors._core import Budget
+from lmos_actors.errors import ConfigError, ConnectFailed, ConnectionLost
 
 from ._frames import FrameCodec, NotUpgraded, Wire
 from ._masks import random_masks
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Iterable
 
-    from lmos_actors._budget import Account
+    from lmos_actors._core import Account
 
     from ._frames import Headers
     from ._masks import Masks

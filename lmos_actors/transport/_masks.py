@@ -26,7 +26,7 @@ class RandomMasks:
         self._source = os.urandom
 
     def __call__(self, size: int) -> bytes:
-        """Give `size` random bytes, at most a page."""
+        """Return `size` random bytes, at most a page."""
         start = self._used
         self._used = start + size
         found = self._page[start : self._used]

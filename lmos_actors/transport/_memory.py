@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 from trio.lowlevel import checkpoint
 
-from lmos_actors._errors import ConfigError, ConnectFailed
+from lmos_actors.errors import ConfigError, ConnectFailed
 
 from ._network import secured
 from ._parking import Wait
@@ -72,7 +72,7 @@ class MemoryStream(trio.abc.HalfCloseableStream):
             await self._out.room.park()
 
     def send_now(self, data: bytes | memoryview) -> int:
-        """Send what there is room for, without waiting; give how many bytes that was."""
+        """Send what there is room for, without waiting; return how many bytes that was."""
         pipe = self._out
         self._check_sending()
         taken = min(len(data), pipe.size - len(pipe.data))
@@ -108,7 +108,7 @@ class MemoryStream(trio.abc.HalfCloseableStream):
             await self._out.room.park()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """Give what has come, at most `max_bytes`; waits for it. Empty: the peer has said its last."""
+        """Return what has come, at most `max_bytes`; waits for it. Empty: the peer has said its last."""
         await checkpoint()
         self._check_alone(self._reader)
         while not self._closed and not self._in.data and not self._in.broken and not self._in.ended:
@@ -265,7 +265,7 @@ class MemoryNetwork:
         self._listeners.pop(address, None)
 
     def sever(self, host: str, port: int, why: str = "the connection was reset") -> int:
-        """Break every connection that was made to that address; give how many there were."""
+        """Break every connection that was made to that address; return how many there were."""
         found = [stream for stream, address in self._streams.values() if address == (host, port)]
         for stream in found:
             stream.break_now(why)

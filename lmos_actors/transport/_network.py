@@ -13,7 +13,7 @@ import attrs
 import msgspec
 import trio
 
-from lmos_actors._errors import ConfigError, ConnectFailed, nearest
+from lmos_actors.errors import ConfigError, ConnectFailed, nearest
 
 from ._tls import send_alert, whose_certificate, why_failed
 
@@ -95,7 +95,7 @@ class Listener(Protocol):
         ...
 
     async def accept(self) -> tuple[trio.abc.Stream, str]:
-        """Wait for the next connection; give its stream, and its peer's address as text.
+        """Wait for the next connection; return its stream, and its peer's address as text.
 
         Passing troubles, such as no descriptor being left, are waited out. Raises trio.ClosedResourceError
         once the listener is closed.

@@ -6,8 +6,8 @@ from typing import Final, Literal, Protocol
 
 import attrs
 
-from lmos_actors._budget import TOTAL
-from lmos_actors._errors import ConfigError
+from lmos_actors._core import TOTAL
+from lmos_actors.errors import ConfigError
 
 _UNSAYABLE: Final = (1004, 1005, 1006, 1015)
 
@@ -90,7 +90,7 @@ class Handler(Protocol):
         ...
 
     def frames(self, room: int) -> list[bytes]:
-        """Give messages to be sent, oldest first, until they have `room` bytes or more; none: none waits.
+        """Return messages to be sent, oldest first, until they have `room` bytes or more; none: none waits.
 
         Plain `bytes` are the UTF-8 of a text message, instances of a subclass of bytes a binary message.
         """

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 from trio.lowlevel import checkpoint, notify_closing, wait_readable, wait_writable
 
-from lmos_actors._errors import ConfigError, ConnectFailed, group_of
+from lmos_actors.errors import ConfigError, ConnectFailed, group_of
 
 from ._network import is_here, secured
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import ssl
 
     from ._network import Endpoint
+
 
 _CHUNK: Final = 65536
 _BACKLOG: Final = 1024
@@ -56,7 +57,7 @@ class DirectStream(trio.abc.HalfCloseableStream):
             raise trio.ClosedResourceError("this end of the stream has said its last")
 
     def send_now(self, data: bytes | bytearray | memoryview) -> int:
-        """Send what the kernel takes, without waiting; give how many bytes that was."""
+        """Send what the kernel takes, without waiting; return how many bytes that was."""
         self._check_sending()
         try:
             return self._socket.send(data)
@@ -92,7 +93,7 @@ class DirectStream(trio.abc.HalfCloseableStream):
         return True
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """Give what has come, at most `max_bytes`; waits for it. Empty: the peer has said its last."""
+        """Return what has come, at most `max_bytes`; waits for it. Empty: the peer has said its last."""
         self._check_open()
         size = max_bytes or _CHUNK
         if self._more:
@@ -250,16 +251,41 @@ def _bound(family: int, kind: int, proto: int, address: tuple[object, ...]) -> s
 
 
 def _why(error: OSError) -> str:
-    """Say what went wrong with an address; trio groups what went wrong with several."""
+    """Return what went wrong with an address; trio groups what went wrong with several."""
     group = group_of(error.__cause__ or error)
     leaves = (error,) if group is None else group.exceptions
     return "; ".join(dict.fromkeys(map(_text, leaves)))
 
 
 def _text(error: BaseException) -> str:
-    """Say what the system says of it; trio adds the address as Python writes it."""
+    """Return what the system says of it; trio adds the address as Python writes it."""
     if not isinstance(error, OSError):
         return str(error)
     if error.errno is not None and error.errno > 0 and not isinstance(error, socket.gaierror):
         return os.strerror(error.errno)
     return error.strerror or str(error)
+
+
+# --- the limit of open descriptors, for those who expect many connections
+
+
+def raise_descriptor_limit(wanted: int) -> int:
+    """Raise this process's soft limit of open descriptors to `wanted`, or as far as its hard limit allows.
+
+    Gives the limit in force then, which may be lower or higher than `wanted`: it is never lowered. Where the
+    system has no such limit, as on Windows, it gives `wanted`.
+    """
+    if sys.platform == "win32":
+        return wanted
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = resource.RLIM_INFINITY
+    if soft == unlimited or soft >= wanted:
+        return wanted if soft == unlimited else soft
+    aim = wanted if hard == unlimited else min(wanted, hard)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (aim, hard))
+    except (OSError, ValueError):
+        return soft  # some systems refuse numbers below their hard limit
+    return aim

@@ -19,7 +19,7 @@ import trio
 from trio.lowlevel import checkpoint
 from wsproto.utilities import LocalProtocolError
 
-from lmos_actors._budget import SMALL, SPENT
+from lmos_actors._core import SMALL, SPENT
 
 from ._options import Bucket, ConnectionOptions, ConnectionStatistics, Ended, Handler, check_close_code, drop
 from ._parking import Wait
@@ -28,7 +28,7 @@ from ._tcp import DirectStream
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lmos_actors._budget import Account
+    from lmos_actors._core import Account
 
     from ._frames import Wire
 
@@ -97,7 +97,7 @@ class Connection:
         self._messages_in = self._messages_out = self._bytes_out = 0
 
     def statistics(self) -> ConnectionStatistics:
-        """Give what has passed so far."""
+        """Return what has passed so far."""
         codec = self._codec
         return ConnectionStatistics(self._messages_in, self._messages_out, codec.bytes_in, self._bytes_out)
 
@@ -144,7 +144,7 @@ class Connection:
     # ---- the life of the connection
 
     async def run(self, handler: Handler) -> Ended:
-        """Carry messages until the connection has ended, and say how; the stream is closed then.
+        """Carry messages until the connection has ended, and return how; the stream is closed then.
 
         Raises what the handler raised, if it did; RuntimeError if it ran before. Cancelled, it says Close
         1001 and waits for the peer's, within `close_seconds`.
@@ -370,7 +370,7 @@ class Connection:
     # ---- what is to be written
 
     def _batch(self) -> bytes:
-        """Give what is to be sent next, the Close at last."""
+        """Return what is to be sent next, the Close at last."""
         self._is_more = False
         try:
             return self._asides() + self._messages() or self._closing()
@@ -379,7 +379,7 @@ class Connection:
             return b""
 
     def _asides(self) -> bytes:
-        """Give what is due beside the messages: answers to pings, a ping."""
+        """Return what is due beside the messages: answers to pings, a ping."""
         found = b""
         if self._pongs is not None:
             found = b"".join(self._pongs)

@@ -28,7 +28,7 @@ from lmos_actors import (
     action,
     prop,
 )
-from lmos_actors.actors._hiding import Secrets
+from lmos_actors.actors.values import Secrets
 from lmos_actors.testing import fake, open_test_node, settle
 
 if TYPE_CHECKING:

@@ -31,9 +31,8 @@ from lmos_actors import (
     prop,
 )
 from lmos_actors.actors import HIDDEN, conceal, shape_of
-from lmos_actors.actors._hiding import Secrets
-from lmos_actors.actors._secrets import hidden_fields, record_of, secrecy_of
 from lmos_actors.actors._shown import LIMIT, show
+from lmos_actors.actors.values import Secrets, hidden_fields, record_of, secrecy_of
 from lmos_actors.simulation import VirtualClock
 from lmos_actors.testing import open_test_node, settle
 

@@ -26,7 +26,7 @@ from lmos_actors.simulation import TraceLog, simulate
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from lmos_actors._node import Node
+    from lmos_actors.node import Node
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 W3C = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-0[01]")

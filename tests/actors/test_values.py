@@ -19,9 +19,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from msgspec import Meta
 
-from lmos_actors._errors import InvalidInput, LmosActorsError
 from lmos_actors.actors import Shape, shape_of
-from lmos_actors.actors._values import check_property_type
+from lmos_actors.actors.values import check_property_type
+from lmos_actors.errors import InvalidInput, LmosActorsError
 from lmos_actors.protocol.td import SchemaError
 from tests.matrix import examples
 

@@ -29,7 +29,7 @@ from lmos_actors import (
     open_node,
     simulate,
 )
-from lmos_actors._ambient import current_ambient
+from lmos_actors._core import current_ambient
 from lmos_actors.simulation import VirtualClock
 from lmos_actors.testing import open_test_node, settle
 

@@ -17,8 +17,8 @@ from trio.testing import MockClock
 from lmos_actors import About, ChildSpec, Node, Ref, SupervisorSpec, open_node
 from lmos_actors.actors import slot_of
 from lmos_actors.bindings import fetch
-from lmos_actors.bindings._web_desk import WebDesk
-from lmos_actors.bindings._web_link import HttpLink
+from lmos_actors.bindings.http._desk import WebDesk
+from lmos_actors.bindings.http_client._link import HttpLink
 from lmos_actors.discovery import Registration
 from lmos_actors.simulation import seeded_order
 from lmos_actors.transport import MemoryNetwork

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import msgspec
 
-from lmos_actors._entropy import Entropy
+from lmos_actors._core import Entropy
 from lmos_actors.protocol import lmos
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import h11
 import trio
 
 from lmos_actors import open_node
-from lmos_actors._connections import default_network
 from lmos_actors.discovery import DirectoryOptions, ThingDirectory
+from lmos_actors.node._network import default_network
 from lmos_actors.transport import endpoint_of
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import perf_counter as clock
 from typing import TYPE_CHECKING, Any
 
-from lmos_actors._entropy import Entropy
+from lmos_actors._core import Entropy
 from lmos_actors.protocol import lmos
 from tests.benchmarks.codec import AT, QUESTION, THING, bare_decode, bare_encode, sample
 

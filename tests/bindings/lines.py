@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from lmos_actors._budget import Budget
+from lmos_actors._core import Budget
 from lmos_actors.actors import Runtime, slot_of
 from lmos_actors.bindings import Exposure, LmosServer
 from lmos_actors.protocol import lmos

@@ -22,8 +22,8 @@ from lmos_actors import (
     prop,
 )
 from lmos_actors.bindings import ConsumedThing, ContractWarning, consume, consume_thing
-from lmos_actors.bindings._outward import Outward
-from lmos_actors.bindings._peer_things import path_of
+from lmos_actors.bindings.exposure._outward import Outward
+from lmos_actors.bindings.lmos._peer_things import path_of
 from lmos_actors.protocol import td
 from lmos_actors.transport import ConnectFailed, MemoryNetwork, endpoint_of
 from tests.bindings.clients import Weather, Wire, peers_of, quiet, scripted, two_nodes

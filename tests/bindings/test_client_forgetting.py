@@ -6,7 +6,7 @@ import gc
 from typing import TYPE_CHECKING
 
 from lmos_actors import Agent, ChildSpec, action, open_node
-from lmos_actors.bindings._peer_things import FarThing
+from lmos_actors.bindings.lmos._peer_things import FarThing
 from lmos_actors.transport import MemoryNetwork
 
 if TYPE_CHECKING:

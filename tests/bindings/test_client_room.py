@@ -13,8 +13,8 @@ from trio.lowlevel import Task, current_root_task
 from lmos_actors import Agent, ChildSpec, ConfigError, ConnectFailed, MailboxFull, action, open_node
 from lmos_actors.actors import CURRENT
 from lmos_actors.bindings import ContractWarning, fetch
-from lmos_actors.bindings._consume import headers_for
-from lmos_actors.bindings._consume_target import Target
+from lmos_actors.bindings.consume._consume import headers_for
+from lmos_actors.bindings.consume._target import Target
 from lmos_actors.protocol import lmos
 from lmos_actors.transport import MemoryNetwork, endpoint_of
 from tests.bindings.clients import Weather, peers_of, quiet, scripted, two_nodes, weather

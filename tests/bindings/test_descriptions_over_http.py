@@ -12,8 +12,7 @@ import pytest
 import trio
 
 from lmos_actors import Agent, Event, Progress, Property, action, event, prop
-from lmos_actors._budget import Budget
-from lmos_actors._entropy import Entropy
+from lmos_actors._core import Budget, Entropy
 from lmos_actors.bindings import Descriptions, http_app
 from lmos_actors.protocol.td import OFFERS, check, effective_forms, load
 

@@ -11,8 +11,8 @@ import pytest
 import trio
 
 from lmos_actors import Agent, ChildSpec, action
-from lmos_actors._budget import Budget
-from lmos_actors.bindings._server_memories import Memories
+from lmos_actors._core import Budget
+from lmos_actors.bindings.lmos._server_memories import Memories
 from lmos_actors.protocol import lmos
 from lmos_actors.testing import open_test_node, settle
 from tests.bindings.lines import Line, Serving, serving

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lmos_actors import Agent, ChildSpec, action
 from lmos_actors.bindings import Exposure
-from lmos_actors.bindings._exposure import FEW
+from lmos_actors.bindings.exposure._exposure import FEW
 from lmos_actors.testing import open_test_node
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import trio
 from lmos_actors import Agent, ChildSpec, Event, Property, SupervisorSpec, action, event, prop
 from lmos_actors.actors import hold, release, slot_of
 from lmos_actors.bindings import Exposure
-from lmos_actors.bindings._server_memories import Memories
+from lmos_actors.bindings.lmos._server_memories import Memories
 from lmos_actors.protocol import lmos
 from lmos_actors.testing import open_test_node, settle
 from lmos_actors.transport import Accept, Refuse, Upgrade

@@ -22,7 +22,7 @@ from lmos_actors import (
     open_node,
     prop,
 )
-from lmos_actors.bindings import _values
+from lmos_actors.bindings.exposure import _values
 from lmos_actors.transport import MemoryNetwork, endpoint_of
 from tests.bindings.lines import Line, serving
 from tests.bindings.web import Web

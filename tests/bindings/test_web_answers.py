@@ -9,7 +9,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from lmos_actors import Pool, SupervisorSpec
 from lmos_actors.actors import hold
-from lmos_actors.bindings import _web_runs
+from lmos_actors.bindings.http import _runs as _web_runs
 from lmos_actors.observe import MetricsOptions
 from lmos_actors.observe._edge import NodeEdge
 from lmos_actors.supervision import PoolSupervisor

@@ -26,8 +26,8 @@ from lmos_actors import (
     RemoteProtocolError,
     Unauthorized,
 )
-from lmos_actors.bindings._web_link_pool import _Route
-from lmos_actors.bindings._web_link_stream import BadAnswer, Head, WebRequest
+from lmos_actors.bindings.http_client._pool import _Route
+from lmos_actors.bindings.http_client._stream import BadAnswer, Head, WebRequest
 from lmos_actors.security import BasicAuth, Credentials
 from lmos_actors.transport import ConnectFailed
 from tests.bindings.web_things import (
@@ -366,7 +366,7 @@ async def test_what_may_be_repeated_is_when_an_idle_connection_ends_under_it(
 async def test_as_many_requests_as_there_is_room_for_are_open_and_the_others_wait(
     autojump_clock: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lmos_actors.bindings._web_link_pool.OPEN", 3)
+    monkeypatch.setattr("lmos_actors.bindings.http_client._pool.OPEN", 3)
 
     async def second(stream: Any) -> None:
         await trio.sleep(1)

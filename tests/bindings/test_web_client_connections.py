@@ -8,8 +8,8 @@ import pytest
 import trio
 
 from lmos_actors import Gap, MailboxFull, OutcomeUnknown
-from lmos_actors.bindings import _web_link_errands
-from lmos_actors.bindings._web_link_stream import HttpStream
+from lmos_actors.bindings.http_client import _invocations as _web_link_errands
+from lmos_actors.bindings.http_client._stream import HttpStream
 from tests.bindings.test_web_client_runs import STREAMS
 from tests.bindings.web_things import (
     LAMP,
@@ -79,8 +79,8 @@ TWO = described(
 async def test_those_who_poll_take_no_room_from_those_who_ask(
     autojump_clock: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lmos_actors.bindings._web_link_pool.OPEN", 1)
-    monkeypatch.setattr("lmos_actors.bindings._web_link_pool.LISTENING", 1)
+    monkeypatch.setattr("lmos_actors.bindings.http_client._pool.OPEN", 1)
+    monkeypatch.setattr("lmos_actors.bindings.http_client._pool.LISTENING", 1)
     async with lamp() as (site, _, thing):
         site.on("GET /hot", talk(never))
         site.on("GET /level", say(1))
@@ -96,7 +96,7 @@ async def test_those_who_poll_take_no_room_from_those_who_ask(
 async def test_streams_beyond_those_that_may_be_heard_are_refused(
     autojump_clock: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lmos_actors.bindings._web_link_pool.LISTENING", 1)
+    monkeypatch.setattr("lmos_actors.bindings.http_client._pool.LISTENING", 1)
     async with lamp(STREAMS) as (site, _, thing):
         site.on("POST /count", events(sent(1)))
         async with thing.stream("count") as items:
@@ -171,7 +171,7 @@ async def _mistaken(*_: object) -> None:
 async def test_places_that_nobody_asks_any_more_are_forgotten(
     autojump_clock: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lmos_actors.bindings._web_link_pool.PLACES", 1)
+    monkeypatch.setattr("lmos_actors.bindings.http_client._pool.PLACES", 1)
     async with sites("http://a", "http://b", "http://c") as (made, node):
         for site, name in zip(made, "abc", strict=True):
             thing = {**LAMP, "base": f"http://{name}/", "id": f"urn:example:{name}"}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lmos_actors import OutcomeUnknown
-from lmos_actors._errors import ConnectFailed
+from lmos_actors.errors import ConnectFailed
 from tests.bindings.web_things import cut, lamp, say, talk
 
 

@@ -24,8 +24,8 @@ from lmos_actors import (
     event,
     prop,
 )
-from lmos_actors.bindings._web_link_sse import EventReader, SentEvent
-from lmos_actors.bindings._web_link_stream import BadAnswer
+from lmos_actors.bindings.http_client._sse import EventReader, SentEvent
+from lmos_actors.bindings.http_client._stream import BadAnswer
 from tests.bindings.web_things import (
     LAMP,
     NOTHING,
@@ -257,7 +257,7 @@ async def test_a_listener_may_be_cancelled_at_every_step(autojump_clock: object)
 async def test_as_many_listen_at_one_server_as_may(
     autojump_clock: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lmos_actors.bindings._web_link_pool.LISTENING", 1)
+    monkeypatch.setattr("lmos_actors.bindings.http_client._pool.LISTENING", 1)
     async with lamp() as (site, _, thing):
         site.on("GET /burnt", events())
         site.on("GET /on", say(True))

@@ -24,7 +24,7 @@ from lmos_actors import (
     open_node,
 )
 from lmos_actors.bindings import fetch
-from lmos_actors.bindings._web_link import HttpLink
+from lmos_actors.bindings.http_client._link import HttpLink
 from lmos_actors.transport import MemoryNetwork, TcpNetwork
 from tests.bindings.clients import Weather
 

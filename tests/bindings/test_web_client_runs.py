@@ -22,7 +22,7 @@ from lmos_actors import (
     action,
     open_node,
 )
-from lmos_actors.bindings._web_link_forms import Ways
+from lmos_actors.bindings.http_client._forms import Ways
 from lmos_actors.protocol import td
 from lmos_actors.transport import MemoryNetwork
 from tests.bindings.web_things import (
@@ -349,7 +349,7 @@ async def test_a_one_way_message_does_not_wait_for_a_run_that_goes_on(autojump_c
 async def test_one_way_messages_wait_for_room(
     autojump_clock: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lmos_actors.bindings._web_link_tells.SEATS", 2)
+    monkeypatch.setattr("lmos_actors.bindings.http_client._tells.SEATS", 2)
     gate = trio.Event()
 
     async def slow(stream: Any) -> None:
@@ -401,7 +401,7 @@ class Dimmer(Agent):
 async def test_an_agent_whose_messages_find_no_room_is_held_back(
     autojump_clock: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lmos_actors.bindings._web_link_tells.SEATS", 2)
+    monkeypatch.setattr("lmos_actors.bindings.http_client._tells.SEATS", 2)
     async with sites("http://lamp") as ((site,), node):
         site.on("GET /td", say(LAMP, kind="application/td+json"))
         site.on("POST /fade", talk(_a_second))

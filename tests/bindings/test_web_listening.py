@@ -10,8 +10,8 @@ from trio.testing import wait_all_tasks_blocked
 
 from lmos_actors import ChildSpec, Pool, SupervisorSpec
 from lmos_actors.actors import slot_of
-from lmos_actors.bindings import _web_listening
-from lmos_actors.bindings._web_requests import WebRequest
+from lmos_actors.bindings.http import _listening as _web_listening
+from lmos_actors.bindings.http._requests import WebRequest
 from tests.bindings.web import Heard, Weather, Web, World, run, served, world
 
 

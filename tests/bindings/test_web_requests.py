@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from lmos_actors import ChildSpec, SupervisorSpec
-from lmos_actors._errors import InvalidInput
-from lmos_actors.bindings._web_values import read_json
+from lmos_actors.bindings.http._values import read_json
+from lmos_actors.errors import InvalidInput
 from tests.bindings.web import Weather, World, run, served, world
 from tests.matrix import examples
 

@@ -10,7 +10,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from lmos_actors import ChildSpec, Pool, SupervisorSpec
 from lmos_actors.actors import hold
-from lmos_actors.bindings import _web_runs
+from lmos_actors.bindings.http import _runs as _web_runs
 from lmos_actors.supervision import PoolSupervisor
 from tests.bindings.web import Weather, World, run, served, world
 

@@ -23,7 +23,7 @@ from lmos_actors import (
 )
 
 if TYPE_CHECKING:
-    from lmos_actors.cli._remote import Reach
+    from lmos_actors.cli.remote._remote import Reach
 
 SAID: list[str] = []
 

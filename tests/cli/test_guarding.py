@@ -11,8 +11,8 @@ import pytest
 import trustme
 
 from lmos_actors.cli import main
-from lmos_actors.cli._guarding import misfits
-from lmos_actors.cli._serve import Order
+from lmos_actors.cli.options._guarding import misfits
+from lmos_actors.cli.serve._serve import Order
 from tests.cli.test_serve import project as project, serving
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ def test_certificates_of_clients_and_what_is_said_without_one(
 
 
 def test_an_order_listens_over_tls_where_there_is_a_certificate() -> None:
-    from lmos_actors.cli._guarding import Guarding, Presenting
+    from lmos_actors.cli.options._guarding import Guarding, Presenting
 
     for cert, scheme in ((None, "ws"), ("a.pem", "wss")):
         order = Order(targets=(), guarding=Guarding(cert=cert), presenting=Presenting())

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from lmos_actors import open_node
 from lmos_actors.cli._app import app
-from lmos_actors.cli._guarding import in_shell
-from lmos_actors.cli._serve import OPTIONS, as_option
+from lmos_actors.cli.options._guarding import in_shell
+from lmos_actors.cli.serve._serve import OPTIONS, as_option
 from tests.source import ROOT
 
 if TYPE_CHECKING:

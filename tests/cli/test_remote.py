@@ -22,11 +22,11 @@ from lmos_actors import (
     MailboxFull,
     OutcomeUnknown,
 )
-from lmos_actors._connections import default_network
 from lmos_actors.cli import main
 from lmos_actors.cli._answers import Answers
-from lmos_actors.cli._asking import Calling
-from lmos_actors.cli._remote import GRACE, Talk, code_of, open_thing as OPENED
+from lmos_actors.cli.remote._asking import Calling
+from lmos_actors.cli.remote._remote import GRACE, Talk, code_of, open_thing as OPENED
+from lmos_actors.node._network import default_network
 from tests.cli import near
 from tests.cli.near import Weather, open_far
 
@@ -59,7 +59,7 @@ def call(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> 
 
     def call(verb: str, *words: str, background: Any = None, url: str = URL) -> Ran:
         opened = partial(open_far, opened=OPENED, background=background)
-        monkeypatch.setattr("lmos_actors.cli._remote.open_thing", opened)
+        monkeypatch.setattr("lmos_actors.cli.remote._remote.open_thing", opened)
         capfd.readouterr()
         with pytest.raises(SystemExit) as ended:
             main([verb, url, *words])

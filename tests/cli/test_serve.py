@@ -19,9 +19,9 @@ from trio.testing import MockClock
 
 from lmos_actors import Agent, AgentDied, ChildSpec, ConfigError, SupervisorSpec, action, open_node
 from lmos_actors.cli import main
-from lmos_actors.cli._serve import RESERVED, Serving, door_options
-from lmos_actors.cli._serve_said import Announcer
-from lmos_actors.cli._serve_targets import planned_of, tree_at
+from lmos_actors.cli.serve._announcer import Announcer
+from lmos_actors.cli.serve._serve import RESERVED, Serving, door_options
+from lmos_actors.cli.serve._targets import planned_of, tree_at
 from tests.source import ROOT
 
 if TYPE_CHECKING:

@@ -13,9 +13,10 @@ import pytest
 import trio
 from junitparser import JUnitXml
 
-from lmos_actors._errors import ConfigError
-from lmos_actors.cli import _conform, _conform_serve, main
+from lmos_actors.cli import main
+from lmos_actors.cli.conform import _conform, _serve as _conform_serve
 from lmos_actors.conformance import CLIENT_CASES, Level, Unreachable, Verdict, all_cases, card_text
+from lmos_actors.errors import ConfigError
 from lmos_actors.transport import TcpNetwork
 from tests.conformance.cards import HOSTILE, card, result
 from tests.conformance.near import near

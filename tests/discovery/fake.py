@@ -12,7 +12,7 @@ import jsonpath
 import trio
 import trio.testing
 
-from lmos_actors._connections import default_network
+from lmos_actors.node._network import default_network
 from lmos_actors.transport import endpoint_of
 
 if TYPE_CHECKING:

@@ -21,14 +21,14 @@ from lmos_actors import (
     action,
     open_node,
 )
-from lmos_actors._connections import default_network
 from lmos_actors.actors import Sought
 from lmos_actors.discovery import DirectoryOptions, DirectoryRefused, HttpDirectory
-from lmos_actors.discovery._changes import EventLog, Logged
-from lmos_actors.discovery._entries import Moment, Unfit
 from lmos_actors.discovery._lookup import Known, Replica, Results
 from lmos_actors.discovery._seeking import KEPT
-from lmos_actors.discovery._shelf import PURGED_AT_ONCE, Shelf
+from lmos_actors.discovery.directory._changes import EventLog, Logged
+from lmos_actors.discovery.directory._entries import Moment, Unfit
+from lmos_actors.discovery.directory._shelf import PURGED_AT_ONCE, Shelf
+from lmos_actors.node._network import default_network
 from lmos_actors.protocol.td import Description
 from lmos_actors.security import Bearer, Security
 from tests.discovery.fake import FakeDirectory, directory_at

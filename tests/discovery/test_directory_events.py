@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from lmos_actors.discovery import DirectoryOptions, ThingDirectory
-from lmos_actors.discovery._merge import merged
+from lmos_actors.discovery.directory._merge import merged
 from lmos_actors.transport import DoorOptions
 
 from .web import ask, connected, directory, listening, patch, put, td

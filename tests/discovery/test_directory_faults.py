@@ -9,7 +9,7 @@ import trio
 
 from lmos_actors import ActionFailed, open_node
 from lmos_actors.discovery import DirectoryOptions, StoreFailed, ThingDirectory, directory_spec
-from lmos_actors.discovery._store import Store
+from lmos_actors.discovery.directory._store import Store
 from tests.discovery.web import td
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from trio.testing import MockClock
 
-    from lmos_actors.discovery._changes import Change
+    from lmos_actors.discovery.directory._changes import Change
 
 
 async def test_a_file_that_was_taken_away_is_not_written(tmp_path: Path, autojump_clock: MockClock) -> None:

@@ -15,11 +15,11 @@ from trio.testing import MockClock
 
 from lmos_actors import ActionFailed, open_node
 from lmos_actors.discovery import DirectoryOptions, ThingDirectory, directory_spec
-from lmos_actors.discovery._changes import Change, EventLog
-from lmos_actors.discovery._entries import Moment, Unfit, instant
-from lmos_actors.discovery._merge import difference, merged, same
-from lmos_actors.discovery._shelf import Missing, Shelf
-from lmos_actors.discovery._store import Store
+from lmos_actors.discovery.directory._changes import Change, EventLog
+from lmos_actors.discovery.directory._entries import Moment, Unfit, instant
+from lmos_actors.discovery.directory._merge import difference, merged, same
+from lmos_actors.discovery.directory._shelf import Missing, Shelf
+from lmos_actors.discovery.directory._store import Store
 from lmos_actors.protocol.td import check
 from tests.matrix import examples
 

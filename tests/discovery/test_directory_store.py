@@ -16,7 +16,7 @@ from trio.testing import MockClock
 
 from lmos_actors import ActionFailed, StartFailed, open_node
 from lmos_actors.discovery import DirectoryOptions, StoreFailed, ThingDirectory, directory_spec
-from lmos_actors.discovery._store import Store
+from lmos_actors.discovery.directory._store import Store
 
 from .web import ask, directory, listening, patch, put, td
 

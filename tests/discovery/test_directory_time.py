@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from lmos_actors._entropy import Entropy
+from lmos_actors._core import Entropy
 from lmos_actors.discovery import DirectoryOptions
 
 from .web import ask, directory, listening, patch, put, td

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import pytest
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from lmos_actors._errors import ConfigError
+from lmos_actors.errors import ConfigError
 from lmos_actors.files import UNKNOWN, Duration, FileError, Later, Size, decode, load, parse, schema_of_file
 
 if TYPE_CHECKING:

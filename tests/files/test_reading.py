@@ -11,7 +11,7 @@ import pytest
 import yaml
 from hypothesis import given, strategies as st
 
-from lmos_actors._errors import ConfigError
+from lmos_actors.errors import ConfigError
 from lmos_actors.files import FileError, parse, read
 from lmos_actors.files._source import Source
 from lmos_actors.files._yaml import read_yaml

@@ -14,7 +14,7 @@ import trio
 import trustme
 
 from lmos_actors import Node, OutcomeUnknown, open_node
-from lmos_actors._connections import BoundedWarnings
+from lmos_actors.node._network import BoundedWarnings
 from lmos_actors.protocol.td import TD_CONTEXT_URI
 from lmos_actors.security import Bearer, ClientCertificates, Security, client_tls, server_tls
 from lmos_actors.transport import ConnectFailed, MemoryNetwork, TcpNetwork, endpoint_of

@@ -13,7 +13,7 @@ import httpx2
 import trio
 
 from lmos_actors import ChildSpec, SupervisorSpec, open_node
-from lmos_actors.bindings._descriptions import KEPT
+from lmos_actors.bindings.exposure._descriptions import KEPT
 from tests.long.soak_agents import Boss, Ledger, Worker, look, obey, tell
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import h11
 from prometheus_client import parser
 from prometheus_client.openmetrics import parser as open_parser
 
-from lmos_actors._wanted import default_network
+from lmos_actors.node._options import default_network
 from lmos_actors.transport import endpoint_of
 
 if TYPE_CHECKING:

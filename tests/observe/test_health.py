@@ -9,8 +9,8 @@ import pytest
 import trio
 
 from lmos_actors import Agent, ChildSpec, ConfigError, ConnectFailed, action, open_node
-from lmos_actors._wanted import default_network
-from lmos_actors.bindings._guarded import PROBES
+from lmos_actors.bindings.exposure._guarded import PROBES
+from lmos_actors.node._options import default_network
 from lmos_actors.security import Access, Basic, Security
 from lmos_actors.supervision import RESERVED
 from lmos_actors.transport import endpoint_of

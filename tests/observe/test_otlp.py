@@ -15,7 +15,7 @@ import trio
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from lmos_actors import ConfigError, open_node
-from lmos_actors.cli._serve_tracing import spans_to
+from lmos_actors.cli.serve._tracing import spans_to
 from tests.cli.test_serve import project as project, serving
 from tests.observe.talk import samples
 from tests.observe.test_tracing import Desk, Gate, Weather

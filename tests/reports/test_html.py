@@ -15,7 +15,7 @@ import attrs
 import pytest
 from hypothesis import example, given, strategies as st
 
-from lmos_actors._instrument import Kind
+from lmos_actors._core import Kind
 from lmos_actors.reports import (
     CheckResult,
     FileResult,

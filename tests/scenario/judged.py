@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from lmos_actors.scenario._judges import Judges
+from lmos_actors.scenario.judge import Judges
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lmos_actors.reports import CheckResult
-    from lmos_actors.scenario._model_checks import AnyCheck, Measure
+    from lmos_actors.scenario.model import AnyCheck, Measure
 
 
 @attrs.define(eq=False)

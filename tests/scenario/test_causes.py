@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from lmos_actors.scenario._model_checks import Causal, Message, Trace
+from lmos_actors.scenario.model import Causal, Message, Trace
 from tests.scenario.judged import Agent, Run, peers
 
 ASK_TO_ASK = Causal(

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from lmos_actors.reports import RunResult
 from lmos_actors.scenario import Compare, judge_compared
-from lmos_actors.scenario._model_checks import Restarts
+from lmos_actors.scenario.model import Restarts
 
 
 def run(number: float | None, seed: int = 1, **values: Any) -> RunResult:

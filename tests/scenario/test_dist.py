@@ -7,10 +7,11 @@ import math
 import pytest
 from hypothesis import given, strategies as st
 
-from lmos_actors._entropy import RandomStream
+from lmos_actors._core import RandomStream
 from lmos_actors.files import Duration
-from lmos_actors.scenario._dist import LONGEST, Drawn, draw, is_time, problem_at, problem_of
-from lmos_actors.scenario._model_base import Constant, Exponential, Lognormal, Normal, Uniform
+from lmos_actors.scenario.model import Constant, Exponential, Lognormal, Normal, Uniform
+from lmos_actors.scenario.values import draw, problem_at
+from lmos_actors.scenario.values._dist import LONGEST, Drawn, is_time, problem_of
 
 S = Duration(1.0)
 MS = Duration(0.001)

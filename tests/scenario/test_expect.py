@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 from msgspec import UNSET
 
-from lmos_actors._errors import InvalidInput, NotAllowed
+from lmos_actors.errors import InvalidInput, NotAllowed
 from lmos_actors.files import Duration
 from lmos_actors.scenario import (
     FEWEST_SAMPLES,
@@ -23,10 +23,8 @@ from lmos_actors.scenario import (
     pick,
     waits_to_the_end,
 )
-from lmos_actors.scenario._expect import holds, same
-from lmos_actors.scenario._model_base import Condition, Expected, ExpectedError
-from lmos_actors.scenario._model_checks import Below, Latency, Restarts
-from lmos_actors.scenario._model_steps import Expect
+from lmos_actors.scenario.judge._expect import holds, same
+from lmos_actors.scenario.model import Below, Condition, Expect, Expected, ExpectedError, Latency, Restarts
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),

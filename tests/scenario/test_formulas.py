@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from lmos_actors.scenario._formula_text import LONGEST, NODES, FormulaProblem
-from lmos_actors.scenario._formulas import Formula, FormulaFailed, compile_formula
-from lmos_actors.scenario._values import same
+from lmos_actors.scenario.formulas import Formula, FormulaFailed, FormulaProblem, compile_formula
+from lmos_actors.scenario.formulas._text import LONGEST, NODES
+from lmos_actors.scenario.values import same
 from tests.matrix import examples
 
 VALUES: dict[str, Any] = {

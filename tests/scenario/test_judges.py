@@ -11,10 +11,17 @@ from hypothesis import given, strategies as st
 from lmos_actors import Agent as RealAgent, Property, Secret, prop
 from lmos_actors.files import Duration
 from lmos_actors.scenario import Compare
-from lmos_actors.scenario._formulas import FormulaProblem, compile_formula
-from lmos_actors.scenario._judging import kind_of, name_of
-from lmos_actors.scenario._look import StateOf, fields_known, known_names, state_of
-from lmos_actors.scenario._model_checks import (
+from lmos_actors.scenario.formulas import (
+    FormulaProblem,
+    StateOf,
+    compile_formula,
+    fields_known,
+    known_names,
+    state_of,
+)
+from lmos_actors.scenario.judge import name_of
+from lmos_actors.scenario.judge._judging import kind_of
+from lmos_actors.scenario.model import (
     Always,
     AnyCheck,
     Below,
@@ -25,12 +32,12 @@ from lmos_actors.scenario._model_checks import (
     Measure,
     Message,
     Never,
-    NeverWhen,
     Restarts,
     Series,
     Statistics,
     Trace,
 )
+from lmos_actors.scenario.model._checks import NeverWhen
 from tests.scenario.judged import Agent, Run, peers
 
 SECOND = Duration(1.0)

@@ -11,9 +11,8 @@ from hypothesis import given, strategies as st
 from msgspec import UNSET
 
 from lmos_actors.scenario import load_scenario, run_cell
-from lmos_actors.scenario._model_agents import Rule, When
-from lmos_actors.scenario._model_base import Condition
-from lmos_actors.scenario._rules import Request, has_text, is_from, misfits, nearest
+from lmos_actors.scenario.doubles._rules import Request, has_text, is_from, misfits, nearest
+from lmos_actors.scenario.model import Condition, Rule, When
 from tests.scenario.project import Project, story
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import jsonschema_rs
 import pytest
 
-from lmos_actors._errors import ConfigError
+from lmos_actors.errors import ConfigError
 from lmos_actors.files import Duration, FileError, parse
 from lmos_actors.scenario import Resolved, Scenario, fill_late, resolve, scenario_schema
-from lmos_actors.scenario._model_agents import AgentEntry, Root, Supervisor
+from lmos_actors.scenario.model import AgentEntry, Root, Supervisor
 from tests.matrix import some
 from tests.source import ROOT
 

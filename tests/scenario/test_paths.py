@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from jsonpath import JSONPathEnvironment
 
 from lmos_actors.scenario import pick
-from lmos_actors.scenario._paths import path_problem, select
+from lmos_actors.scenario.values import path_problem, select
 
 LIBRARY = JSONPathEnvironment(strict=True)
 NAMES = ("a", "b", "_c", "d1", "0")

@@ -241,9 +241,9 @@ def test_a_check_or_step_that_gets_lost_fails_the_run(
 ) -> None:
     check = {"check": "restarts", "of": "actor", "equals": 0}
     with monkeypatch.context() as patched:
-        patched.setattr("lmos_actors.scenario._judges.Judges.end", lambda _: [])
+        patched.setattr("lmos_actors.scenario.judge._judges.Judges.end", lambda _: [])
         assert "the run | (1, 1) steps and checks | (1, 0)" in fails(project, NOTE, checks=[check])
-    monkeypatch.setattr("lmos_actors.scenario._steps.Story.tell", _tells_nothing)
+    monkeypatch.setattr("lmos_actors.scenario.run._steps.Story.tell", _tells_nothing)
     assert "the run | (1, 0) steps and checks | (0, 0)" in fails(project, NOTE)
 
 
@@ -482,7 +482,7 @@ def test_many_crashes_are_told_in_few_words(project: Project) -> None:
 
 
 def test_a_kind_of_step_that_nobody_knows_is_no_step_done() -> None:
-    from lmos_actors.scenario._asking import unknown
+    from lmos_actors.scenario.run._asking import unknown
 
     assert "the kind str" in str(unknown("a step"))
 

@@ -13,10 +13,16 @@ from hypothesis import given, strategies as st
 
 from lmos_actors.actors import Agent
 from lmos_actors.scenario import run_cell
-from lmos_actors.scenario._columns import Columns
-from lmos_actors.scenario._formulas import FormulaFailed, compile_formula
-from lmos_actors.scenario._look import Agents, AnyNames, fields_known, state_of
-from lmos_actors.scenario._values import show
+from lmos_actors.scenario.formulas import (
+    Agents,
+    AnyNames,
+    Columns,
+    FormulaFailed,
+    compile_formula,
+    fields_known,
+    state_of,
+)
+from lmos_actors.scenario.values import show
 from tests.scenario.crowds import Crowds, at, crowds_in, peers, total
 
 if TYPE_CHECKING:

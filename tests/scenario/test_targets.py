@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lmos_actors._errors import ConfigError
+from lmos_actors.errors import ConfigError
 from lmos_actors.scenario import import_target, project_root
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def test_a_file_whose_path_is_no_module_name(root: Path) -> None:
 
 
 def test_an_installed_class(root: Path) -> None:
-    assert import_target("lmos_actors._errors:ConfigError", root) is ConfigError
+    assert import_target("lmos_actors.errors:ConfigError", root) is ConfigError
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from lmos_actors.scenario._model_agents import TOPOLOGY_KEYS, Topology
-from lmos_actors.scenario._topology import MOST_COMPLETE, neighbours_of, topology_problem
+from lmos_actors.scenario.format import neighbours_of
+from lmos_actors.scenario.format._topology import MOST_COMPLETE, topology_problem
+from lmos_actors.scenario.model import TOPOLOGY_KEYS, Topology
 
 
 def network(count: int, seed: int = 1, **keys: Any) -> list[tuple[int, ...]]:
@@ -115,8 +116,8 @@ def test_networks_that_cannot_be(count: int, keys: dict[str, Any], key: str, wor
 
 def test_networks_that_are_written_out_need_no_library() -> None:
     said = (
-        "import sys; from lmos_actors.scenario._model_agents import Topology; "
-        "from lmos_actors.scenario._topology import neighbours_of; "
+        "import sys; from lmos_actors.scenario.model._agents import Topology; "
+        "from lmos_actors.scenario.format._topology import neighbours_of; "
         "neighbours_of(Topology(kind='ring', of='a'), 9, 1); print('networkx' in sys.modules)"
     )
     ended = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)

@@ -24,7 +24,7 @@ from lmos_actors.security import (
     Security,
 )
 from lmos_actors.security._access import KEPT
-from lmos_actors.security._who import VERBS
+from lmos_actors.security._presented import VERBS
 from tests.security.made import guard_of, presented
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from lmos_actors.security import Presented
-from lmos_actors.security._authorization import (
+from lmos_actors.security._presented import (
     LONGEST,
     MALFORMED,
     Given,

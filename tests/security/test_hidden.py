@@ -22,7 +22,7 @@ from rich.traceback import Traceback
 
 import lmos_actors.security
 from lmos_actors import Agent, AgentDied, action
-from lmos_actors._hidden import HIDDEN, SecretBytes, hide
+from lmos_actors._core import HIDDEN, SecretBytes, hide
 from lmos_actors.files import FileError
 from lmos_actors.security import (
     Basic,
@@ -38,8 +38,7 @@ from lmos_actors.security import (
 )
 from lmos_actors.testing import open_test_node
 from lmos_actors.transport._asgi import scope_of
-from lmos_actors.transport._head import HeadReader
-from lmos_actors.transport._upgrade import upgrade_of
+from lmos_actors.transport._head import HeadReader, upgrade_of
 from tests.security.made import (
     AUDIENCE,
     ISSUER,

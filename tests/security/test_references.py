@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from lmos_actors import ConfigError, Unauthorized
-from lmos_actors._hidden import SecretBytes
+from lmos_actors._core import SecretBytes
 from lmos_actors.security import (
     Admission,
     Basic,
@@ -24,7 +24,7 @@ from lmos_actors.security import (
     Reference,
     SecretSource,
     Security,
-    _references,
+    _secrets as _references,
 )
 from tests.security.made import basic, guard_of, presented, who, write
 

@@ -13,13 +13,13 @@ import trio
 import trio.testing
 from hypothesis import given, settings, strategies as st
 
-from lmos_actors._timers import BUDGET
+from lmos_actors._core import BUDGET
 from lmos_actors.simulation import VirtualClock
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from lmos_actors._timers import Timer
+    from lmos_actors._core import Timer
 
 
 def run(body: Callable[[VirtualClock], Awaitable[None]]) -> VirtualClock:

@@ -13,7 +13,8 @@ import pytest
 import trio
 from hypothesis import given, strategies as st
 
-from lmos_actors._instrument import Fanout, Instrument, LogInstrument, encode_plain, plain
+from lmos_actors._core import Instrument, LogInstrument, encode_plain, plain
+from lmos_actors._core._instrument import Fanout
 from lmos_actors.simulation import Difference, TraceLog, first_difference
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ import pytest
 import trio
 from trio._core import _run as trio_run
 
-from lmos_actors._ambient import Ambient, current_ambient
-from lmos_actors._errors import Deadlocked
+from lmos_actors._core import Ambient, current_ambient
+from lmos_actors.errors import Deadlocked
 from lmos_actors.simulation import ForbiddenCall, TraceLog, VirtualClock, simulate
 from lmos_actors.transport._masks import random_masks
 
@@ -91,7 +91,7 @@ def test_a_log_changes_nothing() -> None:
 _PROGRAM = """
 import random, sys, trio
 from lmos_actors.simulation import TraceLog, simulate
-from lmos_actors._ambient import current_ambient
+from lmos_actors._core._environment import current_ambient
 
 async def agent(n, events):
     here = current_ambient()
@@ -268,7 +268,7 @@ class TestDeadlock:
 
 _INSISTS = """
 import os, sys, time, trio
-from lmos_actors._errors import Deadlocked
+from lmos_actors.errors import Deadlocked
 from lmos_actors.simulation import simulate
 
 async def uncancellable():

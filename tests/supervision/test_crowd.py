@@ -9,15 +9,15 @@ import pytest
 import trio
 
 from lmos_actors import Agent, ChildSpec, StartFailed, SupervisorSpec, action, open_node
-from lmos_actors._errors import ConfigError
 from lmos_actors.actors import Ref
+from lmos_actors.errors import ConfigError
 from lmos_actors.simulation import simulate
 from lmos_actors.supervision import Crowd, CrowdSupervisor
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
-    from lmos_actors._node import Node
+    from lmos_actors.node import Node
 
 STARTED: list[tuple[str, float]] = []
 

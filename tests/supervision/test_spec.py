@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from lmos_actors._errors import ConfigError, NameTaken
+from lmos_actors.errors import ConfigError, NameTaken
 from lmos_actors.supervision import Backoff, ChildSpec, SupervisorSpec
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lmos_actors.transport._certificates import certificate_of
+from lmos_actors.transport._tls import certificate_of
 
 DIRECTORY = ("DirName", ((("commonName", "alice.example"),),))
 ALICE = ((("commonName", "alice.example"),),)

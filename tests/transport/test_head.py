@@ -11,8 +11,15 @@ import h11
 import pytest
 from hypothesis import given, strategies as st
 
-from lmos_actors.transport._head import Head, HeadReader, Refused, refused_bytes
-from lmos_actors.transport._upgrade import Upgrade, asks_for_websocket, same_origin, upgrade_of
+from lmos_actors.transport import Upgrade, same_origin
+from lmos_actors.transport._head import (
+    Head,
+    HeadReader,
+    Refused,
+    asks_for_websocket,
+    refused_bytes,
+    upgrade_of,
+)
 from tests.transport.doors import upgrade
 from tests.transport.test_front_door import REFUSED
 

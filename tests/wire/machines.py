@@ -15,7 +15,7 @@ import attrs
 import msgspec
 from msgspec import UNSET
 
-from lmos_actors._errors import (
+from lmos_actors.errors import (
     ActionCancelled,
     ActionFailed,
     AgentDied,

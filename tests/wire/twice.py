@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
-from lmos_actors._errors import ActionFailed, LocalProtocolError
+from lmos_actors.errors import ActionFailed, LocalProtocolError
 from lmos_actors.protocol import lmos
 from tests.wire.machines import AT, ERRORS, VALUES, ids
 

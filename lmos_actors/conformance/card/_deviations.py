@@ -20,47 +20,47 @@ KOTLIN: Final = "kotlin-wot, as its source has it"
 
 
 def lmos(place: str) -> Section:
-    """Give a place in the text of the messages."""
+    """Return a place in the text of the messages."""
     return Section(PROTOCOL, place)
 
 
 def binding(place: str) -> Section:
-    """Give a place in the text of the WebSocket subprotocol."""
+    """Return a place in the text of the WebSocket subprotocol."""
     return Section(BINDING, place)
 
 
 def rfc6455(place: str) -> Section:
-    """Give a place in RFC 6455."""
+    """Return a place in RFC 6455."""
     return Section(WEBSOCKET, place)
 
 
 def agent(place: str) -> Section:
-    """Give a place in the text of agent descriptions."""
+    """Return a place in the text of agent descriptions."""
     return Section(AGENT, place)
 
 
 def td(place: str) -> Section:
-    """Give a place in the recommendation for descriptions."""
+    """Return a place in the recommendation for descriptions."""
     return Section(TD, place)
 
 
 def discovery(place: str) -> Section:
-    """Give a place in the recommendation for finding descriptions."""
+    """Return a place in the recommendation for finding descriptions."""
     return Section(DISCOVERY, place)
 
 
 def http(place: str) -> Section:
-    """Give a place in the text of HTTP."""
+    """Return a place in the text of HTTP."""
     return Section(HTTP, place)
 
 
 def extension(place: str) -> Section:
-    """Give a place in the extensions, which are no LMOS text."""
+    """Return a place in the extensions, which are no LMOS text."""
     return Section(EXTENSIONS, place)
 
 
 def kotlin(place: str) -> Section:
-    """Give a place in the source of kotlin-wot, which is no text that anybody has to keep to."""
+    """Return a place in the source of kotlin-wot, which is no text that anybody has to keep to."""
     return Section(KOTLIN, place)
 
 

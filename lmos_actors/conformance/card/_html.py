@@ -51,7 +51,7 @@ def card_html(card: Card) -> str:
 
 
 def policy(style: str, script: str) -> str:
-    """Give a Content-Security-Policy that allows this style and this script, and nothing else."""
+    """Return a Content-Security-Policy that allows this style and this script, and nothing else."""
     allowed = f"style-src {_hash(style)}; script-src {_hash(script)}"
     return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
 

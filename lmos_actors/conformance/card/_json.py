@@ -23,7 +23,7 @@ SCHEMA: Final = "lmos-actors/conformance/v1"
 
 
 def card_data(card: Card, *, exit_code: int | None = None) -> dict[str, Any]:
-    """Give a card as plain data, with every member. `exit_code`: unless it follows from the verdicts."""
+    """Return a card as plain data, with every member. `exit_code`: unless it follows from the verdicts."""
     return {
         "schema": SCHEMA,
         "subject": card.subject,

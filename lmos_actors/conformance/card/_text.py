@@ -47,12 +47,12 @@ _COLUMN: Final = max(map(len, LABELS.values()))
 
 
 def group_of(case: str) -> str:
-    """Give the group of a case, of which its id begins."""
+    """Return the group of a case, of which its id begins."""
     return case.partition(".")[0]
 
 
 def grouped(results: Iterable[Result]) -> dict[str, list[Result]]:
-    """Give results by group, both in their order."""
+    """Return results by group, both in their order."""
     groups: dict[str, list[Result]] = {}
     for result in results:
         groups.setdefault(group_of(result.id), []).append(result)
@@ -79,7 +79,7 @@ def cut(text: str, size: int) -> str:
 def traffic_lines(
     traffic: Sequence[Traffic], left_out: int = 0, *, width: int = WIDTH, several: bool = False
 ) -> list[str]:
-    """Tell what went by: `> ` was sent by the kit, `< ` by the other side.
+    """Return what went by: `> ` was sent by the kit, `< ` by the other side.
 
     Before it stands the number of the connection, if there were several, or `several` says so.
     """
@@ -168,7 +168,7 @@ def case_lines(result: Result, *, verbose: bool = False) -> list[str]:
 
 
 def said_lines(result: Result, indent: str = "") -> list[str]:
-    """Tell what was expected, what was seen, and in what it was not as written."""
+    """Return what was expected, what was seen, and in what it was not as written."""
     lines = [
         *_under(f"{indent}expected ", result.expected),
         *(_under(f"{indent}saw      ", result.seen) if result.seen else ()),
@@ -189,14 +189,14 @@ def _under(head: str, text: str) -> list[str]:
 
 
 def sum_line(card: Card) -> str:
-    """Give the line of all cases."""
+    """Return the line of all cases."""
     number = len(card.results)
     counts = counts_text(card.results) or "none"
     return f"{number} case{'s' * (number != 1)} in {card.seconds:.1f} s: {counts}"
 
 
 def end_lines(card: Card) -> list[str]:
-    """Give what stands below the cases: their sum, how the other side was spoken to, how to do it again."""
+    """Return what stands below the cases: their sum, how the other side was spoken to, how to do it again."""
     title = card.title or card.thing
     facts = {
         "judged": f"{'server ' * (card.role == 'server')}{card.subject}{f', {title}' if title else ''}",

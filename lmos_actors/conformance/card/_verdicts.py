@@ -125,7 +125,7 @@ class Card:
     cut: str = ""
 
     def count(self, verdict: Verdict) -> int:
-        """Give how many cases came out so."""
+        """Return how many cases came out so."""
         return sum(result.verdict is verdict for result in self.results)
 
     @property

@@ -61,7 +61,7 @@ _CHAPTERS: Final[tuple[Chapter, ...]] = (
 
 @cache
 def all_cases() -> tuple[Case, ...]:
-    """Give all cases, in the order in which they are run. Their ids never change."""
+    """Return all cases, in the order in which they are run. Their ids never change."""
     found = {case.id: case for chapter in _CHAPTERS for case in chapter.cases}
     if len(found) < sum(len(chapter.cases) for chapter in _CHAPTERS):
         raise RuntimeError("two cases have one id")

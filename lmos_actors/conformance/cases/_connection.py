@@ -46,7 +46,7 @@ _MOMENT: Final = 0.002  # seconds in which what was sent gets there by itself
 
 
 def _request(visit: Visit, talk: Talk) -> bytes:
-    """Give a request about something that is not there."""
+    """Return a request about something that is not there."""
     return talk.text("readProperty", name=visit.target.unknown_property()).encode()
 
 

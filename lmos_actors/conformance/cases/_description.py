@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from lmos_actors._errors import ConfigError
 from lmos_actors.conformance.card import (
     agent,
     binding,
@@ -21,6 +20,7 @@ from lmos_actors.conformance.target import (
     sockets_of,
 )
 from lmos_actors.conformance.wire import read_json
+from lmos_actors.errors import ConfigError
 from lmos_actors.protocol.td import SUBPROTOCOL, check, effective_forms, expand, is_uri, resolve, variables_of
 from lmos_actors.transport import endpoint_of
 
@@ -251,7 +251,7 @@ async def addresses(visit: Visit) -> None:
 
 
 def _forms(visit: Visit) -> Iterator[tuple[str, tuple[Form, ...]]]:
-    """Give the forms of each affordance, and of the whole thing."""
+    """Return the forms of each affordance, and of the whole thing."""
     described, target = visit.target.readable_part, visit.target
     for affordances in (target.properties, target.actions, target.events):
         for name, affordance in affordances.items():
@@ -286,7 +286,7 @@ def _judge(visit: Visit, part: str, key: str, *, tolerated: bool = True) -> None
 
 
 def _part_of(finding: Finding) -> str:
-    """Say which case a finding belongs to; "" for the one of all the rest."""
+    """Return which case a finding belongs to; "" for the one of all the rest."""
     place = finding.place
     first, last = (place[0], place[-1]) if place else ("", "")
     if "op" in place[-2:] or last == "observable":
@@ -304,7 +304,7 @@ def _part_of(finding: Finding) -> str:
 
 
 def _texts(value: object) -> list[str]:
-    """Give every text in an array, and in the values of objects in it."""
+    """Return every text in an array, and in the values of objects in it."""
     if isinstance(value, str):
         return [value]
     if is_object(value):

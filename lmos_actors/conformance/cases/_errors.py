@@ -129,7 +129,7 @@ async def once(visit: Visit) -> None:
 
 
 async def _ask_everything(visit: Visit, talk: Talk) -> list[tuple[Sent, Heard]]:
-    """Ask something of every kind; give what was answered."""
+    """Ask something of every kind; return what was answered."""
     found: list[tuple[Sent, Heard]] = []
     known = next(iter(visit.target.readable()), None) or visit.target.unknown_property()
     for kind, name, thing in (

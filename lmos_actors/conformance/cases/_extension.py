@@ -56,7 +56,7 @@ async def announced(visit: Visit) -> None:
 
 
 def outcome(heard: Heard) -> tuple[Any, ...]:
-    """Give what of a final answer has to be the same when the same is asked again."""
+    """Return what of a final answer has to be the same when the same is asked again."""
     output = heard.data.get("output")
     return heard.kind, heard.status, heard.data.get("type"), output
 
@@ -254,7 +254,7 @@ async def progress(visit: Visit) -> None:
 
 
 def _progressing(visit: Visit) -> Call:
-    """Give the call of an action that says how far it is: one that takes a while, if there is one."""
+    """Return the call of an action that says how far it is: one that takes a while, if there is one."""
     described = visit.target.readable_part
     names = [name for name in visit.target.actions if described.progress_of(name) is not None]
     if not names:

@@ -40,7 +40,7 @@ _LIMITED: Final = (1008, 1009)
 
 
 def _request(talk: Talk, kind: str = "readProperty", **members: Any) -> dict[str, Any]:
-    """Give a request as plain data, with an id that correlates too."""
+    """Return a request as plain data, with an id that correlates too."""
     message_id = talk.new_id()
     text = talk.text(kind, message_id=message_id, correlation=message_id, **members)
     data: dict[str, Any] = json.loads(text)

@@ -246,7 +246,7 @@ async def problem(visit: Visit) -> None:
 
 
 def _neighbour(visit: Visit) -> tuple[str, str]:
-    """Give the name of a property that is not there, and where it would be."""
+    """Return the name of a property that is not there, and where it would be."""
     for name, form in forms_for(visit, "properties", "readproperty", visit.target.readable()):
         above, _, last = form.url.rpartition("/")
         if unquote(last) == name:

@@ -31,7 +31,7 @@ _BAD: Final = http("15.5.1")
 
 
 def _calls(visit: Visit, output: bool | None = None) -> Iterator[tuple[Call, HttpForm]]:
-    """Give calls of actions that may be invoked and have a form for HTTP."""
+    """Return calls of actions that may be invoked and have a form for HTTP."""
     for call in visit.roles.safe_calls():
         form = visit.target.http_form("actions", call.action, "invokeaction")
         has = visit.target.actions[call.action].output is not None

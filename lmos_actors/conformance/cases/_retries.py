@@ -37,7 +37,7 @@ class _Repeats:
         return cls(visit, event, call, await subscribed(visit, event))
 
     async def ask(self, talk: Talk, id: str, **members: Any) -> Heard | None:
-        """Invoke the action under an id; give the answer, if there is one."""
+        """Invoke the action under an id; return the answer, if there is one."""
         members = {**self._call.members(), **members}
         with suppress(*SILENCE):
             sent = await talk.send("invokeAction", name=self._call.action, message_id=id, **members)
@@ -50,7 +50,7 @@ class _Repeats:
         await self.again()
 
     async def again(self) -> bool:
-        """Say whether more events have come."""
+        """Return whether more events have come."""
         await self._visit.settle(self._control)
         return bool(await events(self._control, self._event))
 

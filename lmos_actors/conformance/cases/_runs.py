@@ -119,7 +119,7 @@ async def query_by_name(visit: Visit) -> None:
 
 
 async def _finished(visit: Visit, talk: Talk, op: str) -> tuple[Sent, Heard]:
-    """Let a run end, of an action whose forms offer the operation if there is one; give how it ended."""
+    """Let a run end, of an action whose forms offer the operation if there is one; return how it ended."""
     calls = visit.roles.safe_calls()
     offering = (call for call in calls if is_offered(visit.target.actions[call.action].forms, op))
     call = next(offering, calls[0])

@@ -18,7 +18,7 @@ _READABLE: Final = "a property that can be read"
 
 
 async def understood(visit: Visit, speech: Speech) -> str | None:
-    """Read a property in a speech; give None if a reading came, else what came. Raises NotOffered."""
+    """Read a property in a speech; return None if a reading came, else what came. Raises NotOffered."""
     name = visit.roles.readable_property()
     try:
         talk = await visit.talk(speech)

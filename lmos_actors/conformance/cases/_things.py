@@ -42,7 +42,7 @@ def _others(visit: Visit) -> tuple[Target, ...]:
 
 
 async def _with_event(visit: Visit) -> tuple[Target, str, Call]:
-    """Give another thing, an event that both have, and what makes it happen."""
+    """Return another thing, an event that both have, and what makes it happen."""
     others = _others(visit)
     for event in visit.target.events:
         for other in others:
@@ -55,7 +55,7 @@ async def _with_event(visit: Visit) -> tuple[Target, str, Call]:
 
 
 def _with_property(visit: Visit, *, observable: bool) -> tuple[Target, str]:
-    """Give another thing, and a property that both have."""
+    """Return another thing, and a property that both have."""
     names = visit.target.restorable()
     for other in _others(visit):
         for name in names:

@@ -62,7 +62,7 @@ class RiddleThing(ScriptedThing):
         return self.server.book.give(riddle, f"{self.server.random.randbytes(6).hex()}{more}")
 
     def value(self, name: str) -> Any:
-        """Give the value of a property; of a riddle's its token."""
+        """Return the value of a property; of a riddle's its token."""
         if name == "riddle_slate":
             return self.slate
         if name == "riddle_changing":
@@ -121,7 +121,7 @@ class RiddleConnection(ScriptedConnection):
         super().do_readProperty(request)
 
     def reading(self, name: str, value: Any) -> Json:
-        """Give the members of a reading; of one riddle its time has a zone."""
+        """Return the members of a reading; of one riddle its time has a zone."""
         members = super().reading(name, value)
         if name == "riddle_time":
             members["timestamp"] = "2026-11-21T10:30:00.25+01:00[Europe/Berlin][u-ca=iso8601]"
@@ -201,7 +201,7 @@ class RiddleConnection(ScriptedConnection):
         self.end(run, NumericProblem(_PROBLEM, "A Riddle", 500, f"the token is {token}"))
 
     def error(self, problem: Problem) -> Json:
-        """Give the members of an error."""
+        """Return the members of an error."""
         members = super().error(problem)
         return {**members, "status": problem.status} if isinstance(problem, NumericProblem) else members
 

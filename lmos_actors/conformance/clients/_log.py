@@ -61,12 +61,12 @@ class Log:
         self._kept.append(traffic)
 
     def since(self, count: int) -> tuple[Traffic, ...]:
-        """Give what came when there were so many already, and after it, as far as it is kept."""
+        """Return what came when there were so many already, and after it, as far as it is kept."""
         gone = self.count - len(self._kept)
         return tuple(self._kept)[max(0, count - gone) :][:_SHOWN]
 
     def last(self) -> tuple[Traffic, ...]:
-        """Give the newest."""
+        """Return the newest."""
         return tuple(self._kept)[-_SHOWN:]
 
 
@@ -102,7 +102,7 @@ class Book:
     # ---- riddles
 
     def give(self, riddle: str, token: str) -> str:
-        """Note that a token is good for a riddle; give it."""
+        """Note that a token is good for a riddle; return it."""
         self.riddles[riddle].tokens.append(token)
         return token
 
@@ -118,7 +118,7 @@ class Book:
         return found.begun > found.proven + len(found.wrong)
 
     def prove(self, riddle: str, proof: str, failed: bool, log: Log) -> str:
-        """Note a proof; say what is wrong with it, empty if nothing is."""
+        """Note a proof; return what is wrong with it, empty if nothing is."""
         found = self.riddles[riddle]
         if found.log is None:
             found.log, found.since = log, max(0, log.count - 1)
@@ -137,7 +137,7 @@ class Book:
     # ---- results
 
     def results(self) -> tuple[Result, ...]:
-        """Give how each case came out, as far as is known now."""
+        """Return how each case came out, as far as is known now."""
         watched = [self._watched(case, self.watched[case.id]) for case in PASSIVE]
         return (*watched, *(self._riddle(case, self.riddles[case.riddle]) for case in RIDDLES))
 
@@ -171,7 +171,7 @@ class Book:
 
 
 def _plain(text: str) -> str:
-    """Give a text that UTF-8 has a form for, and that is not too long."""
+    """Return a text that UTF-8 has a form for, and that is not too long."""
     return text[:_LONGEST].encode("utf-8", "replace").decode()
 
 

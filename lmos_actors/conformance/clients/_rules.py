@@ -181,7 +181,7 @@ class MessageRules:
 
 
 def _named(message: Json, kind: str) -> Iterator[tuple[str, str, str]]:
-    """Give what a message names: where in `data`, the name, and the group of affordances."""
+    """Return what a message names: where in `data`, the name, and the group of affordances."""
     name = _get(message, "name", kind)
     if kind in ABOUT_PROPERTY and isinstance(name, str):
         yield "", name, "properties"

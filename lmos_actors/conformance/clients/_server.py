@@ -271,7 +271,7 @@ async def judge_clients(
     stop: trio.Event | None = None,
     announce: Callable[[str], object] | None = None,
 ) -> Card:
-    """Serve the scripted thing with its riddles, judge the clients that connect, and give their card.
+    """Serve the scripted thing with its riddles, judge the clients that connect, and return their card.
 
     It ends when `stop` is set, or with `once` when the clients that came have gone, and have been away for
     twice the `patience` in seconds, 3 at least, and 10 where a riddle has them come back. `announce` is told

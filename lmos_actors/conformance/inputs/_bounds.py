@@ -75,7 +75,7 @@ def place_text(path: Path) -> str:
 
 
 def found_at(value: Any, path: Path) -> Any:
-    """Give what is at a place of plain data, `_NOTHING` if there is no such place."""
+    """Return what is at a place of plain data, `_NOTHING` if there is no such place."""
     for part in path:
         if isinstance(part, str):
             if not is_object(value) or part not in value:
@@ -99,7 +99,7 @@ def _with(base: Any, path: Path, value: Any) -> Any:
 def _places(
     schema: object, path: Path, root: Schema, budget: Budget, is_needed: bool = False
 ) -> Iterator[tuple[Path, Schema, bool]]:
-    """Give the places in a value that a schema says something about, the whole first.
+    """Return the places in a value that a schema says something about, the whole first.
 
     With each goes whether there must be something: where there need not be, null may well count as nothing.
     """

@@ -39,7 +39,7 @@ class Sample:
 
 
 def fits(schema: Mapping[str, Any], value: Any) -> str | None:
-    """Hold a value against a data schema: give None, or what is wrong with it and where.
+    """Hold a value against a data schema: return None, or what is wrong with it and where.
 
     A schema that is none itself has every value fit: that is for the description's own cases to judge.
     """
@@ -71,14 +71,14 @@ class _Checked:
         self._bearable: dict[int, bool] = {}  # by the levels of the value
 
     def proves(self, value: Any, *, valid: bool) -> bool:
-        """Say whether a value can be sent, and fits or does not, as is wanted."""
+        """Return whether a value can be sent, and fits or does not, as is wanted."""
         try:
             return (self._error(value) is None) is valid
         except ValueError:
             return False
 
     def wrong(self, value: Any) -> str | None:
-        """Say what is wrong with a value, and where; None if nothing is. Raises ValueError."""
+        """Return what is wrong with a value, and where; None if nothing is. Raises ValueError."""
         found = self._error(value)
         if found is None:
             return None
@@ -86,7 +86,7 @@ class _Checked:
         return f"{told} at {place_text(tuple(found.instance_path))}"
 
     def _error(self, value: Any) -> ValidationError | None:
-        """Give the first error, None for a value that fits. Raises ValueError where that cannot be said."""
+        """Return the first error, None for a value that fits. Raises ValueError where that cannot be said."""
         depth = depth_of(value)
         if depth not in self._bearable:
             self._bearable[depth] = is_bearable(self._schema, depth)
@@ -114,17 +114,17 @@ def _makeable(schema: Mapping[str, Any]) -> _Checked:
 
 
 def valid(schema: Mapping[str, Any], random: Random) -> Any:
-    """Give one plain value that fits. Raises ValueError if none can be made."""
+    """Return one plain value that fits. Raises ValueError if none can be made."""
     return _first(schema, (Maker(dict(schema), random) for _ in range(_TRIES)))
 
 
 def largest(schema: Mapping[str, Any], random: Random) -> Any:
-    """Give a value that fits with every number in it as large as may be. Raises ValueError."""
+    """Return a value that fits with every number in it as large as may be. Raises ValueError."""
     return _extreme(schema, random, "most")
 
 
 def smallest(schema: Mapping[str, Any], random: Random) -> Any:
-    """Give a value that fits with every number in it as small as may be. Raises ValueError."""
+    """Return a value that fits with every number in it as small as may be. Raises ValueError."""
     return _extreme(schema, random, "least")
 
 
@@ -136,7 +136,7 @@ def _extreme(schema: Mapping[str, Any], random: Random, end: Literal["most", "le
 
 
 def another(schema: Mapping[str, Any], value: Any, random: Random) -> Any:
-    """Give a value that fits and is not equal to `value`. Raises ValueError if none can be made."""
+    """Return a value that fits and is not equal to `value`. Raises ValueError if none can be made."""
     try:
         makers = (Maker(dict(schema), random) for _ in range(_TRIES))
         return _first(schema, makers, lambda made: not same(made, value))
@@ -154,7 +154,7 @@ def _anything(_: object) -> bool:
 def _first(
     schema: Mapping[str, Any], makers: Iterable[Maker], wanted: Callable[[Any], bool] = _anything
 ) -> Any:
-    """Give the first value made that fits and is wanted. Raises ValueError."""
+    """Return the first value made that fits and is wanted. Raises ValueError."""
     why = "no value that fits can be made"
     checked, endless = _makeable(schema), 0
     for maker in makers:
@@ -178,7 +178,7 @@ def _first(
 
 
 def samples(schema: Mapping[str, Any], random: Random, *, most: int = 12) -> tuple[Sample, ...]:
-    """Give values of all three kinds, each held against the schema; what cannot be made is left out.
+    """Return values of all three kinds, each held against the schema; what cannot be made is left out.
 
     At most `most`, valid ones first, then those at the bounds, then wrong ones; which of them are left out
     is up to `random`.

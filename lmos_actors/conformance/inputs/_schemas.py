@@ -25,34 +25,34 @@ _KINDS: Final = (
 
 
 def is_object(value: object) -> TypeGuard[dict[str, Any]]:
-    """Say whether plain data is an object."""
+    """Return whether plain data is an object."""
     return isinstance(value, dict)
 
 
 def is_array(value: object) -> TypeGuard[list[Any]]:
-    """Say whether plain data is an array."""
+    """Return whether plain data is an array."""
     return isinstance(value, list)
 
 
 def as_object(value: object) -> Schema:
-    """Give plain data that is an object, or an empty one."""
+    """Return plain data that is an object, or an empty one."""
     return value if is_object(value) else {}
 
 
 def as_list(value: object) -> list[Any]:
-    """Give plain data that is an array, or an empty one."""
+    """Return plain data that is an array, or an empty one."""
     return value if is_array(value) else []
 
 
 def as_number(value: object) -> int | float | None:
-    """Give plain data that is a number, or None; also for one that is beyond what others can count with."""
+    """Return plain data that is a number, or None; also for one that is beyond what others can count with."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if abs(value) <= _GREATEST else None
 
 
 def merged(first: Schema, second: Schema) -> Schema:
-    """Give a schema for what fits both, as well as that can be said in one."""
+    """Return a schema for what fits both, as well as that can be said in one."""
     found = {**first, **second}
     for word, take in (("minimum", max), ("minLength", max), ("minItems", max), ("maximum", min)):
         _narrow(found, first, second, word, take)
@@ -95,7 +95,7 @@ class Budget:
 
 
 def branches(schema: object, root: Schema, budget: Budget | None = None) -> list[Schema]:
-    """Give the schemas without references, alternatives or conjunctions that a schema stands for.
+    """Return the schemas without references, alternatives or conjunctions that a schema stands for.
 
     Not all of them, where they are very many.
     """
@@ -110,7 +110,7 @@ class _Branches:
         self._budget = budget
 
     def of(self, schema: object, under: tuple[str, ...]) -> list[Schema]:
-        """Give the branches of a schema; `under` are the references that have led to it."""
+        """Return the branches of a schema; `under` are the references that have led to it."""
         if not self._budget.take() or schema is False:
             return []
         plain = as_object(schema)
@@ -138,7 +138,7 @@ def _size(schema: Schema) -> int:
 
 
 def _referred(reference: str, root: Schema) -> object:
-    """Give what a reference within the schema leads to; there are no others here."""
+    """Return what a reference within the schema leads to; there are no others here."""
     if not reference.startswith("#"):
         return False
     place: Any = root
@@ -149,7 +149,7 @@ def _referred(reference: str, root: Schema) -> object:
 
 
 def kinds_of(schema: Schema) -> tuple[str, ...]:
-    """Give the types of JSON that a plain schema lets through, as it says or as its words have it."""
+    """Return the types of JSON that a plain schema lets through, as it says or as its words have it."""
     said = schema.get("type")
     if isinstance(said, str):
         return (said,)
@@ -159,7 +159,7 @@ def kinds_of(schema: Schema) -> tuple[str, ...]:
 
 
 def bounds_of(schema: Schema, *, whole: bool) -> tuple[int | float | None, int | float | None]:
-    """Give the least and the greatest number that fit, those excluded too unless it is `whole`."""
+    """Return the least and the greatest number that fit, those excluded too unless it is `whole`."""
     low, high = as_number(schema.get("minimum")), as_number(schema.get("maximum"))
     above, below = as_number(schema.get("exclusiveMinimum")), as_number(schema.get("exclusiveMaximum"))
     if whole:
@@ -174,12 +174,12 @@ def bounds_of(schema: Schema, *, whole: bool) -> tuple[int | float | None, int |
 
 
 def given_values(schema: Mapping[str, Any]) -> list[Any]:
-    """Give the values that a schema itself names as such."""
+    """Return the values that a schema itself names as such."""
     return [*([schema["default"]] if "default" in schema else []), *as_list(schema.get("examples"))]
 
 
 def same(one: object, other: object) -> bool:
-    """Say whether two plain values are the same as JSON has it: true is not 1, but 1.0 is."""
+    """Return whether two plain values are the same as JSON has it: true is not 1, but 1.0 is."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if is_object(one) and is_object(other):

@@ -141,7 +141,7 @@ class Maker:
         return low, low + _SPAN if high is None else high
 
     def _end(self, schema: Schema, low: float, high: float, *, whole: bool) -> int | float:
-        """Give the end of the range that is wanted; where it is excluded, something near it."""
+        """Return the end of the range that is wanted; where it is excluded, something near it."""
         bound = "exclusiveMaximum" if self.numbers == "most" else "exclusiveMinimum"
         end, other = (high, low) if self.numbers == "most" else (low, high)
         return end if whole or bound not in schema else end + (other - end) / 1024

@@ -44,7 +44,7 @@ def _parts(value: object) -> Iterator[Any]:
 
 
 def is_bearable(schema: Mapping[str, Any], depth: int) -> bool:
-    """Say whether values of so many levels can be held against a schema in good time.
+    """Return whether values of so many levels can be held against a schema in good time.
 
     Schemas that refer to each other may be short, and yet have each value looked at for ever, or for as long
     as that. References to what has a name, rather than a place in the schema, are not followed.
@@ -65,7 +65,7 @@ class _Weighing:
         self._parts: list[object] = []  # kept, so that no id comes twice
 
     def of(self, schema: object, depth: int) -> float:
-        """Give how many schemas are looked at for a value of so many levels: infinite in a circle."""
+        """Return how many schemas are looked at for a value of so many levels: infinite in a circle."""
         if not is_object(schema):
             return 1
         key = (id(schema), depth)
@@ -99,7 +99,7 @@ class _Weighing:
         return sum(both) + sum(self.of(each, depth) for each in matched)
 
     def _place(self, reference: str) -> object:
-        """Give what is at a place of the schema; a name is taken to lead in a circle."""
+        """Return what is at a place of the schema; a name is taken to lead in a circle."""
         place: Any = self._root
         if reference not in ("#", "") and not reference.startswith("#/"):
             return {"$ref": None}

@@ -152,7 +152,7 @@ class Voice:
         self.wake()
 
     def say(self, kind: str, thing_id: str, correlation: str | None, members: Json) -> str:
-        """Say a message; give its text. Everything that is said goes this way."""
+        """Say a message; return its text. Everything that is said goes this way."""
         text = dumped(self.spelled(self.message(kind, thing_id, correlation, members)))
         self.put(Say(text))
         return text
@@ -178,11 +178,11 @@ class Voice:
         return self.world.new_id()
 
     def timestamp(self) -> Any:
-        """Give the time as messages tell it."""
+        """Return the time as messages tell it."""
         return self.world.timestamp()
 
     def correlation(self, request: Request) -> str | None:
-        """Give what an answer to a request is correlated by."""
+        """Return what an answer to a request is correlated by."""
         return request.id if request.given is None else request.given
 
     def answer(self, request: Request, kind: str, members: Json) -> None:
@@ -201,7 +201,7 @@ class Voice:
         self.say("error", thing_id, correlation, {**self.error(problem), **more})
 
     def error(self, problem: Problem) -> Json:
-        """Give the members of an error."""
+        """Return the members of an error."""
         return {
             "type": problem.type,
             "title": problem.title,
@@ -311,7 +311,7 @@ def _text_of(message: Json, spellings: tuple[str, str]) -> str | None:
 
 
 def unified(message: Json, kind: str) -> Json:
-    """Give a message in the spelling of the tables. Raises Problem where two spellings differ."""
+    """Return a message in the spelling of the tables. Raises Problem where two spellings differ."""
     both = list(IDS)
     if kind in ABOUT_PROPERTY:
         both.append(("name", "property"))

@@ -85,7 +85,7 @@ class ScriptedPages:
                 raise not_found("place", request.path)
 
     def named(self, name: str) -> ScriptedThing:
-        """Give the thing of a name. Raises Problem."""
+        """Return the thing of a name. Raises Problem."""
         for thing in self.server.things.values():
             if thing.name == name:
                 return thing
@@ -94,7 +94,7 @@ class ScriptedPages:
     # ---- descriptions
 
     def front_page(self, method: str, request: HttpRequest, base: str) -> Reply:
-        """Give the descriptions of all things, as an array; to a browser a page."""
+        """Return the descriptions of all things, as an array; to a browser a page."""
         only(method, "GET")
         if "text/html" in request.headers.get("accept", ""):
             page = self.page(base).encode()
@@ -113,12 +113,12 @@ class ScriptedPages:
         )
 
     def description(self, method: str, thing: ScriptedThing, base: str) -> Reply:
-        """Give the description of a thing."""
+        """Return the description of a thing."""
         only(method, "GET")
         return given(self.described(thing, base), kind=_TD)
 
     def described(self, thing: ScriptedThing, base: str) -> Any:
-        """Give a description, as plain data."""
+        """Return a description, as plain data."""
         return thing.describe(base)
 
     # ---- forms
@@ -156,7 +156,7 @@ class ScriptedPages:
         return self.outcome(thing.act(name, value))
 
     def outcome(self, outcome: Outcome) -> Reply:
-        """Say what an action has come to."""
+        """Return what an action has come to."""
         if isinstance(outcome, Failed):
             raise refused(outcome.output)
         if not isinstance(outcome, Done):
@@ -164,7 +164,7 @@ class ScriptedPages:
         return Reply(204) if outcome.output is ABSENT else given(outcome.output)
 
     def problem(self, problem: Problem) -> Reply:
-        """Give the problem details of RFC 9457."""
+        """Return the problem details of RFC 9457."""
         instance = LMOS_ERRORS + self.server.new_id()
         told = {
             "type": problem.type,

@@ -99,7 +99,7 @@ class Memory:
         self._known: OrderedDict[str, Known] = OrderedDict()
 
     def find(self, request: Request, now: float) -> Known | None:
-        """Give what is known of a request of this id and content."""
+        """Return what is known of a request of this id and content."""
         known = self._known.get(request.id)
         if known is None or known.content != content_of(request) or (known.final and known.until < now):
             return None
@@ -129,7 +129,7 @@ class Memory:
 
 
 def content_of(request: Request) -> str:
-    """Give what makes two requests the same."""
+    """Return what makes two requests the same."""
     payload = None if request.payload is ABSENT else [request.payload]
     content = json.dumps([request.kind, request.thing.id, request.name, payload], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()
@@ -254,7 +254,7 @@ class RunsVoice(Voice):
             self.say_status(run, {"status": "pending"})
 
     def say_status(self, run: Run, members: Json) -> str:
-        """Say how a run stands, here; give the text."""
+        """Return how a run stands, here; return the text."""
         request = run.request
         told = {"action": request.name, **members}
         return self.say("actionStatus", request.thing.id, run.heard_by.get(self), told)
@@ -305,7 +305,7 @@ class RunsVoice(Voice):
             self.end(run, completed(ABSENT))
 
     def say_item(self, run: Run, item: int) -> str:
-        """Say an item of an answer; give the text."""
+        """Say an item of an answer; return the text."""
         return self.say_status(run, {"status": "in progress", "output": item})
 
     # ---- the end
@@ -375,7 +375,7 @@ class RunsVoice(Voice):
             self.say("actionStatus", request.thing.id, request.id, told)
 
     def meant(self, request: Request) -> tuple[Run, str | None]:
-        """Give the run that is meant: by the correlation, else the newest that goes on, else the newest."""
+        """Return the run that is meant: by the correlation, else the newest that goes on, else the newest."""
         going = [(run, run.heard_by.get(self)) for run in self.live]
         for run, correlation in (*reversed(going), *reversed(self.ended)):
             same = run.request.thing is request.thing and run.request.name == request.name

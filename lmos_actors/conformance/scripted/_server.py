@@ -111,11 +111,11 @@ class ScriptedConnection(RunsVoice):
         self.answer(request, "propertyReadings", self.readings(request.thing, names))
 
     def readings(self, thing: ScriptedThing, names: list[str]) -> Json:
-        """Give the members of a message with several values."""
+        """Return the members of a message with several values."""
         return {"data": {name: thing.read(name) for name in names}, "timestamp": self.timestamp()}
 
     def reading(self, name: str, value: Any) -> Json:
-        """Give the members of a message with one value."""
+        """Return the members of a message with one value."""
         return {"name": name, "value": value, "timestamp": self.timestamp()}
 
     def do_writeProperty(self, request: Request) -> None:
@@ -276,7 +276,7 @@ class ScriptedServer(RunsWorld):
         return made
 
     def thing_at(self, path: str) -> ScriptedThing | None:
-        """Give the thing whose own address a path is."""
+        """Return the thing whose own address a path is."""
         things = self.things.values()
         return next((thing for thing in things if path == f"/agents/{thing.name}"), None)
 
@@ -293,7 +293,7 @@ class ScriptedServer(RunsWorld):
     # ---- for the connections
 
     def thing(self, thing_id: str) -> ScriptedThing | None:
-        """Give the thing of that id."""
+        """Return the thing of that id."""
         return self.things.get(thing_id)
 
     def new_id(self) -> str:
@@ -301,11 +301,11 @@ class ScriptedServer(RunsWorld):
         return str(uuid.UUID(int=self.random.getrandbits(128), version=4))
 
     def timestamp(self) -> str:
-        """Give the time of day, as RFC 3339 in UTC."""
+        """Return the time of day, as RFC 3339 in UTC."""
         return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
     def memory(self, peer: str) -> Memory:
-        """Give what is remembered for a peer."""
+        """Return what is remembered for a peer."""
         if peer not in self._memories and len(self._memories) >= _PEERS:
             del self._memories[next(iter(self._memories))]
         return self._memories.setdefault(peer, Memory())
@@ -313,11 +313,11 @@ class ScriptedServer(RunsWorld):
     # ---- time
 
     def now(self) -> float:
-        """Give the seconds of the clock."""
+        """Return the seconds of the clock."""
         return self.clock()
 
     def uptime(self) -> float:
-        """Give how many seconds the server has been there."""
+        """Return how many seconds the server has been there."""
         return self.clock() - self._began
 
     def after(self, seconds: float, act: Callable[[], object]) -> Timer:
@@ -332,7 +332,7 @@ class ScriptedServer(RunsWorld):
         return timer
 
     def due(self) -> float | None:
-        """Give when `tick` is to be called next, by the clock."""
+        """Return when `tick` is to be called next, by the clock."""
         while self._timers and self._timers[0][2].cancelled:
             heapq.heappop(self._timers)
         return self._timers[0][0] if self._timers else None

@@ -49,12 +49,12 @@ class Head:
         return self.target.partition("?")[0]
 
     def header(self, name: str) -> str | None:
-        """Give a header, several of one name joined by commas; None if there is none."""
+        """Return a header, several of one name joined by commas; None if there is none."""
         found = [value for each, value in self.headers if each.lower() == name.lower()]
         return ", ".join(found) if found else None
 
     def words(self, name: str) -> list[str]:
-        """Give the words of a header that is a list."""
+        """Return the words of a header that is a list."""
         return [word.strip() for word in (self.header(name) or "").split(",") if word.strip()]
 
 
@@ -174,7 +174,7 @@ class Serving:
         return self.pages.answer(request, self.base_of(head))
 
     def base_of(self, head: Head) -> str:
-        """Give the address by which a client has come, as a `ws` URL."""
+        """Return the address by which a client has come, as a `ws` URL."""
         return f"ws://{head.header('host') or 'localhost'}"
 
     async def _send(
@@ -218,7 +218,7 @@ class Serving:
             wire.lost(by_peer=ended)
 
     def refused(self, head: Head) -> Reply | None:
-        """Say why there is no WebSocket for a request; None if there is one."""
+        """Return why there is no WebSocket for a request; None if there is one."""
         if head.header("sec-websocket-version") != "13":
             reply = refusal(426, "version 13 of WebSocket is needed")
             return attrs.evolve(reply, headers=(*reply.headers, ("Sec-WebSocket-Version", "13")))
@@ -245,7 +245,7 @@ class Serving:
         return "\r\n".join(["HTTP/1.1 101 Switching Protocols", *lines, "", ""]).encode("latin-1")
 
     def switching_headers(self, head: Head) -> list[tuple[str, str]]:
-        """Give the headers of the answer to a handshake."""
+        """Return the headers of the answer to a handshake."""
         headers = [
             ("Upgrade", "websocket"),
             ("Connection", "Upgrade"),

@@ -134,24 +134,24 @@ class ScriptedThing:
     # ---- properties
 
     def property(self, name: str) -> Json:
-        """Give what a property is described as. Raises Problem 404."""
+        """Return what a property is described as. Raises Problem 404."""
         found = self.properties.get(name)
         if found is None:
             raise not_found("property", name)
         return found
 
     def read(self, name: str) -> Any:
-        """Give the value of a property. Raises Problem."""
+        """Return the value of a property. Raises Problem."""
         if self.property(name).get("writeOnly"):
             raise not_allowed(f"the property {name!r} is write-only")
         return self.value(name)
 
     def value(self, name: str) -> Any:
-        """Give the value that a property has."""
+        """Return the value that a property has."""
         return round(self.seconds(), 3) if name == "uptime" else self.values[name]
 
     def readable(self) -> list[str]:
-        """Give the names of the properties that can be read."""
+        """Return the names of the properties that can be read."""
         return [name for name, data in self.properties.items() if not data.get("writeOnly")]
 
     def check_observable(self, name: str) -> None:
@@ -187,7 +187,7 @@ class ScriptedThing:
     # ---- actions and events
 
     def action(self, name: str) -> Json:
-        """Give what an action is described as. Raises Problem 404."""
+        """Return what an action is described as. Raises Problem 404."""
         found = self.actions.get(name)
         if found is None:
             raise not_found("action", name)

@@ -85,7 +85,7 @@ class Wire:
             self.on_part(frame)
 
     def wrong_in(self, frame: RawFrame) -> str:
-        """Say what is wrong with a frame; empty if nothing is."""
+        """Return what is wrong with a frame; empty if nothing is."""
         if not frame.masked:
             return "a frame of a client is masked"
         if frame.rsv:
@@ -149,7 +149,7 @@ class Wire:
     # ---- out
 
     def written(self, out: Out) -> bytes:
-        """Give the bytes of what goes out; none after a Close."""
+        """Return the bytes of what goes out; none after a Close."""
         if self.said_close or self.over:
             return b""
         if isinstance(out, Say):

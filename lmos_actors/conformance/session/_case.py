@@ -157,7 +157,7 @@ class Visit:
             self.not_offered(f"lmosx:offers does not name {word}")
 
     def expect(self, heard: Heard, *kinds: str) -> Heard:
-        """Fail unless a message is of one of the kinds; give it."""
+        """Fail unless a message is of one of the kinds; return it."""
         if heard.kind not in kinds:
             self.fail(heard)
         return heard
@@ -257,7 +257,7 @@ class Visit:
         return await talk.ask("invokeAction", name=call.action, **call.members(), **members)
 
     async def trigger(self, event: str) -> Call:
-        """Give the action that makes an event happen: the hint, or what is found by trying once per run.
+        """Return the action that makes an event happen: the hint, or what is found by trying once per run.
 
         Raises NotRun where nothing is known to, or it may not be invoked.
         """

@@ -67,7 +67,7 @@ def must_be_refused(visit: Visit, answer: HttpAnswer, what: str) -> None:
 
 
 async def read_by_socket(talk: Talk, name: str) -> Any:
-    """Read a property over the WebSocket; give ABSENT if there is no value."""
+    """Read a property over the WebSocket; return ABSENT if there is no value."""
     heard = await talk.ask("readProperty", name=name)
     return heard.value if heard.kind == "propertyReading" else ABSENT
 

@@ -58,7 +58,7 @@ async def must_be_read(
     name: str | None = None,
     refusal: str | None = None,
 ) -> Talk:
-    """Fail unless a request is answered as it is when it is sent plainly; give the conversation.
+    """Fail unless a request is answered as it is when it is sent plainly; return the conversation.
 
     `send` sends the request, of which it is given the text, in some other way: `what` that is. `name`: of the
     property that is read. `refusal`: the deviation that an error in answer is, where it is no failure.
@@ -119,7 +119,7 @@ class Bad:
 
 
 async def judge_bad(visit: Visit, talk: Talk, bad: Bad) -> Talk:
-    """Send what cannot be read, and see what comes. Give the conversation to go on with."""
+    """Send what cannot be read, and see what comes. Return the conversation to go on with."""
     heard: Heard | None = None
     try:
         await talk.socket.send_text(bad.text)

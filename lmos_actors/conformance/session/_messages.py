@@ -86,7 +86,7 @@ class Heard:
     number: int
 
     def get(self, member: str) -> Any:
-        """Give a member by its name in the tables, in either spelling; ABSENT if it is not there."""
+        """Return a member by its name in the tables, in either spelling; ABSENT if it is not there."""
         if member in self.data:
             return self.data[member]
         other = OTHER.get(member)
@@ -193,7 +193,7 @@ def _refuse(word: str) -> Any:
 
 
 def faults(heard: Heard) -> tuple[Fault, ...]:
-    """Give everything in which a message of a thing is not by the letter of the tables."""
+    """Return everything in which a message of a thing is not by the letter of the tables."""
     if heard.trouble:
         return (Fault("member-type", "", heard.trouble),)
     return tuple(_faults(heard))

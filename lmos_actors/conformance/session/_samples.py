@@ -95,7 +95,7 @@ async def one_of_each(visit: Visit) -> list[tuple[Sent, Heard]]:
 
 
 async def values_of(visit: Visit, talk: Talk, names: Iterable[str]) -> dict[str, Any]:
-    """Read properties; give the values of those that a reading came for. Raises ConnectionGone."""
+    """Read properties; return the values of those that a reading came for. Raises ConnectionGone."""
     found: dict[str, Any] = {}
     for name in list(names)[:_MOST]:
         try:

@@ -115,7 +115,7 @@ class Talk:
     # --- out
 
     def new_id(self) -> str:
-        """Give a UUID of version 4."""
+        """Return a UUID of version 4."""
         return str(UUID(bytes=self._random.randbytes(16), version=4))
 
     async def send(
@@ -157,7 +157,7 @@ class Talk:
         correlation: str | None = None,
         **members: Any,
     ) -> str:
-        """Give a request as a text, without sending it."""
+        """Return a request as a text, without sending it."""
         ids, named = self.speech.ids, _member(kind, self.speech)
         data: dict[str, Any] = {
             f"thing{ids}": self.thing if thing is None else thing,
@@ -237,7 +237,7 @@ class Talk:
         return await self._claim(fits, within)
 
     async def drain(self, within: float | None = None) -> list[Heard]:
-        """Wait until nothing has come for so many seconds; give what came that nobody has claimed.
+        """Wait until nothing has come for so many seconds; return what came that nobody has claimed.
 
         The end of the connection ends the wait, and ten times as long does, if it never stops.
         """

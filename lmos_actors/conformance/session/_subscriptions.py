@@ -71,7 +71,7 @@ async def listen(visit: Visit, talk: Talk, kind: str, name: str, **members: Any)
 
 
 async def events(talk: Talk, event: str) -> list[Heard]:
-    """Give the events of a name that have come by now."""
+    """Return the events of a name that have come by now."""
     found: list[Heard] = []
     while (heard := await talk.event(event, within=0)) is not None:
         found.append(heard)
@@ -79,7 +79,7 @@ async def events(talk: Talk, event: str) -> list[Heard]:
 
 
 async def readings(talk: Talk, name: str) -> list[Heard]:
-    """Give the readings of a property that have come by now, and that are nobody's answer."""
+    """Return the readings of a property that have come by now, and that are nobody's answer."""
     found: list[Heard] = []
     while (heard := await talk.reading(name, within=0)) is not None:
         found.append(heard)
@@ -124,7 +124,7 @@ class Changer:
         self.value = self._first = await self._read()
 
     async def change(self) -> Any:
-        """Change it, and give what it is now. Raises NotOffered where it does not change."""
+        """Change it, and return what it is now. Raises NotOffered where it does not change."""
         before, how = self.value, self._visit.roles.change_of(self._name, self.value)
         if isinstance(how, NewValue):
             self._written = True

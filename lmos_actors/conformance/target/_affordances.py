@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from lmos_actors._errors import ConfigError
+from lmos_actors.errors import ConfigError
 from lmos_actors.protocol.td import Description, choose, effective_forms, expand, method_of
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Affordances:
     # --- over HTTP
 
     def http_form(self, kind: str, name: str, op: str) -> HttpForm | None:
-        """Say how an operation (`readproperty`) on an affordance (`properties`, `level`) is done over HTTP.
+        """Return the HTTP form of an operation (`readproperty`) on an affordance (`properties`, `level`).
 
         None where no form is for that: one with a subprotocol, such as `sse`, is for listening.
         """
@@ -110,15 +110,15 @@ class Affordances:
     # --- what is not there
 
     def unknown_property(self) -> str:
-        """Give a name that no property has, nor anything else of the thing."""
+        """Return a name that no property has, nor anything else of the thing."""
         return self._unknown("noSuchProperty")
 
     def unknown_action(self) -> str:
-        """Give a name that no action has, nor anything else of the thing."""
+        """Return a name that no action has, nor anything else of the thing."""
         return self._unknown("noSuchAction")
 
     def unknown_event(self) -> str:
-        """Give a name that no event has, nor anything else of the thing."""
+        """Return a name that no event has, nor anything else of the thing."""
         return self._unknown("noSuchEvent")
 
     def _unknown(self, word: str) -> str:

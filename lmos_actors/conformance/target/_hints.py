@@ -28,7 +28,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
         return self.input is not msgspec.UNSET
 
     def members(self) -> dict[str, Any]:
-        """Give the members of an `invokeAction` that say the input: `{"input": ...}` or none."""
+        """Return the members of an `invokeAction` that say the input: `{"input": ...}` or none."""
         return {"input": self.input} if self.has_input else {}
 
 
@@ -84,7 +84,7 @@ class Hints:
             raise FileError(wrong)
 
     def _names(self) -> Iterator[tuple[DataPath, bool, str, str]]:
-        """Give every name: its place, whether it is a key there, and of what kind of affordance it is."""
+        """Return every name: its place, whether it is a key there, and of what kind of affordance it is."""
         for member, kind in _NAMED:
             for name, hint in getattr(self, member).items():
                 yield (member, name), True, kind, name

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import attrs
 import trio
 
-from lmos_actors._errors import ConfigError, ConnectFailed
 from lmos_actors.conformance.wire import HttpAnswer, Unreachable, exchange
+from lmos_actors.errors import ConfigError, ConnectFailed
 from lmos_actors.protocol.td import resolve
 from lmos_actors.transport import endpoint_of, leads_astray
 
@@ -34,7 +34,7 @@ _CLOSED: Final = (401, 403)
 
 
 def no_headers(_: str) -> tuple[tuple[bytes, bytes], ...]:
-    """Give no credentials."""
+    """Return no credentials."""
     return ()
 
 
@@ -67,12 +67,12 @@ class Document:
 
 
 def is_url(place: str) -> bool:
-    """Say whether something is a URL that is understood here, rather than a file."""
+    """Return whether something is a URL that is understood here, rather than a file."""
     return place.lower().startswith(SOCKETS + WEB)
 
 
 def on_web(url: str, path: str | None = None) -> str:
-    """Give a URL, or another path at its authority, as an `http` or `https` one. Raises ConfigError."""
+    """Return a URL, or another path at its authority, as an `http` or `https` one. Raises ConfigError."""
     endpoint = endpoint_of(url)
     scheme = "https" if endpoint.secure else "http"
     return f"{scheme}://{endpoint.authority}{endpoint.target if path is None else path}"
@@ -174,5 +174,5 @@ def next_of(url: str, here: str, location: str) -> str:
 
 
 def is_nobody(error: Unreachable) -> bool:
-    """Say whether there was no connection at all, so that asking there for something else is of no use."""
+    """Return whether there was no connection at all, so that asking there for something else is of no use."""
     return isinstance(error.__cause__, ConnectFailed)

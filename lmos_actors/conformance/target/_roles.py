@@ -78,7 +78,10 @@ class Roles:
         return _first((*changing, *found), "it describes no observable property")
 
     def change_of(self, name: str, value: Any) -> Call | NewValue:
-        """Say what changes a property from `value`: the hint, or with `allow_unsafe` another value for it."""
+        """Return what changes a property from `value`.
+
+        The hint, or with `allow_unsafe` another value for it.
+        """
         hinted = self.hints.changes.get(name)
         if isinstance(hinted, Call):
             return self.allowed(hinted)
@@ -115,7 +118,7 @@ class Roles:
     # --- actions
 
     def call(self, action: str) -> Call:
-        """Give the call of an action with a valid input: the hint's, or one invented by the seed.
+        """Return the call of an action with a valid input: the hint's, or one invented by the seed.
 
         Whether it may be invoked is for the caller to see to.
         """
@@ -133,7 +136,7 @@ class Roles:
             raise NotRun(f"no input for {action} could be made: name one under inputs, --hints") from None
 
     def safe_call(self, *, input: bool | None = None, output: bool | None = None) -> Call:
-        """Give the call of an action that may be invoked, ends by itself, and does not fail as its purpose.
+        """Return the call of an action that may be invoked, ends by itself, and does not fail as its purpose.
 
         `input`, `output`: True: it has a schema for it; False: it has none; None: no matter.
         """
@@ -155,7 +158,7 @@ class Roles:
         return input in (None, action.input is not None) and output in (None, action.output is not None)
 
     def slow_call(self) -> Call:
-        """Give the call of a run that takes a while: the hint's, else of an action not synchronous.
+        """Return the call of a run that takes a while: the hint's, else of an action not synchronous.
 
         Rather one that is told how long it is to take, by its name or that of a member of its input.
         """
@@ -180,7 +183,7 @@ class Roles:
         return self._first_call(names, "", self.call)
 
     def streamed_call(self) -> Call:
-        """Give the call of an action whose output is a stream (`lmosx:streams`) and that takes none.
+        """Return the call of an action whose output is a stream (`lmosx:streams`) and that takes none.
 
         Its input is as large as may be, so that there are several items.
         """

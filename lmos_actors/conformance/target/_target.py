@@ -8,8 +8,8 @@ from uuid import NAMESPACE_URL, uuid5
 import attrs
 import trio
 
-from lmos_actors._errors import ConfigError, nearest
 from lmos_actors.conformance.wire import Unreachable
+from lmos_actors.errors import ConfigError, nearest
 from lmos_actors.protocol.td import MAX_BYTES
 from lmos_actors.transport import endpoint_of
 
@@ -60,12 +60,12 @@ class Target(Affordances):
     form: Form | None = None
 
     def unknown_thing(self) -> str:
-        """Give an id, a URI, that no thing known here has."""
+        """Return an id, a URI, that no thing known here has."""
         known = "\n".join([self.thing.id, *(other.id for other in self.others)])
         return uuid5(NAMESPACE_URL, known.encode("utf-8", "replace").decode()).urn
 
     def other(self, thing: Thing) -> Target:
-        """Give another thing on the same socket as a target of its own."""
+        """Return another thing on the same socket as a target of its own."""
         described = readable_part(thing, thing.where if is_url(thing.where) else None)
         rest = tuple(each for each in (self.thing, *self.others) if each is not thing)
         return attrs.evolve(self, thing=thing, others=rest, readable_part=described)
@@ -151,7 +151,7 @@ class _Search:
         return leading or there or [each for each in meant if self._leads_to(each)] or meant
 
     def _is_there(self, thing: Thing) -> bool:
-        """Say whether it is described at the address of the socket itself."""
+        """Return whether it is described at the address of the socket itself."""
         return self._socket is not None and thing.where in self._places[:1]
 
     def _leads_to(self, thing: Thing) -> tuple[str, ...]:
@@ -162,7 +162,7 @@ class _Search:
         return self._urls[key]
 
     def _is_sure(self, thing: Thing) -> bool:
-        """Say whether nothing that fits better may be elsewhere."""
+        """Return whether nothing that fits better may be elsewhere."""
         if self._socket is None or self._name is not None:
             return not links_of(thing)
         return self._socket in self._leads_to(thing) or self._is_there(thing)
@@ -193,7 +193,7 @@ class _Search:
         return f"--thing {self._name!r} is not there{hint}; there are: {known}"
 
     def _nothing(self) -> str:
-        """Say why there is no description, and what helps."""
+        """Return why there is no description, and what helps."""
         why = [f"{each.where}: {each.problem}" for each in self._broken] or self._why
         told = "; ".join(dict.fromkeys(why))
         if self._socket is None:
@@ -203,7 +203,10 @@ class _Search:
     # --- what it leads to
 
     def target(self, thing: Thing) -> Target:
-        """Say where a thing leads. Raises ConfigError, or Unreachable if neither it nor a socket is known."""
+        """Return where a thing leads.
+
+        Raises ConfigError, or Unreachable if neither it nor a socket is known.
+        """
         described = readable_part(thing, self._base(thing))
         found = sockets_of(described)
         socket, form = (self._socket, None) if self._socket is not None else _nearest(found, thing.where)
@@ -247,7 +250,7 @@ class _Search:
 
 
 def _places(asked: str, *, one: bool) -> tuple[str, ...]:
-    """Say where a description may be, the likeliest first."""
+    """Return where a description may be, the likeliest first."""
     here = on_web(asked)
     lists = tuple(on_web(asked, path) for path in (WELL_KNOWN, "/", "/things"))
     if asked.lower().startswith(SOCKETS):

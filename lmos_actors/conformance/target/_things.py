@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from lmos_actors._errors import ConfigError
 from lmos_actors.conformance.inputs import DEEPEST, depth_of, is_array, is_object
 from lmos_actors.conformance.wire import finite_number
+from lmos_actors.errors import ConfigError
 from lmos_actors.protocol.td import SUBPROTOCOL, Description, effective_forms, load, resolve
 from lmos_actors.transport import endpoint_of
 
@@ -51,12 +51,15 @@ class Thing:
         return found if isinstance(found, str) else ""
 
     def is_called(self, name: str) -> bool:
-        """Say whether a person who says this name means it: its id, its title, or the last part of its id."""
+        """Return whether a person who says this name means it.
+
+        Its id, its title, or the last part of its id.
+        """
         return name in (self.id, self.title, re.split(r"[/:]", self.id)[-1])
 
 
 def things_in(document: Document) -> tuple[Thing, ...]:
-    """Give the things that a document describes: one, several in an array, or one that cannot be read."""
+    """Return the things that a document describes: one, several in an array, or one that cannot be read."""
     try:
         data: object = json.loads(document.text, parse_float=finite_number)
         if depth_of(data) > DEEPEST:
@@ -79,12 +82,12 @@ def _sendable(text: str) -> str:
 
 
 def describes(thing: Thing) -> bool:
-    """Say whether something has anything of a description, where it was not asked for as one."""
+    """Return whether something has anything of a description, where it was not asked for as one."""
     return any(word in thing.data for word in _TELLING)
 
 
 def is_meant_as_json(document: Document) -> bool:
-    """Say whether a document claims to be JSON, or begins as a description does."""
+    """Return whether a document claims to be JSON, or begins as a description does."""
     kind = document.media_type
     return kind.endswith(("json", "+json")) or document.text.lstrip()[:1] in ("{", "[")
 
@@ -124,7 +127,7 @@ def _thing(document: Document, data: dict[str, Any], text: str, problem: str) ->
 
 
 def readable_part(thing: Thing, url: str | None) -> Description:
-    """Give what of a description can be read, with a base that is absolute where that can be known."""
+    """Return what of a description can be read, with a base that is absolute where that can be known."""
     found = thing.description or _salvaged(thing.data)
     return attrs.evolve(found, base=resolve(url, found.base) if found.base else url)
 
@@ -172,7 +175,7 @@ def _loads(data: dict[str, Any]) -> bool:
 
 
 def sockets_of(described: Description) -> tuple[tuple[str, Form], ...]:
-    """Give the `ws` and `wss` URLs at which LMOS is spoken to a thing, each with its first form.
+    """Return the `ws` and `wss` URLs at which LMOS is spoken to a thing, each with its first form.
 
     Those whose form names the subprotocol of LMOS; where there is none, those that name no subprotocol.
     """
@@ -199,7 +202,7 @@ def _forms(described: Description) -> Iterator[Form]:
 
 
 def links_of(thing: Thing) -> tuple[str, ...]:
-    """Give where the links of a mere list of things lead; none of a thing that can be spoken to itself."""
+    """Return where the links of a mere list of things lead; none of a thing that can be spoken to itself."""
     url = thing.where if "://" in thing.where else None
     described = readable_part(thing, url)
     if sockets_of(described):

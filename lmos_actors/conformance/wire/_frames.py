@@ -22,7 +22,7 @@ _MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
 def accept_of(key: str) -> str:
-    """Give what answers a `Sec-WebSocket-Key`."""
+    """Return what answers a `Sec-WebSocket-Key`."""
     return base64.b64encode(hashlib.sha1(key.encode("latin-1") + _MAGIC).digest()).decode()
 
 
@@ -117,5 +117,5 @@ def mask(data: bytes, key: bytes) -> bytes:
 
 
 def close_payload(code: int | None = 1000, reason: str = "") -> bytes:
-    """Give what is in a Close frame: nothing for None."""
+    """Return what is in a Close frame: nothing for None."""
     return b"" if code is None else code.to_bytes(2, "big") + reason.encode()

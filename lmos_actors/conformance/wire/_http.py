@@ -11,9 +11,9 @@ import attrs
 import h11
 import trio
 
-from lmos_actors._errors import ConfigError, ConnectFailed, LmosActorsError
 from lmos_actors.conformance.card import Traffic
 from lmos_actors.conformance.inputs import DEEPEST, depth_of
+from lmos_actors.errors import ConfigError, ConnectFailed, LmosActorsError
 from lmos_actors.transport import endpoint_of, why_cut
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class HttpAnswer:
     body: bytes
 
     def header(self, name: str) -> str | None:
-        """Give the first header of that name, whatever its case."""
+        """Return the first header of that name, whatever its case."""
         return next((value for each, value in self.headers if each == name.lower()), None)
 
     @property
@@ -124,7 +124,7 @@ async def exchange(
     patience: float,
     record: Record | None = None,
 ) -> HttpAnswer:
-    """Send a request over a connection of its own and give the answer. Redirects are not followed.
+    """Send a request over a connection of its own and return the answer. Redirects are not followed.
 
     `url` may also be a `ws` or `wss` one: it is asked over HTTP. `patience` is for all of it, in seconds.
     `record` is told what went by, `at` being trio's clock; of headers that may hold secrets it is told the

@@ -51,7 +51,7 @@ LOST: Final = (trio.BrokenResourceError, trio.ClosedResourceError, OSError)
 
 
 def why(error: BaseException) -> str:
-    """Say why a stream has ended."""
+    """Return why a stream has ended."""
     cause = error.__cause__ or error
     return str(cause) or type(cause).__name__
 
@@ -86,7 +86,7 @@ class Handshake:
     key: str
 
     def header(self, name: str) -> str | None:
-        """Give a header, several of one name joined by commas; None if there is none."""
+        """Return a header, several of one name joined by commas; None if there is none."""
         found = [value for each, value in self.headers if each == name.lower()]
         return ", ".join(found) if found else None
 

@@ -1,43 +1,8 @@
 """LMOS without I/O: messages, dialects, codec, and the two ends of a connection."""
 
-from ._asked import (
-    Asked as Asked,
-    Listening as Listening,
-    State as State,
-    Unlistened as Unlistened,
-    Verb as Verb,
-    Withdrawn as Withdrawn,
-)
 from ._codec import (
     Codec as Codec,
     Unreadable as Unreadable,
-)
-from ._consumer import (
-    ConsumerSession as ConsumerSession,
-    ConsumerStatistics as ConsumerStatistics,
-    Left as Left,
-)
-from ._consumer_asked import (
-    Call as Call,
-    Feed as Feed,
-    Pending as Pending,
-    Standing as Standing,
-    Trace as Trace,
-)
-from ._consumer_said import (
-    Answered as Answered,
-    Ended as Ended,
-    Established as Established,
-    Failed as Failed,
-    Happening as Happening,
-    Item as Item,
-    Lost as Lost,
-    Missed as Missed,
-    Moved as Moved,
-    Occurred as Occurred,
-    Read as Read,
-    Stray as Stray,
-    TellRoom as TellRoom,
 )
 from ._dialects import (
     Dialect as Dialect,
@@ -45,17 +10,13 @@ from ._dialects import (
     canonical_status as canonical_status,
     message_type as message_type,
 )
-from ._finite import written as written
 from ._frames import Binary as Binary
-from ._letter import (
-    irregularities as irregularities,
-)
 from ._limits import (
     Limits as Limits,
     beyond as beyond,
     outside_strings as outside_strings,
+    written as written,
 )
-from ._memory import AnswerBound as AnswerBound, AnswerMemory as AnswerMemory
 from ._messages import (
     Acknowledgement as Acknowledgement,
     ActionStatus as ActionStatus,
@@ -95,12 +56,22 @@ from ._messages import (
 )
 from ._outbox import Sendable as Sendable
 from ._peer import OFFERS as OFFERS, Close as Close, SessionOptions as SessionOptions
+from ._pending import (
+    Call as Call,
+    Feed as Feed,
+    Pending as Pending,
+    Standing as Standing,
+    Trace as Trace,
+)
 from ._problems import (
     FAILED as FAILED,
     Problem as Problem,
     error_message as error_message,
     error_of as error_of,
     problem_of as problem_of,
+)
+from ._spec_letter import (
+    irregularities as irregularities,
 )
 from ._streams import (
     Arrived as Arrived,
@@ -111,10 +82,38 @@ from ._streams import (
     Run as Run,
     Stopped as Stopped,
 )
-from ._thing import ThingSession as ThingSession
-from ._thing_intake import Demand as Demand
-from ._thing_tables import ThingStatistics as ThingStatistics
 from ._times import (
     format_time as format_time,
     parse_time as parse_time,
+)
+from .consumer import (
+    Answered as Answered,
+    ConsumerSession as ConsumerSession,
+    ConsumerStatistics as ConsumerStatistics,
+    Ended as Ended,
+    Established as Established,
+    Failed as Failed,
+    Happening as Happening,
+    Item as Item,
+    Left as Left,
+    Lost as Lost,
+    Missed as Missed,
+    Moved as Moved,
+    Occurred as Occurred,
+    Read as Read,
+    Stray as Stray,
+    TellRoom as TellRoom,
+)
+from .thing import (
+    AnswerBound as AnswerBound,
+    AnswerMemory as AnswerMemory,
+    Asked as Asked,
+    Demand as Demand,
+    Listening as Listening,
+    State as State,
+    ThingSession as ThingSession,
+    ThingStatistics as ThingStatistics,
+    Unlistened as Unlistened,
+    Verb as Verb,
+    Withdrawn as Withdrawn,
 )

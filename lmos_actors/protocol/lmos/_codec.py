@@ -1,8 +1,4 @@
-"""Text to message and back: a strict fast path, a tolerant second one, and limits on what is read.
-
-Nothing that a peer sends raises here: what cannot be read comes out as `Unreadable`. Of a member that stands
-there twice in one spelling the last counts, on both paths.
-"""
+"""Reading for peers in the usual spelling whose frames have members that nobody here knows."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union, cast
 import msgspec
 from msgspec import Struct
 
-from lmos_actors._errors import LocalProtocolError, nearest
+from lmos_actors.errors import LocalProtocolError, nearest
 
 from ._dialects import (
     LOWER,
@@ -27,17 +23,49 @@ from ._dialects import (
     tidy,
     unsupported,
 )
-from ._lax import lax_reader
-from ._letter import irregularities
 from ._limits import Limits, beyond
 from ._messages import MESSAGES, Message, strict_decoder
 from ._problems import TOO_LARGE, Problem, invalid
+from ._spec_letter import irregularities
 from ._times import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ._dialects import Ids, Names, Shape
+
+
+def lax_reader(*, named: bool) -> Callable[[str | bytes], Message]:
+    """Make what reads a message in the usual spelling, and leaves out what else stands in it.
+
+    It raises KeyError for what has to be looked at more closely: another spelling beside the usual one and,
+    unless `named`, a message that shows how its peer spells properties. It raises what msgspec does, too.
+    """
+    plain, convert, shapes = msgspec.json.Decoder().decode, msgspec.convert, SHAPES
+
+    def read(text: str | bytes) -> Message:
+        raw: dict[str, Any] = plain(text)
+        shape = shapes[raw["messageType"]]
+        if shape.named and not named:
+            raise KeyError("name")
+        members, fields = shape.members, {}
+        for key, value in raw.items():
+            name = members.get(key)
+            if name is None:
+                continue
+            if name != key:
+                raise KeyError(key)
+            fields[key] = value
+        message: Message = convert(fields, shape.struct)
+        return message
+
+    return read
+
+
+# --- text to message and back: a strict fast path, a tolerant second one, and limits on what is read
+#
+# Nothing that a peer sends raises here: what cannot be read comes out as `Unreadable`. Of a member that
+# stands there twice in one spelling the last counts, on both paths.
 
 SHORT: Final = 512  # characters in which no nesting and no number can do harm: nothing is counted
 CHATTY: Final = 8  # messages refused by the strict decoder, until it is tried no more
@@ -309,7 +337,7 @@ def _of_no_type(data: object, codec: Codec) -> Unreadable:
 
 
 def _misfit(error: BaseException) -> Problem:
-    """Say what does not fit, and where."""
+    """Return what does not fit, and where."""
     what, _, where = str(error).partition(" - at `")
     path = where.rstrip("`") or "$"
     missing = re.match("Object missing required field `([^`]+)`", what)

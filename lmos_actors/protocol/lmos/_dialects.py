@@ -42,7 +42,7 @@ FINAL: Final = ("completed", "failed", "cancelled")
 
 
 def canonical_status(text: str) -> str:
-    """Give the word for the status of a run that is used here.
+    """Return the word for the status of a run that is used here.
 
     `pending`, `in progress` (also `running`, `inProgress`, `in_progress`), `completed`, `failed`, `cancelled`
     (also `canceled`), in any case; another word is given back as it is.
@@ -99,7 +99,7 @@ class Dialect:
         return self.names or ("name" if self.habits == "spec" else "property")
 
     def literal(self, message: Message) -> str:
-        """Give the `messageType` of a message as the peer writes it: what an acknowledgement repeats."""
+        """Return the `messageType` of a message as the peer writes it: what an acknowledgement repeats."""
         if isinstance(message, SubscribeEvent):
             return self.subscribing
         return message_type(message)
@@ -127,7 +127,7 @@ class Dialect:
 
 
 def message_type(message: Message) -> str:
-    """Give the `messageType` of a message, by the specification's tables."""
+    """Return the `messageType` of a message, by the specification's tables."""
     tag = message.__struct_config__.tag
     return tag if isinstance(tag, str) else ""
 
@@ -180,7 +180,7 @@ NUMBERS = (int, float)
 
 
 def shown(raw: dict[str, Any], shape: Shape | None) -> tuple[Ids | None, Names | None]:
-    """Say which spellings a frame shows; where it shows both, that of the specification's tables."""
+    """Return which spellings a frame shows; where it shows both, that of the specification's tables."""
     ids: Ids | None = None
     if "thingID" in raw or "messageID" in raw or "correlationID" in raw:
         ids = "ID"
@@ -205,7 +205,7 @@ def respell(raw: dict[str, Any], shape: Shape) -> Problem | None:
 
 
 def tidy(raw: dict[str, Any], shape: Shape) -> dict[str, Any] | Problem:
-    """Give the members that the struct of a frame has, without those that are null where that is no value."""
+    """Return the members of a frame's struct, without those that are null where null is no value."""
     members, payloads = shape.members, shape.payloads
     fields = {
         key: value for key, value in raw.items() if key in members and (value is not None or key in payloads)

@@ -51,7 +51,7 @@ class BadFrame:
 
 
 def pack_frame(frame: Frame) -> Binary:
-    """Give the frame as bytes.
+    """Return the frame as bytes.
 
     Raises:
         ValueError: the stream is not within 1 to 2**32 - 1, or the sequence not within 0 to 2**32 - 1.

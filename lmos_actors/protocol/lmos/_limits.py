@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Final
+import math
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
+import msgspec
 
+from lmos_actors.errors import LocalProtocolError
+
+from ._dialects import message_type
 from ._problems import TOO_LARGE, Problem, invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ._messages import Message
+
 
 _ESCAPES: Final = (b"\\\\", b'\\"')
 _BRACKETS: Final = bytes.maketrans(b"{}", b"[]")
@@ -32,7 +43,7 @@ class Limits:
 
 
 def beyond(text: str | bytes, limits: Limits) -> Problem | None:
-    """Say which limit a text is beyond, None if it is within all."""
+    """Return which limit a text is beyond, None if it is within all."""
     if len(text) > limits.max_bytes:
         return _oversize(limits)
     data = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
@@ -55,19 +66,22 @@ def _oversize(limits: Limits) -> Problem:
 
 
 def _may_have_long(data: bytes, digits: int) -> bool:
-    """Say whether there may be so long a number: it would stand at two of these places in a row."""
+    """Return whether there may be so long a number: it would stand at two of these places in a row."""
     return len(data) > digits and b"00" in data[:: max(1, digits // 2)].translate(_DIGITS)
 
 
 def outside_strings(data: bytes) -> bytes:
-    """Give what of a JSON text stands outside of strings, in time that grows with the length."""
+    """Return what of a JSON text stands outside of strings, in time that grows with the length."""
     for escape in _ESCAPES:
         data = data.replace(escape, b"")
     return b"".join(data.split(b'"')[::2])
 
 
 def _deeper(outside: bytes, depth: int) -> bool:
-    """Say whether brackets are nested deeper, or do not match: each round takes the innermost level away."""
+    """Return whether brackets are nested deeper, or do not match.
+
+    Each round takes the innermost level away.
+    """
     brackets = outside.translate(_BRACKETS, _OTHERS)
     if b"[" * (depth + 1) in brackets:
         return True
@@ -76,3 +90,50 @@ def _deeper(outside: bytes, depth: int) -> bool:
             return False
         brackets = brackets.replace(b"[]", b"")
     return bool(brackets)
+
+
+# --- numbers that JSON has no form for: they are refused and not written as null (DECISIONS V2)
+
+_encode: Final = msgspec.json.Encoder().encode
+PAYLOADS: Final = ("input", "data", "value", "output", "progress", "about")
+
+
+def finite_only(encode: Callable[[Message], bytes]) -> Callable[[Message], bytes]:
+    """Make an encoder that raises LocalProtocolError for a payload with a number that is not finite."""
+
+    def write(message: Message) -> bytes:
+        frame = encode(message)
+        # where no null was written there was none; and few messages have one
+        if b"null" in frame and any(_has_infinite(getattr(message, name, None)) for name in PAYLOADS):
+            name = message_type(message)
+            raise LocalProtocolError(f"this {name} cannot be written as JSON: a number is not finite")
+        return frame
+
+    return write
+
+
+def written(value: Any) -> bytes:
+    """Give the JSON of a value. Raises LocalProtocolError for one that JSON has no form for."""
+    try:
+        text = _encode(value)
+    except (TypeError, ValueError, RecursionError, OverflowError) as error:
+        raise LocalProtocolError(f"this cannot be written as JSON: {type(error).__name__}") from error
+    if b"null" in text and _has_infinite(value):
+        raise LocalProtocolError("this cannot be written as JSON: a number is not finite")
+    return text
+
+
+def _has_infinite(payload: Any) -> bool:
+    """Look through a payload that has been written, so that it neither ends nowhere nor is odd."""
+    if payload is None or payload is msgspec.UNSET or isinstance(payload, str | int | msgspec.Raw):
+        return False
+    todo: list[object] = [msgspec.to_builtins(payload)]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, float) and not math.isfinite(one):
+            return True
+        if isinstance(one, dict):
+            todo.extend(cast("dict[object, object]", one).values())
+        elif isinstance(one, list | tuple):
+            todo.extend(cast("list[object]", one))
+    return False

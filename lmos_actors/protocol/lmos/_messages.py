@@ -360,14 +360,14 @@ _NAMED: Final[dict[type[Base], str]] = {
 
 
 def name_in(request: Base) -> str:
-    """Give the name of the property, action or event that a request is about, "" where it names none."""
+    """Return the name of the property, action or event that a request is about, "" where it names none."""
     member = _NAMED.get(type(request))
     name: str = "" if member is None else getattr(request, member)
     return name
 
 
 def message_types() -> dict[str, type[Base]]:
-    """Give the struct of each `messageType`, in the order in which they are written here."""
+    """Return the struct of each `messageType`, in the order in which they are written here."""
     union: Any = Message
     return {cls.__struct_config__.tag: cls for cls in union.__args__}
 

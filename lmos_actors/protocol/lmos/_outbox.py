@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, TypeAlias
 
-from lmos_actors._errors import LocalProtocolError
+from lmos_actors.errors import LocalProtocolError
 
 from ._frames import Binary
 
@@ -66,11 +66,11 @@ class Outbox:
         return self.bytes > self.max_bytes or len(self._waiting) > self.max_waiting
 
     def put(self, message: Message, key: Hashable | None = None) -> int:
-        """Add a message, as text; give its bytes. Its `key`, if any, is not among those that wait."""
+        """Add a message, as text; return its bytes. Its `key`, if any, is not among those that wait."""
         return self.put_frame(self._encode(message), key)
 
     def put_frame(self, frame: Sendable, key: Hashable | None = None) -> int:
-        """Add what is a frame already; give its bytes."""
+        """Add what is a frame already; return its bytes."""
         if key is None:
             key = self._number = self._number + 1
         self._waiting[key] = frame
@@ -137,7 +137,7 @@ class Outbox:
 
 
 def within(frame: bytes, most: int | None) -> bytes:
-    """Give a frame that its receiver can be expected to take: of a longer one it would close over it.
+    """Return a frame that its receiver can be expected to take: of a longer one it would close over it.
 
     Raises LocalProtocolError for one of more than `most` bytes.
     """

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
-from lmos_actors._errors import nearest
+from lmos_actors.errors import nearest
 
-from ._windows import DEFAULT_CREDIT
+from ._streams import DEFAULT_CREDIT
 
 if TYPE_CHECKING:
     from ._messages import Base, Credit
@@ -81,5 +81,5 @@ class Close:
 
 
 def correlation_of(message: Base) -> str:
-    """Give the correlation that an answer to this request carries: its own, else its id (D7)."""
+    """Return the correlation that an answer to this request carries: its own, else its id (D7)."""
     return message.correlation_id or message.message_id

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec import Struct, structs
 
-from lmos_actors._errors import (
+from lmos_actors.errors import (
     ActionCancelled,
     ActionFailed,
     AgentDied,
@@ -79,7 +79,7 @@ class Problem(Struct, kw_only=True, frozen=True):
 
 
 def problem_of(error: BaseException) -> Problem:
-    """Say what a peer is told of an exception.
+    """Return what a peer is told of an exception.
 
     Of one that the table does not know (a mistake in the program) nothing but that there was one.
     """
@@ -263,7 +263,7 @@ def _make_not_found(message: Error, request: Message | None) -> LmosActorsError:
 
 
 def _name_asked(message: Error, request: Message | None, kind: str) -> str:
-    """Give what was asked for: it is not told again by every peer."""
+    """Return what was asked for: it is not told again by every peer."""
     if kind == "agent":
         return message.thing_id
     return "" if request is None else name_in(request)
@@ -328,7 +328,7 @@ def _unknown(message: Error, _: Message | None) -> LmosActorsError:
 
 
 def problem_in(message: Error) -> Problem:
-    """Give the problem that an `error` message tells; a status that is no number is 500."""
+    """Return the problem that an `error` message tells; a status that is no number is 500."""
     status = message.status
     return Problem(
         type=message.type,
@@ -343,7 +343,7 @@ def problem_in(message: Error) -> Problem:
 
 
 def _known(message: Error, key: str, kind: type[Any] | tuple[type[Any], ...]) -> Any:
-    """Give what the peer says about the exception, None if it is of another type: it is a peer's word."""
+    """Return what the peer says about the exception, None if it is of another type: it is a peer's word."""
     found = None if message.about is None else message.about.get(key)
     return found if isinstance(found, kind) and not isinstance(found, bool) else None
 

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-from lmos_actors._errors import InvalidInput
+from lmos_actors.errors import InvalidInput
 
 from ._limits import REQUEST
 from ._messages import Credit
@@ -38,7 +38,7 @@ from ._messages import Credit
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ._consumer_asked import Told
+    from ._pending import Told
 
 TELLS: Final = Credit(items=256, bytes=262_144)
 """What may wait at one thing at most."""

@@ -23,7 +23,7 @@ def parse_time(value: object) -> datetime:
     """Read a time: RFC 3339 text with `Z` or an offset, RFC 9557 text, or a number.
 
     A number is seconds since 1970, or milliseconds where it is beyond `MILLISECONDS`. A leap second is the
-    second after it; a fraction is rounded to microseconds; RFC 9557 suffixes are read past. Gives UTC.
+    second after it; a fraction is rounded to microseconds; RFC 9557 suffixes are read past. Returns UTC.
 
     Raises ValueError for anything else: no offset, out of the years 1 to 9999, and a suffix that is marked
     as critical (`[!...]`), since no suffix is acted upon.
@@ -44,7 +44,7 @@ def format_time(time: datetime) -> str:
 
 
 def in_utc(time: datetime) -> datetime:
-    """Give the same instant in UTC, as which it is written (D18). Raises ValueError as `format_time`."""
+    """Return the same instant in UTC, as which it is written (D18). Raises ValueError as `format_time`."""
     if time.tzinfo is UTC:
         return time
     if time.utcoffset() is None:

@@ -28,7 +28,7 @@ SCHEMA_FILE: Final = "td-json-schema-validation.json"
 def check(
     description: Description | str | bytes | Mapping[str, Any], *, strict: bool = False
 ) -> tuple[Finding, ...]:
-    """Give everything that is wrong with a description, errors first, each in the order of the places.
+    """Return everything that is wrong with a description, errors first, each in the order of the places.
 
     The description is one that was loaded, a JSON text or plain data. First it is held against the JSON
     schema of TD 1.1 (W3C, 12 March 2025), then against what the schema cannot say: names that nothing
@@ -76,7 +76,7 @@ def _findings(data: dict[str, Any]) -> Iterator[Finding]:
 
 
 def _unreadable(data: dict[str, Any], told: list[Place]) -> Iterator[Finding]:
-    """Say what stops `load`, unless an error above it, at it or right in it has been told."""
+    """Return what stops `load`, unless an error above it, at it or right in it has been told."""
     try:
         read(data)
     except DescriptionError as exc:

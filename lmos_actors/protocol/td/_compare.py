@@ -53,7 +53,7 @@ def differences(offered: Description, expected: Description) -> tuple[Difference
 
 
 def affordances_of(description: Description, kind: str) -> Affordances:
-    """Give the affordances of a kind: `properties`, `actions` or `events`."""
+    """Return the affordances of a kind: `properties`, `actions` or `events`."""
     groups: dict[str, Affordances | None] = {
         "properties": description.properties,
         "actions": description.actions,

@@ -28,7 +28,7 @@ _MISSING: Final = object()
 
 
 def check_schema(value: object, place: Place) -> Iterator[Finding]:
-    """Give what is wrong with a data schema and with those inside it. What is no object is passed over."""
+    """Return what is wrong with a data schema and with those inside it. What is no object is passed over."""
     if not is_object(value):
         return
     yield from _bounds(value, place)
@@ -42,7 +42,7 @@ def check_schema(value: object, place: Place) -> Iterator[Finding]:
 
 
 def _inside(schema: dict[str, Any], place: Place) -> Iterator[tuple[Place, Any]]:
-    """Give the schemas that stand directly in a schema."""
+    """Return the schemas that stand directly in a schema."""
     properties = schema.get("properties")
     if is_object(properties):
         yield from (((*place, "properties", name), each) for name, each in properties.items())

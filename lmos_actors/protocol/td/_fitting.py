@@ -83,7 +83,7 @@ class Flow(NamedTuple):
     received: bool
 
     def weight(self, *, narrower: bool, wider: bool) -> Weight:
-        """Give what it means that the offered schema is narrower or wider than the expected one, or both."""
+        """Return what follows where the offered schema is narrower or wider than the expected one."""
         return "breaks" if (narrower and self.sent) or (wider and self.received) else "differs"
 
 
@@ -92,7 +92,7 @@ RECEIVED: Final = Flow(False, True)
 
 
 def schema_differences(offered: Schema, expected: Schema, place: Place, flow: Flow) -> Iterator[Difference]:
-    """Give every difference of two data schemas, those inside them included, in the order of their words."""
+    """Return every difference of two data schemas, nested ones included, in the order of their words."""
     if offered == expected:
         return
     if is_array(offered.get("oneOf")) or is_array(expected.get("oneOf")):
@@ -118,7 +118,7 @@ class _Sides(NamedTuple):
 
 
 def _types(schema: Schema) -> list[str]:
-    """Give the types of a schema's values, empty for any."""
+    """Return the types of a schema's values, empty for any."""
     if isinstance(kind := schema.get("type"), str):
         return [kind]
     values = _listed(schema)
@@ -178,7 +178,7 @@ def _alternatives(offered: Schema, expected: Schema, place: Place, flow: Flow) -
 
 
 def _each(schema: Schema, words: Sequence[str]) -> list[Schema]:
-    """Give the alternatives, each with the limits that stand beside them."""
+    """Return the alternatives, each with the limits that stand beside them."""
     alternatives = schema.get("oneOf")
     if not is_array(alternatives):
         return [schema]
@@ -191,7 +191,7 @@ def _same_set(some: list[Any], others: list[Any]) -> bool:
 
 
 def _wordless(value: Any) -> Any:
-    """Give a schema, or several, without titles and descriptions."""
+    """Return a schema, or several, without titles and descriptions."""
     if not is_object(value):
         return [_wordless(each) for each in value] if is_array(value) else value
     found = {word: each for word, each in value.items() if word not in WORDING}
@@ -318,7 +318,7 @@ def _members(offered: Schema, expected: Schema, place: Place, flow: Flow) -> Ite
 
 
 def _named(schema: Schema) -> dict[str, Any]:
-    """Give the members that a schema names, those that it only requires as anything."""
+    """Return the members that a schema names, those that it only requires as anything."""
     properties = _object(schema.get("properties"))
     return {**properties, **{name: {} for name in _required(schema) if name not in properties}}
 
@@ -387,7 +387,7 @@ def _rest(offered: Schema, expected: Schema, place: Place, _flow: Flow) -> Itera
 
 
 def texts_differ(offered: Schema, expected: Schema, place: Place) -> Iterator[Difference]:
-    """Give the differences of title, description and the like, none of which breaks anybody."""
+    """Return the differences of title, description and the like, none of which breaks anybody."""
     for word in WORDING:
         theirs, ours = offered.get(word), expected.get(word)
         if theirs != ours:

@@ -54,7 +54,7 @@ _PORTS: Final = {
 
 
 def default_ops(affordance: AnyAffordance) -> tuple[str, ...]:
-    """Give the operations of a form that names none (TD 1.1, 5.4). Observing must be named."""
+    """Return the operations of a form that names none (TD 1.1, 5.4). Observing must be named."""
     if isinstance(affordance, ActionAffordance):
         return ("invokeaction",)
     if isinstance(affordance, EventAffordance):
@@ -70,7 +70,7 @@ def _accesses(affordance: PropertyAffordance) -> Iterator[str]:
 
 
 def effective_forms(description: Description, affordance: AnyAffordance | None = None) -> tuple[Form, ...]:
-    """Give the forms of an affordance, or of the whole thing, with nothing left unsaid.
+    """Return the forms of an affordance, or of the whole thing, with nothing left unsaid.
 
     `href` is resolved against `base`, `op` is a tuple, `content_type` and `security` are filled in. A
     template is still one: see `expand`. An `href` without `base` stays relative.
@@ -90,10 +90,10 @@ def effective_forms(description: Description, affordance: AnyAffordance | None =
 
 
 def choose(forms: Iterable[Form], op: str, preference: Sequence[str] = PREFERENCE) -> Form | None:
-    """Give the form by which to carry out an operation, None if no form does in a way that is asked for.
+    """Return the form by which to carry out an operation, None if no form does in a way that is asked for.
 
     The first entry of `preference` that any form serves decides, then the order of the forms. A form with a
-    subprotocol is never taken for its scheme alone. Give it what `effective_forms` returns.
+    subprotocol is never taken for its scheme alone. Return it what `effective_forms` returns.
     """
     able = [form for form in forms if op in form.ops]
     for way in preference:
@@ -112,7 +112,10 @@ def _ways(form: Form) -> tuple[str, ...]:
 
 
 def method_of(form: Form, op: str) -> str:
-    """Give the HTTP method for an operation: `htv:methodName`, or the default of the HTTP binding of WoT."""
+    """Return the HTTP method for an operation.
+
+    `htv:methodName`, or the default of the HTTP binding of WoT.
+    """
     named = form.extra.get("htv:methodName")
     return named if isinstance(named, str) else _METHODS.get(op, "GET")
 
@@ -121,7 +124,7 @@ def method_of(form: Form, op: str) -> str:
 
 
 def with_forms(description: Description, agent: str, bases: Iterable[str]) -> Description:
-    """Give the description with the forms of an agent that nodes at these addresses serve, and no others.
+    """Return the description with the forms of an agent that nodes at these addresses serve, and no others.
 
     A base is `ws://host:port` or the same with `wss`, `http` or `https`: one port has both. Each affordance
     gets, for each base, a form to `<base>/ws` with the subprotocol `lmosprotocol`, then forms to

@@ -64,7 +64,7 @@ class _Form(NamedTuple):
 
 
 def findings_of_meaning(data: dict[str, Any]) -> Iterator[Finding]:
-    """Give what is wrong with a description beyond its shape, in no particular order."""
+    """Return what is wrong with a description beyond its shape, in no particular order."""
     base = data.get("base")
     given = base if base is None or isinstance(base, str) else ""  # some base, and none to resolve against
     whole = _Whole(data, given, has_any(data.get("@type"), TOOL_TYPES))

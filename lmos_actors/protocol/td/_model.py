@@ -61,7 +61,7 @@ SCHEMA_WORDS: Final = frozenset(
 
 
 def default_context() -> list[Any]:
-    """Give the `@context` of our descriptions: TD 1.0 and 1.1, the prefixes of LMOS and of our extensions.
+    """Return the `@context` of our descriptions: TD 1.0 and 1.1, the prefixes of LMOS and of our extensions.
 
     1.0 stands first, as TD 1.1 asks of descriptions that consumers of 1.0 may read; node-wot is one of them.
     """
@@ -74,7 +74,7 @@ def _none() -> dict[str, Any]:
 
 
 def as_texts(value: str | tuple[str, ...] | None) -> tuple[str, ...]:
-    """Give a member that is a text or an array of such as a tuple, an absent one as an empty one."""
+    """Return a member that is a text or an array of such as a tuple, an absent one as an empty one."""
     return (value,) if isinstance(value, str) else value or ()
 
 
@@ -366,12 +366,12 @@ def read(plain: dict[str, Any]) -> Description:
 
 
 def dump(description: Description) -> dict[str, Any]:
-    """Give a description as plain data of its own: members in the order of the fields, then the others."""
+    """Return a description as plain data of its own: members in the order of the fields, then the others."""
     found: dict[str, Any] = write(description)
     return found
 
 
 def dump_text(description: Description, *, indent: int | None = 2) -> str:
-    """Give a description as JSON text, always the same for the same one; on one line with `indent=None`."""
+    """Return a description as JSON text, always the same for the same one; on one line with `indent=None`."""
     encoded = msgspec.json.encode(dump(description))
     return (encoded if indent is None else msgspec.json.format(encoded, indent=indent)).decode()

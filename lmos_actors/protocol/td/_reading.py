@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard, TypeVar, cas
 import attrs
 import msgspec
 
-from lmos_actors._errors import ConfigError
+from lmos_actors.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -47,12 +47,12 @@ class DescriptionError(ConfigError, ValueError):
 
 
 def pointer(place: Place) -> str:
-    """Give a place as a JSON pointer (RFC 6901), "" for the whole."""
+    """Return a place as a JSON pointer (RFC 6901), "" for the whole."""
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in place)
 
 
 def kind_of(value: object) -> str:
-    """Give what a value is, as in `a text`."""
+    """Return what a value is, as in `a text`."""
     return _KINDS.get(type(value), f"of type {type(value).__name__}")
 
 
@@ -70,7 +70,7 @@ def is_array(value: object) -> TypeGuard[list[Any]]:
 
 
 def plain_data(data: str | bytes | Mapping[str, Any], max_bytes: int = MAX_BYTES) -> dict[str, Any]:
-    """Give the object that a text holds, or a copy of one, within the limits. Raises DescriptionError."""
+    """Return the object that a text holds, or a copy of one, within the limits. Raises DescriptionError."""
     value: object = _parsed(data, max_bytes) if isinstance(data, str | bytes) else data
     found = _Copy().copy(value, ())
     if not is_object(found):
@@ -229,7 +229,7 @@ def list_of(reader: Callable[[Any, Place], T]) -> Callable[[Any, Place], tuple[T
 
 
 def member(name: str, reader: Reader, *, lax: bool = False) -> dict[str, Any]:
-    """Give a field's metadata. With `lax` a value that does not fit stays in `extra` and is no error."""
+    """Return a field's metadata. With `lax` a value that does not fit stays in `extra` and is no error."""
     return {"member": name, "reader": reader, "lax": lax}
 
 
@@ -284,7 +284,7 @@ def _require(cls: type, found: Mapping[str, Any], place: Place) -> None:
 
 
 def write(value: Any) -> Any:
-    """Give plain data for what the readers made: fields in their order, then what is in `extra`."""
+    """Return plain data for what the readers made: fields in their order, then what is in `extra`."""
     if isinstance(value, dict):
         return {key: write(each) for key, each in cast("dict[str, Any]", value).items()}
     if isinstance(value, list | tuple):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, cast, get_origin
 import msgspec
 from msgspec import inspect as types
 
-from lmos_actors._errors import ConfigError
+from lmos_actors.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ class SchemaError(ConfigError, TypeError):
 
 
 def schema_of(tp: Any, *, untold: Untold | None = None) -> Schema:
-    """Give the TD data schema of a type, as a fresh dict. Raises SchemaError where there is none.
+    """Return the TD data schema of a type, as a fresh dict. Raises SchemaError where there is none.
 
     `untold(cls, field, default)` says of which fields the default is left out; they stay optional.
     """
@@ -44,7 +44,7 @@ def schema_of(tp: Any, *, untold: Untold | None = None) -> Schema:
 
 
 def type_tree(tp: Any) -> types.Type:
-    """Give msgspec's view of a type once it is known to have a schema. Raises SchemaError otherwise."""
+    """Return msgspec's view of a type once it is known to have a schema. Raises SchemaError otherwise."""
     try:
         msgspec.json.Decoder(tp)  # knows more refusals than `type_info`, such as ambiguous unions
         tree = types.type_info(tp)
@@ -56,7 +56,7 @@ def type_tree(tp: Any) -> types.Type:
 
 
 def type_name(tp: Any) -> str:
-    """Give the short name of a type for messages, as in `list[int]`."""
+    """Return the short name of a type for messages, as in `list[int]`."""
     plain = isinstance(tp, type) and get_origin(tp) is None
     return tp.__name__ if plain else str(tp).replace("typing.", "")
 
@@ -69,7 +69,7 @@ def is_any(tree: types.Type) -> bool:
 
 
 def bare(tree: types.Type) -> types.Type:
-    """Give the type itself, without what `Meta` says about it."""
+    """Return the type itself, without what `Meta` says about it."""
     return tree.type if isinstance(tree, types.Metadata) else tree
 
 
@@ -172,7 +172,7 @@ def _described(tree: types.Metadata) -> Schema:
 
 
 def _said(tree: types.Metadata) -> Schema:
-    """Give what `Meta` says beside limits: title, description, examples, the user's own members."""
+    """Return what `Meta` says beside limits: title, description, examples, the user's own members."""
     return cast("Any", tree).extra_json_schema or {}
 
 
@@ -276,7 +276,7 @@ def _map(tree: types.DictType) -> Schema:
 
 
 def _key_names(key: types.Type, schema: Schema) -> Schema:
-    """Say which member names are keys: a number stands there as its decimal text."""
+    """Return which member names are keys: a number stands there as its decimal text."""
     if "enum" in schema:
         return {"enum": [str(value) for value in schema["enum"]]}
     if isinstance(key, types.StrType):

@@ -57,7 +57,7 @@ def _with_expressions(part: str | None, kept: Iterator[str]) -> str | None:
 
 
 def scheme_of(uri: str) -> str:
-    """Give the scheme in small letters, "" for a relative reference."""
+    """Return the scheme in small letters, "" for a relative reference."""
     scheme = _split(uri).scheme
     return scheme.lower() if scheme and _SCHEME.match(scheme) else ""
 
@@ -73,7 +73,7 @@ def is_reference(text: str) -> bool:
 
 
 def resolve(base: str | None, href: str) -> str:
-    """Give `href` as it is reached from `base` (RFC 3986, 5.2.2); as written when there is no base."""
+    """Return `href` as it is reached from `base` (RFC 3986, 5.2.2); as written when there is no base."""
     if not base or scheme_of(href):
         return href
     root, ref = _split(base), _split(href)
@@ -145,7 +145,7 @@ def _expression(text: str) -> _Expression:
 
 
 def variables_of(template: str) -> tuple[str, ...]:
-    """Give the names that a template uses, each once, in order. Raises DescriptionError when malformed."""
+    """Return the names that a template uses, each once, in order. Raises DescriptionError when malformed."""
     if re.search(r"[{}]", _EXPRESSION.sub("", template)):
         raise DescriptionError(f"{template!r} has a brace without its other")
     found = [_expression(each.group(1)) for each in _EXPRESSION.finditer(template)]

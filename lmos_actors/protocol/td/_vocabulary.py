@@ -28,7 +28,7 @@ _PARTS: Final = (("lmos:vendor", ("lmos:name", "lmos:url")), ("lmos:model", ("lm
 
 
 def affordances(data: dict[str, Any]) -> Iterator[tuple[str, Place, dict[str, Any]]]:
-    """Give every affordance that is an object, with its kind and its place."""
+    """Return every affordance that is an object, with its kind and its place."""
     for kind in AFFORDANCES:
         for name, each in as_object(data.get(kind)).items():
             if is_object(each):
@@ -44,7 +44,7 @@ def as_array(value: object) -> list[Any]:
 
 
 def texts_of(value: object) -> list[str]:
-    """Give the texts of a member that is one or several."""
+    """Return the texts of a member that is one or several."""
     return [each for each in (as_array(value) or [value]) if isinstance(each, str)]
 
 
@@ -70,7 +70,7 @@ def check_vocabulary(data: dict[str, Any]) -> Iterator[Finding]:
 
 
 def _use_of(data: dict[str, Any], prefix: str) -> Place | None:
-    """Give where a prefix is used first."""
+    """Return where a prefix is used first."""
     start = f"{prefix}:"
     if any(each.startswith(start) for each in texts_of(data.get("@type"))):
         return ("@type",)

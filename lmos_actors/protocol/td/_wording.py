@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, Typ
 import attrs
 import msgspec
 
-from lmos_actors._errors import nearest
+from lmos_actors.errors import nearest
 
 from ._model import LMOS_CONTEXT_URI, OLD_TD_CONTEXT_URI, TD_CONTEXT_URI
 from ._reading import Place, is_array, is_object, kind_of, pointer
@@ -73,19 +73,19 @@ class Finding:
 
 
 def near(word: str, known: Iterable[str]) -> str:
-    """Give ", did you mean ..." when a known word is very like this one, else nothing."""
+    """Return ", did you mean ..." when a known word is very like this one, else nothing."""
     found = nearest(word, islice(known, NEAR_OF))
     return f", did you mean {found!r}?" if found else ""
 
 
 def some_of(known: Iterable[str]) -> str:
-    """Give the first words of several, for a sentence that ends."""
+    """Return the first words of several, for a sentence that ends."""
     first = list(islice(known, SOME + 1))
     return ", ".join(first[:SOME]) + (", ..." if len(first) > SOME else "")
 
 
 def shown(value: object) -> str:
-    """Give a value as JSON, shortened."""
+    """Return a value as JSON, shortened."""
     text = msgspec.json.encode(value).decode()
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
@@ -114,7 +114,7 @@ class Fault(NamedTuple):
 
 
 def faults(errors: Iterable[SchemaFault]) -> Iterator[Fault]:
-    """Give the faults that are worth telling, one for each place and missing member."""
+    """Return the faults that are worth telling, one for each place and missing member."""
     seen: dict[tuple[Place, Any], None] = {}
     for error in errors:
         for fault in _leaves(error):
@@ -179,7 +179,7 @@ def _is_required(place: Place) -> bool:
 
 
 def _sample(place: Place) -> str:
-    """Give what could stand at a place."""
+    """Return what could stand at a place."""
     last = str(place[-1])
     if last == "op":
         return f'"op": "{_OPS.get(str(place[0]), "readallproperties")}", or another operation'

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lmos_actors._errors import (
+from lmos_actors.errors import (
     ActionFailed,
     DeadlineExceeded,
     LocalProtocolError,
@@ -24,8 +24,8 @@ from lmos_actors.protocol.lmos import (
     SessionOptions,
     Stray,
     ThingSession,
-    _memory,
 )
+from lmos_actors.protocol.lmos.thing import _answers as _memory
 from tests.protocol.lmos.by_hand import Hand
 from tests.protocol.lmos.talk import AT, THING, Talk
 

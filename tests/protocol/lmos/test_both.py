@@ -16,7 +16,7 @@ import attrs
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from lmos_actors._errors import ActionFailed, AgentDied, AgentUnavailable, NotFound
+from lmos_actors.errors import ActionFailed, AgentDied, AgentUnavailable, NotFound
 from lmos_actors.protocol import lmos
 from lmos_actors.protocol.lmos import ConsumerSession, SessionOptions, Standing, ThingSession
 from tests.matrix import examples

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from lmos_actors._errors import ActionCancelled, ActionFailed, AgentError, MailboxFull, NotAllowed
+from lmos_actors.errors import ActionCancelled, ActionFailed, AgentError, MailboxFull, NotAllowed
 from lmos_actors.protocol import lmos
 from tests.matrix import examples
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
-from lmos_actors._errors import (
+from lmos_actors.errors import (
     AgentUnavailable,
     Forbidden,
     InvalidInput,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lmos_actors._errors import AgentUnavailable, LocalProtocolError, MailboxFull
+from lmos_actors.errors import AgentUnavailable, LocalProtocolError, MailboxFull
 from lmos_actors.protocol import lmos
 from lmos_actors.protocol.lmos import Feed, SessionOptions
 from tests.protocol.lmos.by_hand import OURS, THING, TIME, Hand

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lmos_actors._errors import ActionCancelled, ActionFailed, NotAllowed
+from lmos_actors.errors import ActionCancelled, ActionFailed, NotAllowed
 from lmos_actors.protocol import lmos
 from lmos_actors.protocol.lmos import Standing
 from tests.protocol.lmos.by_hand import OURS, THING, Hand, told

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
-from lmos_actors._errors import ActionCancelled, ActionFailed, LocalProtocolError, MailboxFull, NotAllowed
+from lmos_actors.errors import ActionCancelled, ActionFailed, LocalProtocolError, MailboxFull, NotAllowed
 from lmos_actors.protocol import lmos
 from lmos_actors.protocol.lmos import Binary, Call, SessionOptions, Standing
 from lmos_actors.protocol.lmos._frames import Frame, pack_frame

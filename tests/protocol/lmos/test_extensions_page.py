@@ -10,8 +10,8 @@ import pytest
 
 from lmos_actors.protocol.lmos import OFFERS, SessionOptions, _messages as m, _problems
 from lmos_actors.protocol.lmos._frames import HEADER, MAX_STREAM, Frame, pack_frame, parse_frame
-from lmos_actors.protocol.lmos._thing_streams import MAX_GATHERED, MAX_INPUTS
-from lmos_actors.protocol.lmos._windows import DEFAULT_CREDIT, MAX_CREDIT
+from lmos_actors.protocol.lmos._streams import DEFAULT_CREDIT, MAX_CREDIT
+from lmos_actors.protocol.lmos.thing._streams import MAX_GATHERED, MAX_INPUTS
 from lmos_actors.protocol.td import EXTENSIONS_PREFIX, EXTENSIONS_URI, OFFERS as ANNOUNCED, load
 from tests.source import ROOT
 

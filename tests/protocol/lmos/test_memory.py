@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lmos_actors._errors import (
+from lmos_actors.errors import (
     ActionFailed,
     AgentDied,
     AgentUnavailable,

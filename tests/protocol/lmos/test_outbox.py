@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from lmos_actors._errors import LocalProtocolError
+from lmos_actors.errors import LocalProtocolError
 from lmos_actors.protocol.lmos import Binary, _messages as m
 from lmos_actors.protocol.lmos._outbox import Outbox
 

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from lmos_actors._errors import InvalidInput, LocalProtocolError, MailboxFull, NotAllowed
+from lmos_actors.errors import InvalidInput, LocalProtocolError, MailboxFull, NotAllowed
 from lmos_actors.protocol.lmos import (
     Arrived,
     Binary,
@@ -24,7 +24,6 @@ from lmos_actors.protocol.lmos import (
     Stopped,
     _messages as m,
 )
-from lmos_actors.protocol.lmos._consumer_streams import ConsumerStreams, offers
 from lmos_actors.protocol.lmos._frames import (
     MAX_STREAM,
     BadFrame,
@@ -39,7 +38,8 @@ from lmos_actors.protocol.lmos._streams import (
     StreamTable,
     Violation,
 )
-from lmos_actors.protocol.lmos._thing_streams import MAX_GATHERED, MAX_INPUTS, Gathered, ThingStreams
+from lmos_actors.protocol.lmos.consumer._streams import ConsumerStreams, offers
+from lmos_actors.protocol.lmos.thing._streams import MAX_GATHERED, MAX_INPUTS, Gathered, ThingStreams
 
 WINDOW = m.Credit(items=4, bytes=10_000)
 VOICE = "audio/pcm"

@@ -12,7 +12,7 @@ from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from lmos_actors import ActionFailed, AgentUnavailable, InvalidInput, MailboxFull
-from lmos_actors._budget import Account, Budget
+from lmos_actors._core import Account, Budget
 from lmos_actors.protocol import lmos
 from lmos_actors.protocol.lmos import SessionOptions
 from tests.matrix import examples

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lmos_actors._errors import AgentUnavailable, LocalProtocolError, NotFound
+from lmos_actors.errors import AgentUnavailable, LocalProtocolError, NotFound
 from lmos_actors.protocol.lmos import Listening, SessionOptions, Unlistened
 from tests.protocol.lmos.talk import AT, Talk
 

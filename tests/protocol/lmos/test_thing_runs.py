@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lmos_actors._errors import (
+from lmos_actors.errors import (
     ActionFailed,
     AgentDied,
     AgentUnavailable,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from lmos_actors._errors import ActionCancelled, ActionFailed, NotAllowed, NotFound
+from lmos_actors.errors import ActionCancelled, ActionFailed, NotAllowed, NotFound
 from lmos_actors.protocol.lmos import (
     AnswerMemory,
     Asked,

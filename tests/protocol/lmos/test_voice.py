@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from lmos_actors._errors import ActionFailed, InvalidInput, NotAllowed, RemoteProtocolError
+from lmos_actors.errors import ActionFailed, InvalidInput, NotAllowed, RemoteProtocolError
 from lmos_actors.protocol import lmos
 from lmos_actors.protocol.lmos._frames import Frame, pack_frame
 from tests.matrix import few_or_all

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from lmos_actors.protocol.lmos import Credit
-from lmos_actors.protocol.lmos._windows import (
+from lmos_actors.protocol.lmos._streams import (
     DEFAULT_CREDIT,
     MAX_CREDIT,
     ReceiveWindow,

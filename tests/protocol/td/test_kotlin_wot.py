@@ -21,7 +21,7 @@ from msgspec import Meta, Struct
 import agents
 from lmos_actors import About, Agent, Progress, Property, action, describe, prop
 from lmos_actors.bindings import Descriptions
-from lmos_actors.bindings._descriptions import description_of
+from lmos_actors.bindings.exposure._descriptions import description_of
 from lmos_actors.protocol.td import Link, check, check_for_kotlin_wot, dump, load, with_forms
 from lmos_actors.security import Basic, Bearer, ClientCertificates, NoSec, Security
 from tests.protocol.td.kotlin_reader import Unreadable, read

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from lmos_actors._errors import ConfigError
+from lmos_actors.errors import ConfigError
 from lmos_actors.protocol.td import SchemaError, schema_of, type_name
 
 T = TypeVar("T")

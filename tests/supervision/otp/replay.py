@@ -13,8 +13,8 @@ from collections.abc import Generator, Iterator
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from lmos_actors._errors import ConfigError
 from lmos_actors.actors import NORMAL, SHUTDOWN, ExitReason, Status
+from lmos_actors.errors import ConfigError
 from lmos_actors.supervision._plan import Decision, Plan
 
 from .stories import (

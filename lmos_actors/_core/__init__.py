@@ -1,0 +1,44 @@
+"""What everything else stands on: time, chance, memory budget, hooks, and values that are never shown."""
+
+from ._budget import (
+    SMALL as SMALL,
+    SPENT as SPENT,
+    TOTAL as TOTAL,
+    Account as Account,
+    Budget as Budget,
+    BudgetStatistics as BudgetStatistics,
+    weight as weight,
+)
+from ._entropy import Entropy as Entropy, RandomStream as RandomStream, SeededEntropy as SeededEntropy
+from ._environment import (
+    Ambient as Ambient,
+    current_ambient as current_ambient,
+    set_ambient as set_ambient,
+    time_jumps as time_jumps,
+)
+from ._instrument import (
+    PLAIN_JSON as PLAIN_JSON,
+    PLAIN_LINES as PLAIN_LINES,
+    Instrument as Instrument,
+    Kind as Kind,
+    LogInstrument as LogInstrument,
+    describe as describe,
+    encode_plain as encode_plain,
+    plain as plain,
+)
+from ._redaction import HIDDEN as HIDDEN, Headers as Headers, SecretBytes as SecretBytes, hide as hide
+from ._shielded_nursery import Services as Services
+from ._source_lines import (
+    ASYNCIO as ASYNCIO,
+    LIBRARIES as LIBRARIES,
+    WAY_OUT as WAY_OUT,
+    line_of_user as line_of_user,
+    runs_asyncio as runs_asyncio,
+)
+from ._timers import (
+    BUDGET as BUDGET,
+    TaskTimers as TaskTimers,
+    Timer as Timer,
+    TimerHeap as TimerHeap,
+    Timers as Timers,
+)

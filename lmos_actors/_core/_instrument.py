@@ -1,0 +1,118 @@
+"""Hooks: what the runtime tells about itself, as it happens, to whoever wants to know."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Kind = Literal[
+    "started",
+    "stopped",
+    "crashed",
+    "restarting",
+    "sent",
+    "delivered",
+    "answered",
+    "dropped",
+    "refused",
+    "cancelled",
+    "dead_letter",
+    "progress",
+    "item",
+    "event",
+    "changed",
+    "fault",
+    "healed",
+]
+"""What a record is about."""
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+
+
+class Instrument(Protocol):
+    """Receives every record, in order, in the step in which it happened."""
+
+    def record(self, kind: Kind, agent: str, fields: dict[str, object]) -> None:
+        """Take one record about `agent` (its path in the tree). Must not block and must not raise."""
+        ...
+
+
+class Fanout:
+    """Hands every record to several instruments, in the order given here."""
+
+    def __init__(self, *instruments: Instrument) -> None:
+        self._instruments = instruments
+
+    def record(self, kind: Kind, agent: str, fields: dict[str, object]) -> None:
+        """Take one record."""
+        for instrument in self._instruments:
+            instrument.record(kind, agent, fields)
+
+
+class LogInstrument:
+    """Writes every record to structlog, as plain data: `kind` is the event, crashes are errors."""
+
+    def __init__(self, logger: str = "lmos_actors") -> None:
+        # structlog takes long to import and most nodes have no use for it
+        import structlog
+
+        self._log = structlog.stdlib.get_logger(logger)
+
+    def record(self, kind: Kind, agent: str, fields: dict[str, object]) -> None:
+        """Take one record."""
+        members = {_LOG_NAMES.get(name, name): plain(value) for name, value in fields.items()}
+        if kind == "crashed" and "report" in fields:
+            members["report"] = str(fields["report"])
+        log = self._log.error if kind == "crashed" else self._log.info
+        log(kind, agent=agent, **members)
+
+
+_LOG_NAMES = {"event": "event_name", "agent": "agent_name"}
+
+
+def encode_plain(fields: Mapping[str, object]) -> bytes:
+    """Encode `fields` as one JSON object, members sorted, the same in every process.
+
+    What JSON cannot say is written as `describe` has it.
+    """
+    try:
+        return _ENCODER.encode(fields)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return _ENCODER.encode({_text(name): _encode_one(value) for name, value in fields.items()})
+
+
+def _encode_one(value: object) -> msgspec.Raw:
+    try:
+        return msgspec.Raw(_ENCODER.encode(value))
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return msgspec.Raw(_ENCODER.encode(_text(describe(value))))
+
+
+def plain(value: object) -> object:
+    """Turn a value into plain data: what JSON can say stays, anything else becomes its description."""
+    decoded: object = msgspec.json.decode(encode_plain({"value": value}))["value"]
+    return decoded
+
+
+def describe(value: object) -> str:
+    """Return the `repr` of a value without memory addresses, or its type's name if it has none to give."""
+    try:
+        return _ADDRESS.sub("", repr(value))
+    except Exception:
+        return f"<{type(value).__qualname__}>"
+
+
+def _text(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=describe, order="deterministic")
+
+PLAIN_JSON = _ENCODER.encode
+PLAIN_LINES = _ENCODER.encode_lines
+"""Encode what JSON can say, as `encode_plain` does; raise where that looks closer."""

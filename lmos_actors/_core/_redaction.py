@@ -1,0 +1,44 @@
+"""Bytes that are never shown: what headers with credentials hold, wherever a report or a traceback looks."""
+
+from __future__ import annotations
+
+from typing import Final, NoReturn, TypeAlias
+
+Headers: TypeAlias = "tuple[tuple[bytes, bytes], ...]"
+
+HIDDEN: Final = "***"
+SENSITIVE: Final = frozenset({b"authorization", b"cookie", b"proxy-authorization", b"set-cookie"})
+
+
+class SecretBytes(bytes):
+    """Bytes for whoever sends or compares them, `***` for whoever shows them. They cannot be pickled."""
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+    def __str__(self) -> str:
+        return HIDDEN
+
+    def __format__(self, spec: str) -> str:
+        return format(HIDDEN, spec)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a secret cannot be pickled")
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise TypeError("a secret cannot be pickled")
+
+
+def hide(headers: Headers) -> Headers:
+    """Return the same headers; the values of those that carry credentials are `SecretBytes`.
+
+    Names are lower-cased ones.
+    """
+    for name, value in headers:
+        if name in SENSITIVE and type(value) is not SecretBytes:
+            return tuple(map(_hidden, headers))
+    return headers
+
+
+def _hidden(header: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
+    return (header[0], SecretBytes(header[1])) if header[0] in SENSITIVE else header

@@ -1,0 +1,84 @@
+"""Whose code a line is, the user's, a library's or the runtime's, and which line of the user's runs now.
+
+An error that a library runs into on the user's behalf names the line that called the library: that is the one
+that can be changed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+PACKAGE: Final = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
+
+LIBRARIES: Final = (
+    "<frozen ",
+    *(os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+)
+"""How the files of the standard library and of installed packages begin."""
+
+ASYNCIO: Final = os.path.join(sysconfig.get_path("stdlib"), "asyncio", "")
+
+WAY_OUT: Final = (
+    "put a mock in the agent's place (`from: mock` in a scenario, `replace=` in a test), "
+    "or fake what the agent calls"
+)
+
+
+def is_users(file: str) -> bool:
+    """Return whether a source file is neither this package's nor a library's."""
+    return not file.startswith((PACKAGE, *LIBRARIES))
+
+
+def line_of_user() -> str:
+    """Return the line of the user's code that runs now, as `file:line`.
+
+    In a task that a library has started it is the line that waits for the library. Where there is none, the
+    innermost line of a library.
+    """
+    calls = list(_calls(sys._getframe(1)))  # pyright: ignore[reportPrivateUsage] # documented by CPython
+    own = next((place for place in calls if is_users(place[0])), None) or _awaiting()
+    if own is None:
+        own = next((place for place in calls if not _is_basic(place[0])), None)
+    return f"{own[0]}:{own[1]}" if own is not None else "an unknown place"
+
+
+def runs_asyncio() -> bool:
+    """Return whether the code that runs now was called by asyncio."""
+    return any(file.startswith(ASYNCIO) for file, _ in _calls(sys._getframe(1)))  # pyright: ignore[reportPrivateUsage]
+
+
+def _is_basic(file: str) -> bool:
+    if file.startswith((PACKAGE, os.path.dirname(trio.__file__), "<")):
+        return True
+    standard = os.path.join(sysconfig.get_path("stdlib"), "")
+    return file.startswith(standard) and f"{os.sep}site-packages{os.sep}" not in file
+
+
+def _calls(frame: FrameType | None) -> Iterator[tuple[str, int]]:
+    """Return file and line of the calls that are open, the innermost first."""
+    while frame is not None:
+        yield frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back
+
+
+def _awaiting() -> tuple[str, int] | None:
+    """Return the user's line that waits for the task that runs now; none where the runtime has started it."""
+    task: trio.lowlevel.Task | None = trio.lowlevel.current_task() if trio.lowlevel.in_trio_task() else None
+    while task is not None and task.parent_nursery is not None:
+        task = task.parent_nursery.parent_task
+        frames = [(frame.f_code.co_filename, line) for frame, line in task.iter_await_frames()]
+        own = [place for place in frames if is_users(place[0])]
+        if own:
+            return own[-1]
+        if frames and frames[0][0].startswith(PACKAGE):
+            return None
+    return None

@@ -1,0 +1,169 @@
+"""The runtime's own timers: callbacks at instants, without a task or a cancel scope for each.
+
+`Timers` is what the runtime sees. `TaskTimers` carries them in real time, one task for all of them; the
+virtual clock of a simulated world carries them itself. A callback is the runtime's: it never blocks and
+never raises.
+"""
+
+from __future__ import annotations
+
+import math
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Never, Protocol
+
+import trio
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sized
+
+BUDGET = 256
+"""Callbacks between two looks at tasks and at I/O, so that a flood of timers starves nobody."""
+
+
+class Timer:
+    """One callback to come, at the instant `when` (seconds of the run's clock)."""
+
+    __slots__ = ("callback", "heap", "kept", "when")
+
+    def __init__(self, when: float, callback: Callable[[], None], heap: TimerHeap) -> None:
+        self.when = when
+        self.callback: Callable[[], None] | None = callback
+        self.heap = heap
+        self.kept: dict[Timer, None] | None = None
+        """Where its owner keeps it until it fires or is cancelled."""
+
+    def cancel(self) -> None:
+        """See to it that the callback is not called. Never blocks; late or repeated calls do nothing."""
+        if self.callback is not None:
+            self.callback = None
+            if self.kept is not None:
+                self.kept.pop(self, None)
+            self.heap.forget()
+
+
+class Timers(Protocol):
+    """What the runtime needs of whoever carries its timers."""
+
+    woke: bool
+    """Set by a callback that woke a task or moved a cancel scope's deadline: the instant is not over yet."""
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
+        """Have `callback` called at `when`; equal instants fire in the order of these calls.
+
+        An instant in the past is as good as now. Raises ValueError if `when` is not finite.
+        """
+        ...
+
+    def call_after(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        """Have `callback` called so many seconds from now, as `call_at` does."""
+        ...
+
+    def go_on(self, ready: Sized, /) -> bool:
+        """Let time go on until something is in `ready`, if it can; return whether others may run now.
+
+        For the one task that runs turns, when it has none left. It has to wait if nothing is ready then.
+        """
+        ...
+
+
+class TimerHeap:
+    """Timers by instant, then by order. The first entry is always live: the cancelled ones at the top go
+    at once, the others when they fall due or when they have become more than half of all.
+    """
+
+    def __init__(self) -> None:
+        self.woke = False
+        self._heap: list[tuple[float, int, Timer]] = []
+        self._sequence = 0
+        self._cancelled = 0
+
+    def __len__(self) -> int:
+        """Return the number of timers that are still to fire."""
+        return len(self._heap) - self._cancelled
+
+    def __bool__(self) -> bool:
+        """Be true also without a timer: whoever writes `clock or …` asks whether there is a clock."""
+        return True
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
+        """Have `callback` called at `when`."""
+        if not -math.inf < when < math.inf:
+            raise ValueError(f"a timer needs a finite instant, not {when}")
+        timer = Timer(when, callback, self)
+        self._sequence += 1
+        heappush(self._heap, (when, self._sequence, timer))
+        return timer
+
+    def call_after(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        """Have `callback` called so many seconds from now."""
+        return self.call_at(trio.current_time() + seconds, callback)
+
+    def go_on(self, ready: Sized, /) -> bool:
+        """See `Timers`. Real time goes on by itself."""
+        return False
+
+    def forget(self) -> None:
+        """Take note that one of the timers has been cancelled."""
+        self._cancelled += 1
+        heap = self._heap
+        if self._cancelled * 2 > len(heap):
+            heap[:] = [entry for entry in heap if entry[2].callback is not None]
+            heapify(heap)
+            self._cancelled = 0
+        self._drop_cancelled()
+
+    def _drop_cancelled(self) -> None:
+        heap = self._heap
+        while heap and heap[0][2].callback is None:
+            heappop(heap)
+            self._cancelled -= 1
+
+    def _fire_first(self) -> None:
+        timer = heappop(self._heap)[2]
+        callback, timer.callback = timer.callback, None
+        if self._cancelled:
+            self._drop_cancelled()
+        if callback is not None:
+            callback()
+
+
+class TaskTimers(TimerHeap):
+    """Timers in trio's own time. `run` is their task; with no timer left it sleeps without a wake-up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sleep: trio.CancelScope | None = None
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
+        """Have `callback` called at `when`, or as soon after as the run loop gets round to it."""
+        timer = super().call_at(when, callback)
+        self._set_alarm()
+        return timer
+
+    def forget(self) -> None:
+        """Take note that one of the timers has been cancelled."""
+        super().forget()
+        self._set_alarm()
+
+    @trio.lowlevel.enable_ki_protection
+    async def run(self) -> Never:
+        """Fire the timers as they fall due, until cancelled. To be run by one task at a time."""
+        while True:
+            with trio.CancelScope(deadline=self._next()) as self._sleep:
+                await trio.sleep_forever()
+            self._sleep = None
+            self._fire_due()
+
+    def _next(self) -> float:
+        return self._heap[0][0] if self._heap else math.inf
+
+    def _set_alarm(self) -> None:
+        if self._sleep is not None and self._sleep.deadline != self._next():
+            self._sleep.deadline = self._next()
+
+    def _fire_due(self) -> None:
+        now = trio.current_time()
+        for _ in range(BUDGET):
+            if self._next() > now:
+                return
+            self._fire_first()

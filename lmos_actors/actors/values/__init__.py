@@ -1,0 +1,26 @@
+"""Values that cross between agents: types compiled to checks, and secrets kept out of sight."""
+
+from ._hiding import (
+    Secrets as Secrets,
+    conceal as conceal,
+    conceal_all as conceal_all,
+    conceal_unchecked as conceal_unchecked,
+)
+from ._secrets import (
+    HIDDEN as HIDDEN,
+    MAPS as MAPS,
+    PARTS as PARTS,
+    ROWS as ROWS,
+    UNREAD as UNREAD,
+    UNREADABLE as UNREADABLE,
+    WHOLE as WHOLE,
+    Discreet as Discreet,
+    Member as Member,
+    Secrecy as Secrecy,
+    Secret as Secret,
+    annotations_of_function as annotations_of_function,
+    hidden_fields as hidden_fields,
+    record_of as record_of,
+    secrecy_of as secrecy_of,
+)
+from ._values import Shape as Shape, check_property_type as check_property_type, shape_of as shape_of

@@ -1,0 +1,219 @@
+"""Values and texts without what is secret in them: `***` stands in its place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, cast
+from uuid import UUID
+
+import msgspec
+
+from ._secrets import HIDDEN, OPEN, PARTS, ROWS, UNREAD, WHOLE, members_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ._secrets import Secrecy
+
+SHORTEST: Final = 4  # characters: shorter secrets are not looked for in texts
+LONGEST: Final = 4096  # characters of a secret that are looked for; what follows it is cut off
+FORMS: Final = 256  # texts looked for; with more of them no text is shown at all
+LOOKED_AT: Final = 5000  # values looked at for secrets in them
+
+_TEXTS: Final = (int, float, Decimal, UUID, date, time, timedelta)
+_NONE: Final[dict[Any, Any]] = {}
+_VIEWS: Final = (type(_NONE.keys()), type(_NONE.values()), type(_NONE.items()))
+_KINDS: Final[tuple[Any, ...]] = (*ROWS, *_VIEWS)
+
+
+def conceal(value: Any, secrecy: Secrecy) -> Any:
+    """Return a value, or what may be shown of it: dicts for records, `***` for what is secret."""
+    if secrecy in (WHOLE, UNREAD):
+        return HIDDEN
+    if not secrecy:
+        return value
+    if isinstance(secrecy, Mapping):
+        if not isinstance(value, dict):
+            return HIDDEN
+        members = cast("dict[str, Any]", value)
+        return {name: conceal_unchecked(item, secrecy.get(name, OPEN)) for name, item in members.items()}
+    if isinstance(value, dict):
+        return {key: conceal(item, PARTS) for key, item in value.items()}  # pyright: ignore
+    record = members_of(value)
+    if record is not None:
+        return {m.wire: conceal(getattr(value, m.name, None), m.secrecy) for m in record}
+    if isinstance(value, ROWS):
+        return [conceal(item, PARTS) for item in cast("Iterable[Any]", value)]
+    return value
+
+
+def conceal_unchecked(value: Any, secrecy: Secrecy) -> Any:
+    """As `conceal`, but an object in the form it has in JSON does not tell what of it is secret."""
+    told = secrecy != PARTS or value is None or members_of(value) is not None
+    return conceal(value, secrecy) if told else HIDDEN
+
+
+def conceal_all(args: tuple[Any, ...], secrecies: tuple[Secrecy, ...] | None) -> tuple[Any, ...]:
+    """Return the arguments of a message, or what may be shown of each; None: nothing of them is secret."""
+    if secrecies is None:
+        return args
+    return tuple(conceal(value, secrecy) for value, secrecy in zip(args, secrecies, strict=False))
+
+
+def holds_secrets(value: Any) -> bool:
+    """Return whether a value is or contains a record with a secret field."""
+    members = members_of(value)
+    if members is None:
+        return any(holds_secrets(item) for item in _items(value))
+    return any(m.secrecy or holds_secrets(getattr(value, m.name, None)) for m in members)
+
+
+class Secrets:
+    """The secrets found in some values, and texts without them.
+
+    The work is bounded: where more is to be looked for than is looked for, `clean` shows nothing.
+    """
+
+    def __init__(self) -> None:
+        self._forms: dict[str, None] = {}
+        self._left = LOOKED_AT  # at what is declared to hold secrets
+        self._spare = LOOKED_AT  # at anything else
+        self._pattern: re.Pattern[str] | None = None
+
+    @property
+    def too_many(self) -> bool:
+        """There may be secrets that have not been found."""
+        return self._left < 0 or len(self._forms) > FORMS
+
+    @property
+    def margin(self) -> int:
+        """How much of a text after its last character shown has to be looked at."""
+        return max(map(len, self._forms), default=0)
+
+    def look(self, value: Any, secrecy: Secrecy = OPEN) -> None:
+        """Find what is secret in a value; one that cannot be looked at counts as too much to look at.
+
+        Where the type declares no secrets, those of records in it are found as far as the look goes.
+        """
+        if not secrecy:
+            self._glance(value)
+            return
+        try:
+            self._look(value, secrecy)
+        except Exception:
+            self._left = -1
+
+    def _glance(self, value: Any) -> None:
+        left, self._left, known = self._left, self._spare, len(self._forms)
+        with suppress(Exception):
+            self._look(value, PARTS)
+        self._spare = self._left
+        cut_short = self._spare < 0 and len(self._forms) > known
+        self._left = -1 if cut_short else left
+
+    def _look(self, value: Any, secrecy: Secrecy) -> None:
+        self._left -= 1
+        if self._left < 0 or secrecy == UNREAD:
+            return
+        if secrecy == WHOLE:
+            self._keep(value)
+            return
+        if isinstance(secrecy, Mapping):
+            if isinstance(value, dict):
+                for name, item in cast("dict[str, Any]", value).items():
+                    self._look(item, secrecy.get(name, OPEN))
+            return
+        members = members_of(value)
+        if members is not None:
+            for m in members:
+                self._look(getattr(value, m.name, None), m.secrecy or PARTS)
+            return
+        for item in _items(value):
+            self._look(item, PARTS)
+
+    def _keep(self, value: Any) -> None:
+        self._left -= 1
+        if self._left < 0:
+            return
+        if isinstance(value, Enum):
+            value = value.value
+        if type(value) is bool:
+            return
+        if isinstance(value, str):
+            self._keep_text(str.__str__(value))
+        elif isinstance(value, (bytes, bytearray)):
+            self._keep_text(repr(bytes(value))[2:-1])
+            self._keep_text(bytes(value).decode("utf-8", "replace"))
+        elif isinstance(value, _TEXTS):
+            self._keep_text(_written(value))
+        else:
+            members = members_of(value)
+            inner = _items(value) if members is None else [getattr(value, m.name, None) for m in members]
+            for item in inner:
+                self._keep(item)
+
+    def _keep_text(self, text: str) -> None:
+        if len(text) < SHORTEST:
+            return
+        self._pattern = None
+        json = msgspec.json.encode(text.encode("utf-8", "replace").decode()).decode()
+        for form in (text, repr(text)[1:-1], ascii(text)[1:-1], json[1:-1]):
+            self._forms[form[:LONGEST]] = None
+
+    def clean(self, text: str, limit: int) -> str:
+        """Return at most `limit` characters of a text, with `***` in the place of every secret in it."""
+        if self.too_many:
+            return HIDDEN
+        text = str.__str__(text)
+        if not self._forms:
+            return text if len(text) <= limit else text[: limit - 1] + "…"
+        shown: list[str] = []
+        at = 0
+        for found in self._compiled().finditer(text, 0, limit + self.margin):
+            if found.start() >= limit:
+                break
+            shown += (text[at : found.start()], HIDDEN)
+            at = found.end()
+            if len(found[0]) == LONGEST:  # it may go on
+                at = len(text)
+                break
+        shown.append(text[at:limit])
+        whole = "".join(shown)
+        return whole if max(at, limit) >= len(text) and len(whole) <= limit else whole[: limit - 1] + "…"
+
+    def _compiled(self) -> re.Pattern[str]:
+        if self._pattern is None:
+            longest_first = sorted(self._forms, key=lambda form: (-len(form), form))
+            self._pattern = re.compile("|".join(map(re.escape, longest_first)))
+        return self._pattern
+
+
+def _items(value: Any) -> list[Any]:
+    """Return what is in a container of the usual kinds, and in others whose `repr` shows what is in them.
+
+    Of derived classes nothing is called but what their base does.
+    """
+    if isinstance(value, MappingProxyType):
+        value = dict(value)  # pyright: ignore
+    if isinstance(value, dict):
+        return [*dict.keys(value), *dict.values(value)]  # pyright: ignore
+    if isinstance(value, BaseException):
+        return list(value.args)
+    if isinstance(value, partial):
+        return [*value.args, *value.keywords.values()]  # pyright: ignore
+    kind: Any = next((kind for kind in _KINDS if isinstance(value, kind)), None)
+    return list(kind.__iter__(value)) if kind is not None else []
+
+
+def _written(value: Any) -> str:
+    try:
+        return str(value)
+    except ValueError:  # a number of more digits than are ever written
+        return ""

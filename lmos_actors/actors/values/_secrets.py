@@ -1,0 +1,225 @@
+"""Values marked secret: where they may be, what is shown in their place, and how they are found in texts.
+
+`Secret[T]` is `T` to whoever computes with it. What shows a value to people (a crash report, a dead letter, a
+record for the instrument, a refusal) asks here first. Two ways lead to a secret: its declared type, compiled
+to a `Secrecy` once per class, and the class of a value, as the fields of a record class may be secret
+wherever such a value turns up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import sys
+from collections import OrderedDict, defaultdict, deque
+from functools import cached_property, lru_cache
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    ForwardRef,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    is_typeddict,
+)
+
+import attrs
+import msgspec
+
+from lmos_actors.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+T = TypeVar("T")
+
+HIDDEN: Final = "***"
+UNREADABLE: Final = "*** (its type cannot be read at run time)"
+
+OPEN, PARTS, UNREAD, WHOLE = range(4)
+"""How much of a value of a type is secret: nothing, fields of it, all as nobody knows, all."""
+
+Secrecy: TypeAlias = "int | Mapping[str, int]"
+"""That of a value; of a dict by member for what the runtime itself hands over."""
+
+ROWS: Final = (list, tuple, set, frozenset, deque)
+MAPS: Final = (dict, OrderedDict, defaultdict)
+
+
+class _Mark:
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "SECRET"
+
+
+_SECRET: Final[Any] = Annotated[Any, _Mark()]
+
+Secret: TypeAlias = Annotated[T, _Mark()]
+"""Marks a type: values of it are never shown in reports, records, dead letters and refusals."""
+
+
+# ---- types
+
+
+def secrecy_of(hint: Any) -> int:
+    """Return how much of a value of that type is secret."""
+    return _secrecy(hint, ())
+
+
+def _secrecy(hint: Any, inside: tuple[Any, ...]) -> int:
+    origin = get_origin(hint)
+    if origin is Annotated:
+        marked = any(isinstance(word, _Mark) for word in hint.__metadata__)
+        return WHOLE if marked else _secrecy(hint.__origin__, inside)
+    if origin is Literal:
+        return OPEN
+    if isinstance(hint, (str, ForwardRef)):
+        return UNREAD
+    if isinstance(hint, (list, tuple)):  # the parameters of a Callable
+        return _most(cast("Iterable[Any]", hint), inside)
+    named = getattr(hint, "__supertype__", None) or getattr(hint, "__value__", None)
+    if named is not None:
+        return _secrecy(named, inside)
+    cls: Any = origin or hint
+    own = _of_class(cls, inside) if isinstance(cls, type) else OPEN
+    return max(own, _most(get_args(hint), inside))
+
+
+def _most(hints: Iterable[Any], inside: tuple[Any, ...]) -> int:
+    return max((_secrecy(hint, inside) for hint in hints), default=OPEN)
+
+
+def _of_class(cls: type, inside: tuple[Any, ...]) -> int:
+    if cls in inside:
+        return OPEN
+    if is_typeddict(cls):
+        return _most(annotations_of(cls).values(), (*inside, cls))
+    if _names(cls) is None:
+        return OPEN
+    return PARTS if _most(annotations_of(cls).values(), (*inside, cls)) else OPEN
+
+
+def annotations_of(cls: type, namespace: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the annotations of a class and its bases, read as far as they can be: else they stay text."""
+    found: dict[str, Any] = {}
+    for part in reversed(cls.__mro__):
+        module = sys.modules.get(part.__module__)
+        known = vars(module) if module is not None else {}
+        for name, hint in inspect.get_annotations(part).items():
+            found[name] = _read(hint, known, {**vars(part), **(namespace or {})})
+    return found
+
+
+def secret_members(cls: Any) -> dict[str, int]:
+    """Return which fields of a class whose values cross between agents are secret, and how much of each."""
+    found = {name: secrecy_of(hint) for name, hint in annotations_of(get_origin(cls) or cls).items()}
+    return {name: secrecy for name, secrecy in found.items() if secrecy}
+
+
+def annotations_of_function(fn: Any) -> dict[str, Any]:
+    """Return the annotations of a function, read as far as they can be."""
+    known: dict[str, Any] = getattr(fn, "__globals__", {})
+    return {name: _read(hint, known, {}) for name, hint in inspect.get_annotations(fn).items()}
+
+
+def _read(hint: Any, known: dict[str, Any], namespace: Mapping[str, Any]) -> Any:
+    if isinstance(hint, ForwardRef):
+        hint = hint.__forward_arg__
+    if not isinstance(hint, str):
+        return hint
+    try:
+        return eval(hint, known, dict(namespace))
+    except Exception:
+        return _SECRET if re.search(r"\bSecret\b", hint) else hint
+
+
+@attrs.frozen
+class Member:
+    """A field of a record class: its name here and in JSON, and how secret it is."""
+
+    name: str
+    wire: str
+    secrecy: int
+
+
+@lru_cache(maxsize=1024)
+def record_of(cls: Any) -> tuple[Member, ...] | None:
+    """Return the fields of a struct, dataclass, attrs class or named tuple; None for any other class.
+
+    A field that its class keeps out of its `repr` counts as secret.
+    """
+    names = _names(cls)
+    if names is None:
+        return None
+    hints = annotations_of(cls)
+    return tuple(
+        Member(name, wire, secrecy_of(hints.get(name)) if shown else WHOLE) for name, wire, shown in names
+    )
+
+
+def members_of(value: Any) -> tuple[Member, ...] | None:
+    """Return the fields of a value whose class is a record class; None for any other."""
+    return record_of(cast("Any", type(value)))
+
+
+def _names(cls: Any) -> list[tuple[str, str, bool]] | None:
+    if hasattr(cls, "__contract__"):  # an agent is no value
+        return None
+    if issubclass(cls, msgspec.Struct):
+        both = zip(cls.__struct_fields__, cls.__struct_encode_fields__, strict=True)
+        return [(name, wire, True) for name, wire in both]
+    if dataclasses.is_dataclass(cls):
+        return [(field.name, field.name, field.repr) for field in dataclasses.fields(cast("Any", cls))]
+    if attrs.has(cls):
+        found: tuple[attrs.Attribute[Any], ...] = attrs.fields(cast("Any", cls))
+        return [(field.name, field.name, field.repr is not False) for field in found]
+    if issubclass(cls, tuple):
+        names = cast("tuple[str, ...]", getattr(cast("Any", cls), "_fields", ()))
+        return [(name, name, True) for name in names] or None
+    return None
+
+
+def hidden_fields(cls: type, namespace: Mapping[str, Any], reserved: frozenset[str]) -> dict[str, int]:
+    """Return which fields of an agent class are secret, and how much of each.
+
+    `reserved` names are no fields.
+    """
+    found = {name: secrecy_of(hint) for name, hint in annotations_of(cls, namespace).items()}
+    found |= {field.name: WHOLE for field in attrs.fields(cls) if field.repr is False}
+    for part in reversed(cls.__mro__):  # what a cached property has found stands among the fields
+        cached = {name: made.func for name, made in vars(part).items() if isinstance(made, cached_property)}
+        found |= {name: secrecy_of(annotations_of_function(fn).get("return")) for name, fn in cached.items()}
+    return {name: secrecy for name, secrecy in found.items() if secrecy and name not in reserved}
+
+
+def guarded(take: Callable[..., Any], refusal: str = "Not of its declared type, which is secret") -> Any:
+    """Give the same check of a value, whose refusals say nothing about the value."""
+
+    def take_secret(value: object, path: str = "$", /) -> Any:
+        try:
+            return take(value, path)
+        except InvalidInput:
+            pass  # raised below, as an exception remembers the one it is raised in
+        raise InvalidInput(refusal, path)
+
+    return take_secret
+
+
+class Discreet:
+    """A turn whose one argument is secret: that of who follows a secret event."""
+
+    def __init__(self, fn: Callable[[Any], None], secrecy: int) -> None:
+        self.fn = fn
+        self.secrecy = secrecy
+        self.__qualname__ = getattr(fn, "__qualname__", "a function")
+
+    def __call__(self, value: Any) -> None:
+        """Run the turn."""
+        return self.fn(value)

@@ -1,0 +1,248 @@
+"""Consuming: from an address, a description or a file to refs of far agents."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import TYPE_CHECKING, TypeVar
+
+import attrs
+
+from lmos_actors.actors import Agent, Ref, describe
+from lmos_actors.errors import ConfigError
+from lmos_actors.protocol.td import differences, pointer
+from lmos_actors.transport import endpoint_of, is_here
+
+from ..http_client._forms import Ways
+from ..lmos._peer_things import path_of
+from ..lmos._remote_link import RemoteLink
+from ..lmos._remote_terms import ClassTerms, PlainTerms
+from ._target import TOLD, Target, find_target, hrefs_of, socket_target, sockets_of
+from ._thing import ConsumedThing
+
+if TYPE_CHECKING:
+    from lmos_actors.protocol.td import Description
+
+    from ..lmos._peer import Habits, Headers, Peer
+    from ..lmos._remote_terms import Terms
+    from ._peers import Peers
+
+A = TypeVar("A", bound=Agent)
+
+
+class ContractWarning(UserWarning):
+    """The description of an agent differs from the class that it is consumed as, in what would break."""
+
+
+# ---- the ways in
+
+
+def remote_ref(
+    peers: Peers, cls: type[A], url: str, thing: str | None = None, *, headers: Headers = ()
+) -> Ref[A]:
+    """Return a ref to the thing of that id at a `ws` or `wss` address; never waits, connects behind it.
+
+    Without `thing` it is that of an address like `ws://host/agents/NAME`. Raises ConfigError for no such
+    address.
+    """
+    _check_class(cls)
+    return Ref(_linked(peers, socket_target(url, thing), headers).link(ClassTerms(cls.__contract__)))
+
+
+def remote_thing(peers: Peers, url: str, thing: str | None = None, *, headers: Headers = ()) -> ConsumedThing:
+    """As `remote_ref`, without a class."""
+    return _thing(_linked(peers, socket_target(url, thing), headers))
+
+
+async def consume(
+    peers: Peers,
+    cls: type[A],
+    source: str | os.PathLike[str],
+    *,
+    thing: str | None = None,
+    headers: Headers = (),
+    habits: Habits = "auto",
+    local: bool = False,
+) -> Ref[A]:
+    """Return a ref to a far agent, once its first connection stands; see `consume_thing`.
+
+    Warns (`ContractWarning`) where its description differs from the class in what would break.
+    """
+    _check_class(cls)
+    reached = await _connected(peers, source, thing, headers, habits, local)
+    link = reached.link(ClassTerms(cls.__contract__))
+    try:
+        if reached.target.description is not None:
+            _compare(reached.target.description, cls)
+    except BaseException:  # the warning is an error
+        link.release()
+        raise
+    return Ref(link)
+
+
+async def consume_thing(
+    peers: Peers,
+    source: str | os.PathLike[str],
+    *,
+    thing: str | None = None,
+    headers: Headers = (),
+    habits: Habits = "auto",
+    local: bool = False,
+) -> ConsumedThing:
+    """Return a far agent by its names, once its first connection stands; later breaks are mended behind it.
+
+    `source` is the `http` or `https` URL of its description, or of a server's root, where the description is
+    looked for; the path of a file with the description; or a `ws` or `wss` address, without any. `thing`
+    is the id, title or name of one of several. `headers` go with every request to the server of `source`, and
+    with the WebSocket to where its description leads; never along with a redirect to another server.
+    `habits` say how the peer behaves where its handshake does not. `local`: the description of another host,
+    and redirects on the way to it, may lead to the machine that asks.
+
+    What the description has no form for LMOS for, but one for HTTP, goes over HTTP: all of it, or some.
+
+    Raises ConnectFailed when nothing is there, ConfigError for a source that is none or leads neither to LMOS
+    over a WebSocket nor to HTTP, DescriptionError (a ConfigError) for a description that cannot be read.
+    """
+    return _thing(await _connected(peers, source, thing, headers, habits, local))
+
+
+@attrs.frozen
+class Reached:
+    """A thing, and the ways to it: a peer over LMOS, its forms for HTTP, or both."""
+
+    peers: Peers
+    target: Target
+    peer: Peer | None
+    ways: Ways | None = None
+    given: Headers = ()
+    meant: str = ""
+
+    def link(self, terms: Terms) -> RemoteLink:
+        """Return the link to it."""
+        socket = None if self.peer is None else RemoteLink(self.peer.thing(self.target.thing_id), terms)
+        if self.ways is None:
+            assert socket is not None
+            return socket
+        from ..http_client._link import web_link  # whoever is reached by LMOS alone needs no HTTP
+
+        found, thing_id = web_link(self.peers, self.ways, self.given, self.meant), self.target.thing_id
+        return found(thing_id, terms, socket)
+
+
+async def _connected(
+    peers: Peers,
+    source: str | os.PathLike[str],
+    thing: str | None,
+    headers: Headers,
+    habits: Habits,
+    local: bool,
+) -> Reached:
+    place = os.fspath(source)
+    target = await find_target(peers, place, thing, headers, local=local)
+    ways, meant = _web_ways(target, place, headers)
+    if target.url is None:
+        assert ways is not None
+        await peers.web_pool().warm(next(iter(ways.origins().values())))
+        return Reached(peers, target, None, ways, headers, meant)
+    peer = _peer(peers, target, target.url, headers_for(target, place, headers), habits)
+    peers.hold(peer)
+    try:
+        await peer.first()
+    except BaseException:
+        peers.let_go(peer)
+        raise
+    return Reached(peers, target, peer, ways, headers, meant)
+
+
+def _web_ways(target: Target, source: str, headers: Headers) -> tuple[Ways | None, str]:
+    """Return the forms for HTTP where they are needed, and a URL of the server that headers are meant for.
+
+    Raises ConfigError for forms that lead nowhere, and where whom the headers are for is not known.
+    """
+    if target.description is None:
+        return None, source
+    ways = Ways(target.description, target.told_at)
+    if target.url is not None and not ways.only_web():
+        return None, source
+    if target.told_at is not None:
+        return ways, source
+    origins = list(ways.origins().values())
+    if headers and len(origins) > 1:
+        raise ConfigError(
+            f"headers are for one server, and the forms lead to {len(origins)}: use credentials", source
+        )
+    return ways, origins[0]
+
+
+def headers_for(target: Target, source: str, headers: Headers) -> Headers:
+    """Return the headers that go with a connection: whom they are for is said by who was asked alone.
+
+    Raises ConfigError where they would leave TLS.
+    """
+    if target.told_at is None or target.url is None or not headers:
+        return headers
+    asked, told, found = (endpoint_of(url) for url in (source, target.told_at, target.url))
+    if found.authority != asked.authority and told.authority != asked.authority:
+        return ()
+    if asked.secure and not found.secure:
+        raise ConfigError(f"headers given for {source} would go to {target.url}, which is not secure")
+    return headers
+
+
+def _peer(peers: Peers, target: Target, url: str, headers: Headers, habits: Habits = "auto") -> Peer:
+    peer = peers.peer(url, headers, habits)
+    if target.description is not None:
+        peer.learn(target.description.offers or ())
+    return peer
+
+
+def _linked(peers: Peers, target: Target, headers: Headers) -> Reached:
+    peer = _peer(peers, target, target.url or "", headers)
+    peers.hold(peer)
+    return Reached(peers, target, peer)
+
+
+def told(peers: Peers, description: Description, told_at: str) -> Reached:
+    """Return the ways to a thing that somebody has told of; connects behind it, and waits for nothing.
+
+    Raises ConfigError for a description that leads nowhere.
+    """
+    form = next(sockets_of(description, told_at), None)
+    if description.id is None:
+        raise ConfigError("the description has no id", told_at)
+    teller = endpoint_of(told_at)
+    if not is_here(teller.host):  # whoever asks it by its name may be of its machine, and so may its agents
+        peers.network.told_of(hrefs_of(description, told_at), but=teller.host)
+    url = None if form is None else endpoint_of(form.href).url
+    target = Target(url, description.id, description, told_at)
+    ways, meant = _web_ways(target, told_at, ())
+    if url is None:
+        return Reached(peers, target, None, ways, (), meant)
+    peer = _peer(peers, target, url, ())
+    peers.hold(peer)
+    return Reached(peers, target, peer, ways, (), meant)
+
+
+def _check_class(cls: object) -> None:
+    if getattr(cls, "__contract__", None) is None:
+        raise TypeError(f"an agent is consumed as a class of agents, not as {cls!r}")
+
+
+def _thing(reached: Reached) -> ConsumedThing:
+    description, path = reached.target.description, path_of(reached.target.thing_id)
+    if description is None and reached.peer is not None:
+        description = reached.peer.thing(reached.target.thing_id).description
+    link = reached.link(PlainTerms(description, path, binary=reached.ways is not None))
+    link.far.description = description
+    return ConsumedThing(link.far, Ref(link))
+
+
+def _compare(description: Description, cls: type[Agent]) -> None:
+    found = [each for each in differences(description, describe(cls)) if each.weight == "breaks"]
+    if not found:
+        return
+    told = "; ".join(f"{pointer(each.place)} {each.message}" for each in found[:TOLD])
+    more = f"; and {len(found) - TOLD} more" if len(found) > TOLD else ""
+    title = description.title or description.id
+    text = f"{title!r} is not what {cls.__name__} expects: {told}{more}"
+    warnings.warn(text, ContractWarning, stacklevel=4)

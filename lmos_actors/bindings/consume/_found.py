@@ -1,0 +1,56 @@
+"""Agents elsewhere that somebody has told of: from a description at hand to a link, without waiting."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..exposure._exposure import AGENTS, name_in_path
+from ..lmos._remote_link import RemoteLink
+from ..lmos._remote_terms import ClassTerms
+from ._consume import told
+from ._target import hrefs_of as hrefs_of
+
+if TYPE_CHECKING:
+    from lmos_actors.protocol.td import Description
+
+    from ._peers import Peers
+
+
+def found_link(peers: Peers, cls: Any, description: Description, told_at: str) -> RemoteLink:
+    """Return the link to a thing as an agent of a class; it connects in the background, until `release`.
+
+    No headers go with it: credentials are those that the node has for where it leads. Raises ConfigError for
+    a description that leads nowhere.
+    """
+    return told(peers, description, told_at).link(ClassTerms(cls.__contract__))
+
+
+async def reached(link: RemoteLink) -> None:
+    """Wait for the first connection, where there is to be one. Raises ConnectFailed once a try has failed."""
+    for peer in link.sockets:
+        if peer.session is None and peer.failure is None:
+            await peer.first()
+
+
+def is_down(link: RemoteLink) -> bool:
+    """Return whether the last that was known is that nothing can be reached there."""
+    return any(peer.ended or (peer.session is None and peer.tried) for peer in link.sockets)
+
+
+def is_connected(link: Any) -> bool:
+    """Return whether a request can be sent now, without waiting for a connection."""
+    return not isinstance(link, RemoteLink) or all(peer.session is not None for peer in link.sockets)
+
+
+def names_of(description: Description, told_at: str) -> tuple[str, ...]:
+    """Return the public names of an agent, as its id and the addresses in its description tell them."""
+    places = [description.id or "", *hrefs_of(description, told_at)]
+    found: list[str] = []
+    for place in places:
+        before, there, after = place.partition(AGENTS)
+        name = (
+            name_in_path(f"{AGENTS}{after.partition('/')[0].partition('?')[0]}") if there and before else None
+        )
+        if name is not None:
+            found.append(name)
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,166 @@
+"""The peers of one node: a connection per address and credentials, whatever number of refs use it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import attrs
+import trio
+from trio.lowlevel import enable_ki_protection
+
+from lmos_actors.protocol import lmos
+from lmos_actors.transport import connect, endpoint_of
+
+from ..exposure._outward import Outward
+from ..lmos._peer import Habits, Headers, Peer
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Awaitable, Callable
+
+    from lmos_actors._core import Budget
+    from lmos_actors.actors import Runtime
+    from lmos_actors.security import Credentials
+    from lmos_actors.transport import Connection, ConnectionOptions, Network
+
+    from ..http_client._pool import WebPool
+
+
+def headers_with(credentials: Credentials | None, url: str, given: Headers = ()) -> Headers:
+    """Return the headers of one request to a URL: those given, and what is presented there now.
+
+    A header that is given stands in place of one of that name. Blocks on the disk for a moment. Raises
+    ConfigError where a secret cannot be read.
+    """
+    if credentials is None:
+        return given
+    names = [name.lower() for name, _ in given]
+    own = credentials.headers_for(url, trio.current_time())
+    return (*given, *((name, value) for name, value in own if name not in names))
+
+
+class StartSoon(Protocol):
+    """Starts a task of the stage of a node that outlives its agents."""
+
+    def __call__(self, async_fn: Callable[..., Awaitable[object]], /, *args: Any, name: str) -> None: ...
+
+
+class Peers:
+    """All addresses that a node is connected to, or tries to be.
+
+    `start_soon` starts the task of each connection, in a stage that ends after the agents: what is cancelled
+    then ends with the close code 1001, and everything unanswered fails. `credentials` are presented to the
+    places they are for, at each connect. `on_failure` is told of mistakes of ours that ended one connection.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        rt: Runtime,
+        start_soon: StartSoon,
+        *,
+        session: lmos.SessionOptions | None = None,
+        connection: ConnectionOptions | None = None,
+        tls: ssl.SSLContext | None = None,
+        credentials: Credentials | None = None,
+        on_failure: Callable[[BaseException], None],
+        budget: Budget | None = None,
+    ) -> None:
+        self._budget = budget
+        options = lmos.SessionOptions() if session is None else session
+        # what waits to be sent is among what the session knows: so of each one-way message it is told whether
+        # it was sent when the connection ends
+        most = max(1, min(options.max_waiting, options.max_open - 1))
+        self.network = Outward(network)
+        self.rt = rt
+        self.session = attrs.evolve(options, max_waiting=most)
+        self.connection = connection
+        self.tls = tls
+        self.credentials = credentials
+        self.failed = on_failure
+        self._start_soon = start_soon
+        self._peers: dict[tuple[str, Headers, Habits], Peer] = {}
+        self._names: dict[str, bytes] = {}
+        self._web: WebPool | None = None
+
+    def peer(self, url: str, headers: Headers = (), habits: Habits = "auto") -> Peer:
+        """Return the peer at that address, connected or not. Raises ConfigError for no URL of that kind."""
+        key = (endpoint_of(url).url, headers, habits)
+        found = self._peers.get(key)
+        if found is None:
+            found = self._peers[key] = Peer(self, key[0], headers, habits)
+            self._start_soon(self._run, key, found, name=f"peer {found.place}")
+        return found
+
+    def kept(self, place: str, headers: Headers, make: Callable[[], Peer]) -> Peer:
+        """Return the peer of a place that is no address of a WebSocket; made and started if there is none."""
+        key: tuple[str, Headers, Habits] = (place, headers, "auto")
+        found = self._peers.get(key)
+        if found is None:
+            found = self._peers[key] = make()
+            self._start_soon(self._run, key, found, name=f"peer {found.place}")
+        return found
+
+    def web_pool(self) -> WebPool:
+        """Return the connections over HTTP of the node, made at the first use."""
+        if self._web is None:
+            from ..http_client._pool import WebPool  # who goes by addresses alone needs no HTTP
+
+            self._web = WebPool(
+                lambda: self.network, self._start_soon, tls=self.tls, headers_for=self.headers_for
+            )
+        return self._web
+
+    @enable_ki_protection
+    async def _run(self, key: tuple[str, Headers, Habits], peer: Peer) -> None:
+        try:
+            await peer.run()
+        finally:
+            if self._peers.get(key) is peer:
+                del self._peers[key]
+
+    def hold(self, peer: Peer) -> None:
+        """Somebody uses this peer from now on."""
+        peer.users += 1
+
+    def let_go(self, peer: Peer) -> None:
+        """Somebody uses it no more; with the last one its connection ends."""
+        peer.users -= 1
+        if peer.users == 0:
+            peer.released = True
+            self._peers = {key: each for key, each in self._peers.items() if each is not peer}
+            peer.scope.cancel("nobody uses this connection")
+
+    async def connect(self, url: str, headers: Headers) -> Connection:
+        """Connect to an address, telling it who we are (`LMOS-Peer`), so that repeats are known as such."""
+        place = endpoint_of(url)
+        authority = f"{place.secure} {place.authority}"
+        name = self._names.get(authority)
+        if name is None:
+            name = self._names[authority] = self.rt.entropy.new_id().replace("-", "").encode()
+        own = ((b"LMOS-Peer", name), *self.headers_for(url, headers))
+        return await connect(
+            self.network,
+            url,
+            headers=own,
+            tls=self.tls if place.secure else None,
+            options=self.connection,
+            budget=self._budget,
+        )
+
+    def headers_for(self, url: str, given: Headers = ()) -> Headers:
+        """Return the headers of one request to a URL; see `headers_with`.
+
+        To be asked for every request and every hop: secrets change, and what is for one place is for no
+        other.
+        """
+        return headers_with(self.credentials, url, given)
+
+    def statistics(self) -> dict[str, int]:
+        """Count: addresses, those connected now, requests without an answer."""
+        peers = self._peers.values()
+        return {
+            "peers": len(peers),
+            "connected": sum(peer.session is not None for peer in peers),
+            "open": sum(peer.open_requests for peer in peers),
+        }

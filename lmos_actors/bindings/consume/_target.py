@@ -1,0 +1,270 @@
+"""Where a thing is that an address, a description or a file tells of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from urllib.parse import quote
+
+import attrs
+import msgspec
+import trio
+
+from lmos_actors.errors import ConfigError, ConnectFailed
+from lmos_actors.protocol.td import (
+    MAX_BYTES,
+    SUBPROTOCOL,
+    Description,
+    Form,
+    check,
+    choose,
+    effective_forms,
+    load,
+    pointer,
+    resolve,
+)
+from lmos_actors.transport import endpoint_of, leads_astray
+
+from ..exposure._exposure import AGENTS, name_in_url
+from ..http_client._forms import Ways
+from ..lmos._peer_things import path_of
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Iterable, Iterator
+
+    from lmos_actors.protocol.td import AnyAffordance
+    from lmos_actors.transport import Network
+
+    from ..lmos._peer import Headers
+    from ._peers import Peers
+
+HeadersFor: TypeAlias = "Callable[[str, Headers], Headers]"
+
+WAYS: Final = (SUBPROTOCOL, "wss", "ws")
+"""How LMOS is spoken here, best first; see `choose`."""
+
+SOCKETS: Final = ("ws://", "wss://")
+WEB: Final = ("http://", "https://")
+WELL_KNOWN: Final = "/.well-known/wot"
+TOLD: Final = 5  # findings and differences
+
+
+async def fetch(
+    network: Network,
+    url: str,
+    tls: ssl.SSLContext | None,
+    headers: Headers = (),
+    *,
+    headers_for: HeadersFor | None = None,
+    local: bool = False,
+) -> tuple[bytes, str]:
+    """Fetch what is at a URL as JSON; return its text, and the URL that redirects have led to.
+
+    `headers` are for the server of `url` alone. `headers_for` is asked for those of each hop, by its URL and
+    what is left of `headers` there. `local`: a redirect may lead from another host to the one that asks.
+
+    Raises ConnectFailed: nobody is there, too late, too long, not found, or no JSON.
+    """
+    from ._fetch import fetched  # whoever goes by addresses alone needs no HTTP
+
+    text, told_at, _ = await fetched(network, url, tls, headers, headers_for or alone, local)
+    return text, told_at
+
+
+def alone(_: str, headers: Headers) -> Headers:
+    """Add nothing to headers that are given."""
+    return headers
+
+
+@attrs.frozen
+class Target:
+    """Where a thing is: the address of a WebSocket, its id there, and its description if there is one.
+
+    Where LMOS is spoken by none of its forms there is no such address: then HTTP is, by its description.
+    """
+
+    url: str | None
+    thing_id: str
+    description: Description | None = None
+    told_at: str | None = None
+    """Where the description was found, after redirects, if it was fetched."""
+
+
+def socket_target(url: str, thing: str | None) -> Target:
+    """Return where the thing at a WebSocket address is. Raises ConfigError."""
+    endpoint = endpoint_of(url)
+    name = name_in_url(endpoint.url)
+    if thing is None and name is None:
+        raise ConfigError(f"{url!r} is an address of many things: say which one by thing=")
+    if thing is None:  # the id that an agent without one of its own has in its description
+        scheme, before = "https" if endpoint.secure else "http", endpoint.target.rpartition(AGENTS)[0]
+        thing = f"{scheme}://{endpoint.authority}{before}{AGENTS}{quote(name or '', safe='')}"
+    return Target(endpoint.url, thing)
+
+
+async def find_target(
+    peers: Peers, source: str, thing: str | None, headers: Headers, *, local: bool = False
+) -> Target:
+    """Return where the thing is that a source tells of. Raises what `consume_thing` does.
+
+    `local`: what another host tells of may lead to the one that asks.
+    """
+    if source.startswith(SOCKETS):
+        return socket_target(source, thing)
+    if not source.startswith(WEB):
+        return target_of(await _read(source), None, source, thing)
+    if endpoint_of(source).target == "/":
+        return await _at_root(peers, source.rstrip("/"), thing, headers, local)
+    return await _target_at(peers, source, thing, headers, local)
+
+
+async def _target_at(peers: Peers, url: str, thing: str | None, headers: Headers, local: bool) -> Target:
+    from ._fetch import fetched
+
+    text, told_at, here = await fetched(peers.network, url, peers.tls, headers, peers.headers_for, local)
+    found = target_of(text, told_at, told_at, thing)
+    if found.description is not None:
+        places = _places_of(found.description, told_at, found.url)
+        if here or local:
+            peers.network.allow(places)
+        else:
+            _check_leads(places, told_at)
+            peers.network.told_of(places)
+    return found
+
+
+def _places_of(description: Description, told_at: str, url: str | None) -> tuple[str, ...]:
+    """Return all addresses that a description leads to, with the one that was chosen."""
+    chosen = () if url is None else (url,)
+    all_of_them = (*chosen, *Ways(description, told_at).origins().values(), *hrefs_of(description, told_at))
+    return tuple(href for href in all_of_them if href.startswith((*SOCKETS, *WEB)))
+
+
+def _check_leads(places: Iterable[str], told_at: str) -> None:
+    """Raise ConfigError where the description of another host leads to the one that reads it."""
+    for href in places:
+        if leads_astray(told_at, href):
+            raise ConfigError(
+                f"a form leads to {href[:80]!r}: where it is said, that is another host than here "
+                "(local=True allows it)",
+                told_at,
+            )
+
+
+async def _at_root(peers: Peers, base: str, thing: str | None, headers: Headers, local: bool) -> Target:
+    """Look where a server has the description of its only thing, then where kotlin-wot has those of all."""
+    try:
+        return await _target_at(peers, base + WELL_KNOWN, thing, headers, local)
+    except (ConfigError, ConnectFailed) as error:
+        try:
+            return await _target_at(peers, f"{base}/", thing, headers, local)
+        except ConnectFailed:
+            raise error from None
+
+
+async def _read(path: str) -> bytes:
+    try:
+        async with await trio.open_file(path, "rb") as file:
+            text: bytes = await file.read(MAX_BYTES + 1)
+            return text
+    except OSError as error:
+        hint = "" if "://" not in path else "; a URL begins with http, https, ws or wss"
+        raise ConfigError(f"cannot read the description: {error.strerror}{hint}", path) from None
+
+
+def target_of(text: bytes, url: str | None, place: str, thing: str | None) -> Target:
+    """Return where the thing is that a description tells of, or that one of several does."""
+    description = _described(_chosen(text, place, thing), place)
+    if thing is not None and not _is(description.id, description.title, thing):
+        told = f"this describes {description.id or description.title!r}, not {thing!r}"
+        raise ConfigError(told + _links_of(description), place)
+    form = next(sockets_of(description, url), None)
+    if form is None and not _is_on_web(description, url, place, thing):
+        told = f"no form is for LMOS over a WebSocket (subprotocol {SUBPROTOCOL!r}), nor for HTTP"
+        raise ConfigError(told + _links_of(description), place)
+    thing_id = description.id or url or (place if form is None else None)  # to HTTP it says nothing
+    if thing_id is None:
+        raise ConfigError("the description has no id", place)
+    return Target(None if form is None else endpoint_of(form.href).url, thing_id, description, url)
+
+
+def _is_on_web(description: Description, url: str | None, place: str, thing: str | None) -> bool:
+    """Return whether a thing is reached over HTTP; a mere list of others is it only by its own name."""
+    if thing is None and any(link.rel == "item" for link in description.links or ()):
+        return False
+    try:
+        return bool(Ways(description, url).origins())
+    except ConfigError as error:
+        raise ConfigError(f"a form leads nowhere: {error.message}", place) from None
+
+
+def _links_of(description: Description) -> str:
+    """Return what a description that is not for the thing links to, such as that of a node with several."""
+    links = [link.href for link in description.links or () if link.rel == "item"]
+    more = ", ..." if links[20:] else ""
+    return f"; it links to {', '.join(links[:20])}{more}" if links else ""
+
+
+def _chosen(text: bytes, place: str, thing: str | None) -> Any:
+    """Return the only description that a text holds, or the one that is meant, as plain data or as text."""
+    if not text.lstrip().startswith(b"["):
+        return text
+    try:
+        listed: list[Any] = msgspec.json.decode(text, type=list[Any])
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ConfigError(f"no descriptions: {error}", place) from None
+    things = [cast("dict[str, Any]", each) for each in listed if isinstance(each, dict)]
+    found = [each for each in things if thing is None or _is(each.get("id"), each.get("title"), thing)]
+    if len(found) == 1:
+        return found[0]
+    known = ", ".join(str(each.get("id") or each.get("title")) for each in things[:20]) or "none"
+    asked = "say which one by thing=" if thing is None else f"there is no {thing!r}"
+    raise ConfigError(f"{asked}; there are: {known}", place)
+
+
+def _is(thing_id: Any, title: Any, thing: str) -> bool:
+    if thing in (thing_id, title):
+        return True
+    return isinstance(thing_id, str) and thing in (name_in_url(thing_id), path_of(thing_id))
+
+
+def _described(data: Any, place: str) -> Description:
+    errors = [finding for finding in check(data) if finding.severity == "error"]
+    if errors:
+        told = "; ".join(f"{pointer(each.place) or '/'} {each.message}" for each in errors[:TOLD])
+        more = f"; and {len(errors) - TOLD} more" if len(errors) > TOLD else ""
+        raise ConfigError(f"the description is wrong: {told}{more}", place)
+    return load(data)
+
+
+def hrefs_of(description: Description, told_at: str) -> Iterator[str]:
+    """Return all addresses that a description leads to, absolute."""
+    base = resolve(told_at, description.base) if description.base else told_at
+    affordances: list[Any] = [
+        *(description.properties or {}).values(),
+        *(description.actions or {}).values(),
+        *(description.events or {}).values(),
+    ]
+    forms = [
+        *(description.forms or ()),
+        *(f for each in affordances for f in effective_forms(description, each)),
+    ]
+    for href in dict.fromkeys(form.href for form in forms):
+        yield resolve(base, href)
+
+
+def sockets_of(description: Description, url: str | None) -> Iterator[Form]:
+    """Return the forms by which LMOS is spoken to a thing, the best of each affordance, in their order."""
+    base = description.base or url
+    described = attrs.evolve(description, base=base)
+    affordances: list[AnyAffordance] = [
+        *(described.properties or {}).values(),
+        *(described.actions or {}).values(),
+        *(described.events or {}).values(),
+    ]
+    for each in affordances:
+        forms = [form for form in effective_forms(described, each) if "{" not in form.href]
+        for op in dict.fromkeys(op for form in forms for op in form.ops):
+            found = choose(forms, op, WAYS)
+            if found is not None:
+                yield attrs.evolve(found, href=resolve(base, found.href))

@@ -1,0 +1,197 @@
+"""A far agent spoken to by the names of its affordances and plain data, with its description or without."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET
+
+from lmos_actors.actors import Ref, entered_within, event_key, found_link, property_key, tell_within
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine, Mapping
+    from contextlib import AbstractAsyncContextManager
+
+    from lmos_actors.actors import Call, Down, Feed, Link, Occurrence
+    from lmos_actors.protocol.td import Description
+
+    from ..lmos._peer_things import FarThing
+    from ..lmos._remote_calls import RemoteCall, RemoteStream
+
+
+class ConsumedThing:
+    """A far agent by the names it is known by: what goes in and out is plain data, as JSON has it.
+
+    The verbs are those of a `Ref`, and raise what they do. With a description, names that are not in it are
+    NotFound at once; values are checked by the agent alone. Equal to others that lead to the same thing.
+    """
+
+    __slots__ = ("_far", "_ref")
+
+    def __init__(self, far: FarThing, ref: Ref[Any]) -> None:
+        self._far = far
+        self._ref = ref
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ConsumedThing) and self._ref == other._ref
+
+    def __hash__(self) -> int:
+        return hash(self._ref)
+
+    def __repr__(self) -> str:
+        return f"<ConsumedThing {self.id} at {self._far.peer.place}>"
+
+    # ---- who it is
+
+    @property
+    def description(self) -> Description | None:
+        """Its description, None if it was consumed without one."""
+        return self._far.description
+
+    @property
+    def url(self) -> str:
+        """The address of the WebSocket that it is reached by; that of its first form where there is none."""
+        return self._far.peer.url
+
+    @property
+    def id(self) -> str:
+        """Its `thingID`."""
+        return self._far.thing_id
+
+    @property
+    def path(self) -> str:
+        """What errors name it by: its path on its node where its address tells that, else its id."""
+        return self._far.path
+
+    # ---- properties
+
+    def read(self, name: str) -> Coroutine[Any, Any, Any]:
+        """Return the value of a property."""
+        return self._ask("read", property_key(name), ())
+
+    def write(self, name: str, value: Any) -> Coroutine[Any, Any, None]:
+        """Set a property."""
+        return self._ask("write", f"={name}", (value,))
+
+    def write_many(self, values: Mapping[str, Any]) -> Coroutine[Any, Any, None]:
+        """Set several properties: all or none, if the agent is one of ours."""
+        return self._ask("write_many", "=", (dict(values),))
+
+    def read_all(self) -> Coroutine[Any, Any, dict[str, Any]]:
+        """Return the values of all readable properties by name."""
+        return self._ask("read_all", "?", ())
+
+    # ---- actions
+
+    def invoke(self, name: str, input: Any = UNSET) -> Coroutine[Any, Any, Any]:
+        """Have an action carried out and return its output, None if it has none; `input` is one value."""
+        return self._ask("invoke", name, _given(input))
+
+    def begin(self, name: str, input: Any = UNSET) -> AbstractAsyncContextManager[Call[Any, Any]]:
+        """Invoke an action and hold on to the call: `async with thing.begin("forecast", {...}) as call`."""
+        return self._entered("begin").begin(name, _given(input), {}, self._seconds)
+
+    def stream(self, name: str, input: Any = UNSET) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        """Invoke an action with many outputs: `async with thing.stream("count", {...}) as items`."""
+        return self._entered("stream").stream(name, _given(input), {}, self._seconds)
+
+    def tell(self, name: str, input: Any = UNSET) -> Coroutine[Any, Any, None]:
+        """Send one way: at most once, no answer."""
+        link = self._link
+        if link.turns.slot is not None:
+            raise link.turns.misuse("tell", of="thing.")
+        if self._seconds is None:
+            return link.tell(name, _given(input), {})
+        return tell_within(link, name, _given(input), {}, self._seconds)
+
+    # ---- listening
+
+    def observe(self, name: str, *, gaps: bool = False) -> AbstractAsyncContextManager[Feed[Any]]:
+        """Return the present value of a property, then every change; a slow observer sees the latest."""
+        key = f"+{property_key(name)}"
+        link = self._entered("observe")
+        return entered_within(link, link.listen(key, conflate=True, gaps=gaps, size=64), self._seconds)
+
+    def subscribe(
+        self, name: str, *, gaps: bool = False, size: int = 64
+    ) -> AbstractAsyncContextManager[Feed[Any]]:
+        """Return every event of that name from now on."""
+        key = f"+{event_key(name)}"
+        link = self._entered("subscribe")
+        return entered_within(link, link.listen(key, conflate=False, gaps=gaps, size=size), self._seconds)
+
+    def subscribe_all(
+        self, *, gaps: bool = False, size: int = 64
+    ) -> AbstractAsyncContextManager[Feed[Occurrence]]:
+        """Return every event, with its name; with `gaps`, a `Gap` too where some may be missing."""
+        link = self._entered("subscribe_all")
+        return entered_within(link, link.listen("+!", conflate=False, gaps=gaps, size=size), self._seconds)
+
+    def monitor(self, *, gaps: bool = False) -> AbstractAsyncContextManager[Feed[Down]]:
+        """Return a `Down` for every incarnation that ends from now on, as far as the agent tells.
+
+        With `gaps`, a `Gap` too where the connection was lost, and some may be missing.
+        """
+        link = self._entered("monitor")
+        watch: AbstractAsyncContextManager[Feed[Down]] = found_link(link).watch(gaps=gaps)
+        return entered_within(link, watch, self._seconds)
+
+    # ---- views
+
+    def within(self, seconds: float, /) -> ConsumedThing:
+        """Return a view whose calls raise `DeadlineExceeded` after so many seconds."""
+        return ConsumedThing(self._far, self._ref.within(seconds))
+
+    def retrying(self, *, attempts: int | None = 10, seconds: float | None = 45.0) -> ConsumedThing:
+        """Return a view that asks again where that is safe; see `Ref.retrying`."""
+        return ConsumedThing(self._far, self._ref.retrying(attempts=attempts, seconds=seconds))
+
+    def ready(self) -> Coroutine[Any, Any, None]:
+        """Wait for the connection, and until the agent runs again if it was heard not to."""
+        return self._ref.ready()
+
+    # ---- as `actors.Thing` has them
+
+    def reading(self, name: str) -> AbstractAsyncContextManager[RemoteCall]:
+        """Read a property: `async with thing.reading("units") as call`, then `await call.result()`."""
+        return self._link.begin(property_key(name), (), {}, self._seconds)
+
+    def writing(self, name: str, value: Any) -> AbstractAsyncContextManager[RemoteCall]:
+        """Set a property."""
+        return self._link.begin(f"={name}", (value,), {}, self._seconds)
+
+    def invoking(self, name: str, data: Any = UNSET) -> AbstractAsyncContextManager[RemoteCall]:
+        """Invoke an action; see `begin`."""
+        return self._link.begin(name, _given(data), {}, self._seconds)
+
+    def streaming(self, name: str, data: Any = UNSET) -> AbstractAsyncContextManager[RemoteStream]:
+        """Invoke an action with many outputs; see `stream`."""
+        return self._link.stream(name, _given(data), {}, self._seconds)
+
+    # ---- inside
+
+    @property
+    def _link(self) -> Link:
+        return self._ref._link  # pyright: ignore[reportPrivateUsage] # what a ref is for those inside
+
+    @property
+    def _seconds(self) -> float | None:
+        return self._ref._seconds  # pyright: ignore[reportPrivateUsage]
+
+    def _ask(self, verb: str, key: str, args: tuple[Any, ...]) -> Coroutine[Any, Any, Any]:
+        link = self._link
+        if link.turns.slot is not None:
+            raise link.turns.misuse(verb, of="thing.")
+        if self._seconds is None:
+            return link.ask(key, args, {})
+        return link.ask_within(key, args, {}, self._seconds)
+
+    def _entered(self, verb: str) -> Link:
+        link = self._link
+        if link.turns.slot is not None:
+            raise link.turns.misuse(verb, of="thing.", how="entered by async with")
+        return link
+
+
+def _given(input: Any) -> tuple[Any, ...]:
+    return () if input is UNSET else (input,)

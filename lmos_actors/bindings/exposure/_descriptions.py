@@ -1,0 +1,169 @@
+"""What a node serves, as descriptions: made of classes, not of agents, so there between two lives."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from hashlib import sha256
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from urllib.parse import quote
+
+import attrs
+
+from lmos_actors.actors import describe
+from lmos_actors.protocol.td import (
+    JSON,
+    OFFERS,
+    OLD_TD_CONTEXT_URI,
+    TD_CONTEXT_URI,
+    Description,
+    Form,
+    Link,
+    PropertyAffordance,
+    SecurityScheme,
+    dump_text,
+    with_forms,
+)
+
+from ._secured import Sees, anything, secured
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lmos_actors.actors import Agent
+    from lmos_actors.security import Security
+
+KEPT: Final = 1_024
+"""Descriptions that are kept as text; of more agents they are made anew when they are asked for."""
+
+LINKS: Final = 1_000
+"""Links in the description of a node."""
+
+TD_JSON: Final = "application/td+json"
+
+
+class Listed(Protocol):
+    """An agent, or a pool, as those see it who reach it over a network."""
+
+    @property
+    def name(self) -> str:
+        """Its public name: its path, with "." for "/"."""
+        ...
+
+    @property
+    def thing_id(self) -> str:
+        """The URI by which it is known."""
+        ...
+
+    @property
+    def cls(self) -> type[Agent]:
+        """The class of the agent, also while none of it runs."""
+        ...
+
+
+class Catalogue(Protocol):
+    """What a node exposes."""
+
+    def __iter__(self) -> Iterator[Listed]:
+        """Return everything that is exposed, in start order."""
+        ...
+
+    def named(self, name: str) -> Listed | None:
+        """Return what is exposed under a public name, None if nothing is."""
+        ...
+
+
+@attrs.frozen
+class Served:
+    """A description as it goes out: its text, and a tag that changes with it."""
+
+    text: bytes
+    tag: str
+
+
+def served_text(data: str) -> Served:
+    """Return a text with its tag."""
+    text = data.encode()
+    return Served(text, f'"{sha256(text).hexdigest()[:32]}"')
+
+
+def description_of(exposed: Listed, bases: Sequence[str], security: Security | None = None) -> Description:
+    """Return the description of an agent with its id, its forms at these addresses, and our extensions.
+
+    It says how somebody says who they are, and which forms are for anyone.
+    """
+    described = attrs.evolve(describe(exposed.cls, id=exposed.thing_id), offers=OFFERS)
+    formed = with_forms(described, exposed.name, bases)
+    return formed if security is None else secured(formed, security, exposed.name)
+
+
+def http_of(base: str) -> str:
+    """Return the address for HTTP of a base, without a slash at its end."""
+    scheme, _, place = base.partition("://")
+    return f"{'https' if scheme in ('wss', 'https') else 'http'}://{place.rstrip('/')}"
+
+
+def url_of(base: str, name: str) -> str:
+    """Return the address of an agent's description."""
+    return f"{http_of(base)}/agents/{quote(name, safe='')}"
+
+
+class Descriptions:
+    """The descriptions of what a node exposes, as it serves them at its addresses."""
+
+    def __init__(self, catalogue: Catalogue, bases: Sequence[str], security: Security | None = None) -> None:
+        self.catalogue = catalogue
+        self.bases = tuple(bases)
+        self.security = security
+        self._kept: OrderedDict[tuple[type[Any], str, str], Served] = OrderedDict()
+
+    def served(self, exposed: Listed) -> Served:
+        """Return the description of one of them."""
+        key = (exposed.cls, exposed.name, exposed.thing_id)
+        found = self._kept.get(key)
+        if found is None:
+            found = self._kept[key] = self._text_of(exposed)
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        else:
+            self._kept.move_to_end(key)
+        return found
+
+    def _text_of(self, exposed: Listed) -> Served:
+        return served_text(dump_text(description_of(exposed, self.bases, self.security)))
+
+    def sole(self, sees: Sees = anything) -> Listed | None:
+        """Return what is exposed if it is one thing alone, of those that somebody may see."""
+        first_two = list(islice(self.seen(sees), 2))
+        return first_two[0] if len(first_two) == 1 else None
+
+    def seen(self, sees: Sees) -> Iterator[Listed]:
+        """Return everything that is exposed and that somebody may see, in start order."""
+        return (each for each in self.catalogue if sees(each.name))
+
+    def own(self, sees: Sees = anything) -> Served:
+        """Return the description of the node itself, which links to the first 1,000 that somebody may see."""
+        base = http_of(self.bases[0])
+        listed = Form(href=f"{base}/", op=("readproperty",), content_type=JSON)
+        things = PropertyAffordance(
+            description="The descriptions of all agents of the node.",
+            schema={"type": "array", "items": {"type": "object"}},
+            read_only=True,
+            forms=(listed,),
+        )
+        described = Description(
+            context=[OLD_TD_CONTEXT_URI, TD_CONTEXT_URI],
+            id=f"{base}/",
+            title="lmos_actors node",
+            description="Links to the descriptions of the agents that this node serves.",
+            links=tuple(
+                Link(rel="item", href=url_of(base, each.name), type=TD_JSON)
+                for each in islice(self.seen(sees), LINKS)
+            ),
+            security_definitions={"nosec_sc": SecurityScheme(scheme="nosec")},
+            security="nosec_sc",
+            properties={"things": things},
+        )
+        if self.security is not None:
+            described = secured(described, self.security)
+        return served_text(dump_text(described))

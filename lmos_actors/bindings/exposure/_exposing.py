@@ -1,0 +1,72 @@
+"""Whether a node may listen where it is told to: nothing is open to everybody unless that is said."""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING
+
+import attrs
+
+from lmos_actors.errors import ConfigError
+from lmos_actors.security import ClientCertificates, Security, is_loopback
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lmos_actors.transport import Endpoint
+
+
+@attrs.frozen(kw_only=True)
+class Words:
+    """How the arguments are called where they are given."""
+
+    listen: str = "open_node(listen=...)"
+    security: str = "security=Security(...)"
+    insecure: str = "insecure=True"
+    tls: str = "tls="
+    client_ca: str = "server_tls(..., client_ca=...)"
+
+
+def check_exposed(
+    endpoints: Mapping[str, Endpoint],
+    security: Security,
+    tls: ssl.SSLContext | None,
+    *,
+    insecure: bool,
+    words: Words | None = None,
+) -> None:
+    """Look whether the addresses, by their URLs, suit what is asked of those who come. Raises ConfigError.
+
+    What only this machine reaches may be open; what others reach may not, nor may secrets travel there
+    readable, unless `insecure` says so. A certificate is asked for where one counts.
+    """
+    words = words or Words()
+    _check_certificates(endpoints, security, tls, words)
+    for url, endpoint in endpoints.items():
+        if insecure or is_loopback(endpoint.host):
+            continue
+        if security.is_open:
+            raise ConfigError(
+                f"{url!r} is reached from other machines, and whoever reaches it may use every agent: say "
+                f"who may by {words.security}, listen at 127.0.0.1, or say {words.insecure} if that is meant",
+                words.listen,
+            )
+        if security.sends_secrets and not endpoint.secure:
+            raise ConfigError(
+                f"{url!r} is without TLS: passwords and tokens travel there for anyone on the way to read. "
+                f"Use wss, with {words.tls}, or say {words.insecure} where something else keeps them secret",
+                words.listen,
+            )
+
+
+def _check_certificates(
+    endpoints: Mapping[str, Endpoint], security: Security, tls: ssl.SSLContext | None, words: Words
+) -> None:
+    if not any(isinstance(each, ClientCertificates) for each in security.schemes):
+        return
+    asks = tls is not None and tls.verify_mode is not ssl.CERT_NONE
+    if not asks or not any(each.secure for each in endpoints.values()):
+        raise ConfigError(
+            f"client certificates count, but none is asked for: that takes wss, and {words.client_ca}",
+            words.listen,
+        )

@@ -1,0 +1,187 @@
+"""What a node exposes: its agents and pools, by their public names, their ids and their addresses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, unquote, urlsplit
+
+import attrs
+
+from lmos_actors.actors import LocalLink
+from lmos_actors.supervision import PoolSupervisor, Tree, agent_class
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from lmos_actors.actors import Agent, PoolLink
+    from lmos_actors.supervision import Supervisor
+
+AGENTS: Final = "/agents/"
+EXITED: Final = "lmosx:exited"
+"""The event by which monitors travel: an incarnation has ended (W3)."""
+
+KEPT: Final = 4096  # things that were found are found again without a search
+FEW: Final = 64  # of them, which may as well be gone
+LONGEST: Final = 2048  # characters of a thing's id
+
+
+def public_name(path: str) -> str:
+    """Return the name under which what is at that place in the tree is exposed."""
+    return path.replace("/", ".")
+
+
+def name_in_path(path: str) -> str | None:
+    """Return the public name that the path of a URL ends in, None where it is no agent's address."""
+    _, found, name = path.rpartition(AGENTS)
+    return unquote(name) if found and name and "/" not in name else None
+
+
+def name_in_url(url: str) -> str | None:
+    """Return the public name of an agent whose address this is, None if it is none."""
+    try:
+        return name_in_path(urlsplit(url).path)
+    except ValueError:  # such as a bracket that is not closed
+        return None
+
+
+@attrs.frozen
+class Exposed:
+    """An agent or a pool, as those see it who reach it over a network."""
+
+    name: str
+    thing_id: str
+    link: LocalLink | PoolLink
+    cls: type[Agent]
+    """Its class; it is known also while no agent runs there."""
+
+
+class Exposure:
+    """Everything in a node's tree that can be reached from outside: all agents, and pools as a whole.
+
+    `bases` are the addresses at which the node is reached, such as `http://127.0.0.1:8080`. What has no id of
+    its own is known by its address at the first of them.
+    """
+
+    def __init__(self, root: Supervisor, bases: Iterable[str] = ()) -> None:
+        self.bases: tuple[str, ...] = tuple(base.rstrip("/") for base in bases)
+        self._root = root
+        self._tree = Tree(root)
+        self._found: dict[str, LocalLink | PoolLink] = {}
+        self._room = FEW  # for so many more, until it is looked which of them are gone
+
+    # ---- as a list
+
+    def __iter__(self) -> Iterator[Exposed]:
+        """Return everything that is exposed, in start order."""
+        for link in self._tree.links():
+            exposed = self._exposed(link)
+            if exposed is not None:
+                yield exposed
+
+    def names(self) -> Iterator[str]:
+        """Return all public names, in start order."""
+        for link in self._tree.links():
+            yield public_name(link.path)
+
+    def named(self, name: str) -> Exposed | None:
+        """Return what is exposed under a public name, None if nothing is."""
+        link = self.at(name)
+        return None if link is None else self._exposed(link)
+
+    def _exposed(self, link: LocalLink | PoolLink) -> Exposed | None:
+        cls = class_at(link)
+        if cls is None:  # a factory that does not tell, and no agent yet
+            return None
+        name = public_name(link.path)
+        return Exposed(name, self._id_of(link, name), link, cls)
+
+    def _id_of(self, link: LocalLink | PoolLink, name: str) -> str:
+        own: str | None = link.spec.id if isinstance(link, LocalLink) else None
+        return own or self.address(name)
+
+    def address(self, name: str) -> str:
+        """Return the canonical address of what is exposed under a public name."""
+        base = self.bases[0] if self.bases else ""
+        return f"{base}{AGENTS}{quote(name, safe='')}"
+
+    def pool_of(self, name: str) -> str | None:
+        """Return the public name of the pool that a name is, or would be, that of a member of, else None."""
+        above = name.rpartition(".")[0]
+        link = self.at(above) if above else None
+        return None if link is None or isinstance(link, LocalLink) else public_name(link.path)
+
+    # ---- by what a consumer says
+
+    def thing_at(self, target: str) -> str | None:
+        """Return the thing that messages are for which name none, on a socket at an agent's address.
+
+        It is named also if there is none now: that is what messages are answered then.
+        """
+        name = name_in_path(target.partition("?")[0])
+        if name is None:
+            return None
+        exposed = self.named(name)
+        return name if exposed is None else exposed.thing_id
+
+    def find(self, thing_id: str) -> LocalLink | PoolLink | None:
+        """Return what a consumer names: by id, an address that ends in `/agents/NAME`, name, or path.
+
+        Takes constant time: what has been found is remembered until it is gone for good.
+        """
+        found = self._found.get(thing_id)
+        if found is not None and not found.gone:
+            return found
+        found = self._look(thing_id)
+        if found is None:
+            self._found.pop(thing_id, None)
+        else:
+            self._keep(thing_id, found)
+        return found
+
+    def _keep(self, thing_id: str, found: LocalLink | PoolLink) -> None:
+        """Remember what was found. Agents come and go, each under a name of its own: nobody asks for those
+        that are gone again, so all are looked through whenever as many have been added as were left then.
+        """
+        self._room -= 1
+        if self._room < 0:
+            self._found = {said: link for said, link in self._found.items() if not link.gone}
+            self._room = max(FEW, len(self._found))
+        self._found[thing_id] = found
+        if len(self._found) > KEPT:
+            del self._found[next(iter(self._found))]
+
+    def at(self, name: str) -> LocalLink | PoolLink | None:
+        """Return what has that public name, or that path; None if nothing has."""
+        return self._tree.at(name) or self._tree.at(name.replace(".", "/"))
+
+    def _look(self, thing_id: str) -> LocalLink | PoolLink | None:
+        if len(thing_id) > LONGEST:
+            return None
+        owner = self._root.ids.get(thing_id)
+        if owner is not None:
+            return owner
+        name = _named(thing_id)
+        return None if name is None else self.at(name)
+
+
+def name_meant(thing_id: str) -> str:
+    """Return the public name that a consumer means, whether there is such a thing or not."""
+    thing_id = thing_id[:LONGEST]
+    return public_name(_named(thing_id) or thing_id)
+
+
+def _named(thing_id: str) -> str | None:
+    if "://" not in thing_id:
+        return thing_id.removeprefix(AGENTS)
+    return name_in_url(thing_id)
+
+
+def class_at(link: Any) -> type[Agent] | None:
+    """Return the class of the agents at a place in the tree, None where nothing tells."""
+    if isinstance(link, LocalLink):
+        agent: Agent | None = link.agent
+        return type(agent) if agent is not None else agent_class(link.spec)
+    if link.members:
+        return class_at(link.members[0])
+    placed = link.placed
+    return agent_class(placed.pool_spec.member(1)) if isinstance(placed, PoolSupervisor) else None

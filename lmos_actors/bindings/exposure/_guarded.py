@@ -1,0 +1,196 @@
+"""What stands before every route: nothing is looked up, read or decoded for whoever is not let in.
+
+Requests that are let in carry their `Admission` to the routes, in `scope["state"]["admission"]`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import trio
+
+from lmos_actors.protocol.lmos import problem_of
+from lmos_actors.security import Certificate, Presented, Refusal
+from lmos_actors.transport import ClientLeft
+
+from ._secured import anything, sees
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, MutableMapping
+
+    from lmos_actors._core import Headers
+    from lmos_actors.security import Admission, Guard
+    from lmos_actors.transport import App, ClientCertificate, Upgrade
+
+    Scope = MutableMapping[str, Any]
+    Message = MutableMapping[str, Any]
+    Send = Callable[[Message], Awaitable[None]]
+
+PROBES: Final = ("/healthz", "/readyz")
+"""Asked by machines that know neither names nor secrets of the node; they tell nothing else."""
+
+AGENTS: Final = b"/agents/"
+DESCRIPTIONS: Final = (b"/", b"/.well-known/wot", b"/agents", b"/openapi.json")
+
+KEPT: Final = 64
+"""Names of this node that are remembered, each with its port."""
+
+PROBLEM: Final = b"application/problem+json"
+_PLAIN: Final = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+
+
+def certificate_in(shown: ClientCertificate | None) -> Certificate | None:
+    """Return a certificate as those see it who decide."""
+    return None if shown is None else Certificate(shown.subject, shown.names, shown.fingerprint)
+
+
+def presented_in(upgrade: Upgrade) -> Presented:
+    """Return what a request for a WebSocket brings along."""
+    certificate = certificate_in(upgrade.certificate)
+    return Presented.of(upgrade.headers, upgrade.peer, secure=upgrade.secure, certificate=certificate)
+
+
+def presented_by(scope: Scope) -> Presented:
+    """Return what an HTTP request brings along."""
+    client = scope["client"]
+    return Presented.of(
+        tuple(scope["headers"]),
+        "" if client is None else _peer(*client),
+        secure=scope["scheme"] == "https",
+        certificate=certificate_in(scope["state"].get("certificate")),
+    )
+
+
+def _peer(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def principal_of(admission: Admission | None) -> str | None:
+    """Return the name of whoever was let in, None for nobody known."""
+    who = None if admission is None else admission.principal
+    return None if who is None else who.name
+
+
+def asks_nothing(guard: Guard) -> bool:
+    """Whether whoever is let in may do everything, at any rate: no single request need be looked at."""
+    security = guard.security
+    return security.is_open and not security.access and security.rate is None
+
+
+def guarded(app: App, guard: Guard) -> App:
+    """Return an application before which a guard stands; it is for the `http` scopes of our front door."""
+    return _Guarded(app, guard)
+
+
+class _Guarded:
+    def __init__(self, app: App, guard: Guard) -> None:
+        self._app = app
+        self._guard = guard
+        self._short_cut = ShortCut(guard) if asks_nothing(guard) else None
+        self._all_is_seen = self._short_cut is not None or guard.security.public_descriptions
+
+    async def __call__(self, scope: Scope, receive: Any, send: Send) -> None:
+        if scope["path"] in PROBES:
+            await self._app(scope, receive, send)
+            return
+        known = None if self._short_cut is None else self._short_cut.admission_of(scope)
+        if known is not None:
+            state = scope["state"]
+            state["admission"], state["sees"] = known, anything
+            await self._app(scope, receive, send)
+            return
+        presented, guard = presented_by(scope), self._guard
+        before = guard.preflight(presented) if scope["method"] == "OPTIONS" else None
+        found = guard.admit(presented, trio.current_time(), public=before is not None or self._public(scope))
+        if isinstance(found, Refusal):
+            await _answer(found.status, found, (*found.headers, *guard.cors(presented)), send)
+        elif before is not None:
+            await _answer(204, None, before, send)
+        else:
+            if self._short_cut is not None:
+                self._short_cut.keep(scope, found)
+            state = scope["state"]
+            state["admission"], state["sees"] = found, anything if self._all_is_seen else sees(found)
+            await self._app(scope, receive, _watched(send, found, guard, guard.cors(presented)))
+
+    def _public(self, scope: Scope) -> bool:
+        return self._guard.security.public_descriptions and shows_descriptions(
+            scope["method"], scope["raw_path"]
+        )
+
+
+def shows_descriptions(method: str, path: bytes) -> bool:
+    """Return whether a request is for descriptions alone."""
+    if method not in ("GET", "HEAD"):
+        return False
+    return path in DESCRIPTIONS or (path.startswith(AGENTS) and b"/" not in path[len(AGENTS) :])
+
+
+class ShortCut:
+    """Where nobody is asked who they are: the names of this node by which somebody was let in before.
+
+    What no page in a browser has sent needs no other look.
+    """
+
+    def __init__(self, guard: Guard) -> None:
+        self._hosts: dict[bytes, Admission] = {}
+        self._has_origins = bool(guard.security.origins)
+
+    def admission_of(self, scope: Scope) -> Admission | None:
+        """Return what a request is let in by that needs no other look, None for all others."""
+        host = _host_alone(scope)
+        return None if host is None or self._has_origins else self._hosts.get(host)
+
+    def keep(self, scope: Scope, found: Admission) -> None:
+        """Remember the name by which a request came that was let in."""
+        host = _host_alone(scope)
+        if host is not None and len(self._hosts) < KEPT:
+            self._hosts[host] = found
+
+
+def _host_alone(scope: Scope) -> bytes | None:
+    """Return the name that a request has for this node; None if a page has sent it, or it is said twice."""
+    found: bytes | None = None
+    for name, value in scope["headers"]:
+        if name == b"origin" or (name == b"host" and found is not None):
+            return None
+        if name == b"host":
+            found = value
+    return found
+
+
+def _watched(send: Send, admission: Admission, guard: Guard, more: Headers) -> Send:
+    """Add to answers what browsers and challenges need, and end those that outlive their credentials."""
+    if not more and guard.security.is_open:
+        return send
+
+    async def sent(message: Message) -> None:
+        begins = message["type"] == "http.response.start"
+        if begins and not admission.valid(trio.current_time()):
+            await _answer(401, guard.not_good, (*guard.not_good.headers, *more), send)
+            raise ClientLeft("the credentials are no longer good")
+        if begins:
+            challenged = guard.challenges if message["status"] == 401 else ()
+            message["headers"] = [*message.get("headers", ()), *challenged, *more]
+        elif message.get("more_body") and not admission.valid(trio.current_time()):
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            raise ClientLeft("the credentials are no longer good")
+        await send(message)
+
+    return sent
+
+
+async def _answer(status: int, refusal: Refusal | None, headers: Headers, send: Send) -> None:
+    body = b"" if refusal is None else problem_text(refusal)
+    own: Headers = () if refusal is None else ((b"content-type", PROBLEM), *_PLAIN)
+    length = () if status == 204 else ((b"content-length", b"%d" % len(body)),)
+    await send({"type": "http.response.start", "status": status, "headers": [*own, *length, *headers]})
+    await send({"type": "http.response.body", "body": body})
+
+
+def problem_text(refusal: Refusal) -> bytes:
+    """Return what somebody is told who is not let in, as problem details (RFC 9457)."""
+    problem = problem_of(refusal.error)
+    told = {"type": problem.type, "title": problem.title, "status": refusal.status, "detail": problem.detail}
+    return msgspec.json.encode(told)

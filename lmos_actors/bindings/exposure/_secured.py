@@ -1,0 +1,132 @@
+"""What descriptions say of security, and to whom they are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+
+import attrs
+import trio
+
+from lmos_actors.errors import AgentDied, Forbidden, Unauthorized
+from lmos_actors.protocol.td import ActionAffordance, EventAffordance, PropertyAffordance
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lmos_actors.protocol.td import Description, Form
+    from lmos_actors.security import Admission, Security, Verb
+
+E = TypeVar("E", bound=Exception)
+T = TypeVar("T", PropertyAffordance, ActionAffordance, EventAffordance)
+
+Sees: TypeAlias = Callable[[str], bool]
+"""Whether somebody may see what is exposed under a public name."""
+
+CRASHED: Final = "error"
+"""What strangers are told of a crash, in place of the exception."""
+
+UNTOLD: Final = ("normal", "shutdown")
+"""Kinds of ends without an exception."""
+
+VERBS: Final[tuple[Verb, ...]] = ("read", "write", "invoke", "subscribe")
+
+_BY_OP: Final[Mapping[str, Verb]] = {
+    "readproperty": "read",
+    "observeproperty": "read",
+    "unobserveproperty": "read",
+    "readallproperties": "read",
+    "readmultipleproperties": "read",
+    "observeallproperties": "read",
+    "unobserveallproperties": "read",
+    "writeproperty": "write",
+    "writeallproperties": "write",
+    "writemultipleproperties": "write",
+    "invokeaction": "invoke",
+    "queryaction": "invoke",
+    "cancelaction": "invoke",
+    "queryallactions": "invoke",
+    "subscribeevent": "subscribe",
+    "unsubscribeevent": "subscribe",
+    "subscribeallevents": "subscribe",
+    "unsubscribeallevents": "subscribe",
+}
+
+
+def anything(name: str) -> bool:
+    """See everything."""
+    return True
+
+
+def sees(admission: Admission) -> Sees:
+    """Return what somebody may see: that with which they may do something."""
+    return lambda name: any(admission.allows(name, verb) for verb in VERBS)
+
+
+def discreet(error: E) -> E | AgentDied:
+    """Return an error without the text of the exception that an agent has died by."""
+    if not isinstance(error, AgentDied) or error.reason.partition(":")[0] in UNTOLD:
+        return error
+    return AgentDied(CRASHED, started=error.started, agent=error.agent)
+
+
+def check_sight(admission: Admission | None, sees: Sees, name: str) -> None:
+    """Look whether somebody may see what has that public name, before it is told whether it is there.
+
+    It costs as any request does. Raises Unauthorized, Forbidden, RateLimited.
+    """
+    if admission is not None:
+        admission.charge(trio.current_time())
+    if sees(name):
+        return
+    if admission is None or admission.principal is None:
+        raise Unauthorized("credentials are needed")
+    raise Forbidden(f"{admission.principal.name} may not see this")
+
+
+def secured(description: Description, security: Security, agent: str | None = None) -> Description:
+    """Return the description with the schemes of a node; forms that are for anyone say so.
+
+    `agent` is the public name of what it describes, None for the node itself.
+    """
+    described = attrs.evolve(
+        description,
+        security_definitions=security.definitions(),
+        security=_written(security.demands()),
+    )
+    if agent is None or not security.lets_in_anyone:
+        return described
+    opened = _Opened(security, agent)
+    return attrs.evolve(
+        described,
+        forms=opened.forms(described.forms),
+        properties=opened.affordances(described.properties),
+        actions=opened.affordances(described.actions),
+        events=opened.affordances(described.events),
+    )
+
+
+def _written(names: Sequence[str]) -> str | tuple[str, ...]:
+    return names[0] if len(names) == 1 else tuple(names)
+
+
+class _Opened:
+    """Marks the forms of an agent all of whose operations are for anyone."""
+
+    def __init__(self, security: Security, agent: str) -> None:
+        usual = security.demands()
+        demanded = {verb: security.demands(agent, verb) for verb in VERBS}
+        self._other = {verb: names for verb, names in demanded.items() if names != usual}
+
+    def affordances(self, named: dict[str, T] | None) -> dict[str, T] | None:
+        return named and {
+            name: attrs.evolve(each, forms=self.forms(each.forms)) for name, each in named.items()
+        }
+
+    def forms(self, forms: tuple[Form, ...] | None) -> tuple[Form, ...] | None:
+        return forms and tuple(map(self._form, forms))
+
+    def _form(self, form: Form) -> Form:
+        found = tuple(dict.fromkeys(self._other.get(_BY_OP.get(op, "write")) for op in form.ops))
+        names = found[0] if len(found) == 1 else None
+        return form if names is None else attrs.evolve(form, security=tuple(names))

@@ -1,0 +1,1 @@
+"""Agents over HTTP: the server's side."""

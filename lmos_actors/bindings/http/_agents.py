@@ -1,0 +1,209 @@
+"""Agents over HTTP: what is below `/agents/`, as Thing Descriptions have it in their forms for HTTP.
+
+    /agents/NAME                            its description
+    /agents/NAME/properties                 all: read, write several, observe
+    /agents/NAME/properties/P               read, write
+    /agents/NAME/properties/P/observable    observe
+    /agents/NAME/actions                    all runs: query
+    /agents/NAME/actions/A                  invoke; query and cancel the newest run
+    /agents/NAME/actions/A/ID               query, cancel
+    /agents/NAME/events                     all: subscribe
+    /agents/NAME/events/E                   subscribe
+
+A request becomes an envelope in the agent's mailbox, as one that comes over LMOS does; whoever leaves before
+it is answered takes it back. All of this is dispatched by hand: it is what most requests are for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import trio
+
+from lmos_actors.actors import STREAM
+from lmos_actors.errors import AgentError, LocalProtocolError, NotFound
+
+from ..exposure._descriptions import TD_JSON
+from ..exposure._exposure import class_at, public_name
+from ..exposure._meter import refused
+from ..exposure._secured import check_sight
+from ._accept import best_of, has_tag
+from ._actions import cancel, invoke, query, query_all
+from ._answers import NO_CACHE, NOSNIFF, VARY, Answer, ClientGone, HttpError, give, problem_answer
+from ._ask import WAY
+from ._desk import WebDesk
+from ._events import subscribe, subscribe_all
+from ._properties import observe, read, read_all, write, write_many
+from ._requests import WebRequest
+
+if TYPE_CHECKING:
+    from lmos_actors.actors import Agent, Property
+    from lmos_actors.security import Verb
+
+    from ..exposure._descriptions import Descriptions
+    from ..lmos._server import LmosServer
+    from ..lmos._server_requests import Anybody
+    from ._answers import Receive, Send
+
+NAMES_COMPARED: Final = 1_000
+LONGEST: Final = 200
+"""Characters of a name that is not there that are said back."""
+
+DESCRIPTION: Final = (TD_JSON, "application/json", "text/html")
+
+READING: Final = {"GET": None, "HEAD": None}
+
+Handler: TypeAlias = Callable[[WebDesk, WebRequest, Any], Awaitable[Answer | None]]
+Methods: TypeAlias = "Mapping[str, tuple[Handler, Verb, str]]"
+"""What can be done at a place: by method, what does it, the permission that it needs, the verb of refs."""
+
+_READ_ALL: Final = (read_all, "read", "read all")
+_READ: Final = (read, "read", "read")
+_OBSERVE: Final = (observe, "read", "observe")
+_QUERY_ALL: Final = (query_all, "invoke", "")
+_QUERY: Final = (query, "invoke", "")
+_CANCEL: Final = (cancel, "invoke", "")
+_SUBSCRIBE_ALL: Final = (subscribe_all, "subscribe", "subscribe to all")
+_SUBSCRIBE: Final = (subscribe, "subscribe", "subscribe")
+
+ROUTES: Final[Mapping[tuple[str, int], Methods]] = {
+    ("properties", 2): {"GET": _READ_ALL, "HEAD": _READ_ALL, "PUT": (write_many, "write", "write many")},
+    ("properties", 3): {"GET": _READ, "HEAD": _READ, "PUT": (write, "write", "write")},
+    ("observable", 4): {"GET": _OBSERVE, "HEAD": _OBSERVE},
+    ("actions", 2): {"GET": _QUERY_ALL, "HEAD": _QUERY_ALL},
+    ("actions", 3): {"POST": (invoke, "invoke", "invoke"), "GET": _QUERY, "HEAD": _QUERY, "DELETE": _CANCEL},
+    ("actions", 4): {"GET": _QUERY, "HEAD": _QUERY, "DELETE": _CANCEL},
+    ("events", 2): {"GET": _SUBSCRIBE_ALL, "HEAD": _SUBSCRIBE_ALL},
+    ("events", 3): {"GET": _SUBSCRIBE, "HEAD": _SUBSCRIBE},
+}
+
+
+class AgentsOverHttp:
+    """Serves a node's agents over HTTP, as an ASGI application for paths that begin with `/agents/`."""
+
+    def __init__(self, descriptions: Descriptions, server: LmosServer) -> None:
+        self._desk = WebDesk(descriptions, server)
+        self._descriptions = descriptions
+        self._server = server
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        request = WebRequest(scope, receive, send)
+        try:
+            answer = await self._answer(request)
+        except ClientGone:
+            return
+        except (AgentError, HttpError) as error:
+            self._refused(request, error)
+            answer = self._problem(request, error)
+        except Exception as error:
+            if request.begun:  # it has been answered in part: to break that off is all that can be said
+                raise
+            self._server.failed(error)
+            answer = self._problem(request, LocalProtocolError("the answer could not be made"))
+        if answer is not None:
+            await give(send, answer, bare=request.method == "HEAD")
+
+    def _refused(self, request: WebRequest, error: Exception) -> None:
+        """Count what has reached no mailbox."""
+        if request.ask is None or not request.ask.posted:
+            refused(self._desk.rt, WAY, request.verb, error)
+
+    def _problem(self, request: WebRequest, error: Exception) -> Answer:
+        return problem_answer(error, self._desk.rt.entropy.new_id(), lambda: self._allowed(request))
+
+    async def _answer(self, request: WebRequest) -> Answer | None:
+        if len(request.parts) == 1:
+            return self._described(request)
+        methods = _methods(request)
+        found = methods.get(request.method)
+        if found is None and request.method != "OPTIONS":
+            # which methods there are says what is there
+            check_sight(request.admission, request.sees, public_name(request.parts[0]))
+            raise self._not_so(request)
+        if found is not None:
+            request.verb = found[2]
+        link = self._asked(request, "read" if found is None else found[1])
+        if found is None:
+            return Answer(204, b"", ((b"allow", self._allowed(request).encode()),))
+        return await found[0](self._desk, request, link)
+
+    def _asked(self, request: WebRequest, permit: Verb) -> Anybody | None:
+        """Return the agent that is meant, if whoever asks may ask it for that.
+
+        They are told the same of what is not there. None: it is gone, and they ask for a run that was its.
+        """
+        name, admission = request.parts[0], request.admission
+        link = self._server.exposure.at(name)
+        if admission is not None:
+            admission.check(public_name(name if link is None else link.path), permit, trio.current_time())
+        if link is None and not (request.parts[1] == "actions" and len(request.parts) == 4):
+            known = self._server.known_names(admission, permit)
+            raise NotFound("agent", name[:LONGEST], known=known)
+        return link
+
+    def _allowed(self, request: WebRequest) -> str:
+        """Name the methods of a place; of a property or an action, those that it has."""
+        methods: dict[str, Any] = dict(READING if len(request.parts) == 1 else _methods(request))
+        if len(request.parts) == 3:
+            link = self._server.exposure.at(request.parts[0])
+            cls = None if link is None else class_at(link)
+            _, kind, name = request.parts
+            if kind == "properties":
+                _keep_those_of(methods, None if cls is None else cls.__contract__.properties.get(name))
+            elif kind == "actions" and cls is not None and _is_stream(cls, name):
+                del methods["GET"], methods["HEAD"], methods["DELETE"]
+        return ", ".join((*methods, "OPTIONS"))
+
+    def _not_so(self, request: WebRequest) -> HttpError:
+        allowed = self._allowed(request)
+        return HttpError(
+            405, "Method Not Allowed", f"this can be asked with {allowed}", ((b"allow", allowed.encode()),)
+        )
+
+    def _described(self, request: WebRequest) -> Answer:
+        if not request.reads:
+            if request.method == "OPTIONS":
+                return Answer(204, b"", ((b"allow", self._allowed(request).encode()),))
+            raise self._not_so(request)
+        name = request.parts[0]
+        check_sight(request.admission, request.sees, public_name(name))
+        found = self._descriptions.catalogue.named(name)
+        if found is None:
+            # not all names: anybody may ask, and to compare them takes time
+            known = (each.name for each in islice(self._descriptions.seen(request.sees), NAMES_COMPARED))
+            raise NotFound("agent", name[:LONGEST], known=known)
+        served = self._descriptions.served(found)
+        tag = (b"etag", served.tag.encode())
+        if has_tag(request.headers, b"if-none-match", tag[1]):
+            return Answer(304, b"", (tag, VARY, NO_CACHE))
+        kind = best_of(request.headers, DESCRIPTION) or TD_JSON
+        shown = (b"content-type", b"application/json" if kind == "text/html" else kind.encode())
+        return Answer(200, served.text, (shown, NOSNIFF, VARY, NO_CACHE, tag))
+
+
+def _keep_those_of(methods: dict[str, Any], made: Property[Any] | None) -> None:
+    """Leave out what cannot be done to a property; None is none."""
+    if made is None:
+        methods.clear()
+    elif made.read_only:
+        del methods["PUT"]
+    elif made.write_only:
+        del methods["GET"], methods["HEAD"]
+
+
+def _is_stream(cls: type[Agent], name: str) -> bool:
+    op = cls.__contract__.table.get(name)
+    return op is not None and op.kind == STREAM
+
+
+def _methods(request: WebRequest) -> Methods:
+    """Return what can be done at a path. Raises HttpError 404."""
+    parts = request.parts
+    kind = parts[3] if len(parts) == 4 and parts[1] == "properties" else parts[1]
+    methods = ROUTES.get((kind, len(parts)))
+    if methods is None or any(len(part) > LONGEST for part in parts[2:]):
+        raise HttpError(404, "Not Found", "there is nothing at this path below /agents/")
+    return methods

@@ -1,0 +1,282 @@
+"""One request over HTTP as an agent sees it: an envelope, and a task that waits for what comes of it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import trio
+from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule, wait_task_rescheduled
+
+from lmos_actors.actors import Far, LocalLink, PoolLink, Seats
+from lmos_actors.errors import ActionCancelled, AgentError, AgentUnavailable, DeadlineExceeded
+
+from ..exposure._meter import came, ended, left
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lmos_actors.actors import Operation, Runtime
+
+    from ..lmos._server_requests import Anybody, Wish
+
+LONGEST: Final = 1e9
+"""Seconds: a longer time is as good as no deadline."""
+
+WAY: Final = "http"
+"""How a request came, for those who count."""
+
+ROOM: Final = 16
+"""Items of a stream that wait for its client; its run waits with the next."""
+
+
+class Desk(Protocol):
+    """Where requests over HTTP are counted."""
+
+    @property
+    def rt(self) -> Runtime:
+        """The node's machinery."""
+        ...
+
+    @property
+    def open(self) -> dict[WebAsk, None]:
+        """What has been asked and not answered."""
+        ...
+
+    @property
+    def seats(self) -> Seats:
+        """Where the seats are counted that requests take."""
+        ...
+
+    def settled(self) -> None:
+        """One of them is open no more."""
+        ...
+
+    def shown(self, error: Exception) -> Exception:
+        """Return an error as those are told it who come over the network."""
+        ...
+
+
+class WebAsk:
+    """A request; `Asker` of the actors, and also what the envelope names as asked.
+
+    It waits for no seat: a full mailbox is an answer. Once it is done it has a `value` or an `error`.
+    """
+
+    __slots__ = (
+        "_desk", "_far", "_task", "done", "error", "items", "label", "message_id", "on_done", "posted",
+        "principal",
+        "progress", "running", "traceparent", "tracestate", "value",
+    )  # fmt: skip
+
+    def __init__(
+        self, desk: Desk, label: str, principal: str | None, traceparent: str | None, tracestate: str | None
+    ) -> None:
+        self._desk = desk
+        self._far: Far | None = None
+        self._task: trio.lowlevel.Task | None = None
+        self.label = label
+        self.principal = principal
+        self.traceparent = traceparent
+        self.tracestate = tracestate
+        self.message_id = desk.rt.entropy.new_id()
+        self.posted = False
+        self.running = False
+        self.items: list[Any] | None = None  # of a stream that somebody reads
+        self.progress: Any = None
+        self.done = False
+        self.value: Any = None
+        self.error: Exception | None = None
+        self.on_done: Callable[[], None] | None = None
+
+    # ---- asking
+
+    def send(self, link: Anybody, wish: Wish, remaining: float | None = None) -> None:
+        """Put it into an agent's mailbox.
+
+        Raises MailboxFull, AgentUnavailable, NotFound, NotAllowed, InvalidInput, DeadlineExceeded.
+        """
+        key, args, kwargs = wish
+        if isinstance(link, LocalLink):
+            self.send_operation(link, link.operation(key), args, kwargs, remaining)
+        else:
+            self._send_to_one(link, wish, remaining, None)
+
+    def _send_to_one(self, pool: PoolLink, wish: Wish, remaining: float | None, before: Far | None) -> None:
+        """Have a member of a pool do it; `before` is what another member had, and has not begun."""
+        key, args, kwargs = wish
+        slot = pool.choose(key, args, kwargs)
+        _check_time(slot, remaining)
+        op = slot.operation(key)
+        far = Far(slot, op, slot.bound(op, args, kwargs), self, self)
+        far.again = partial(self._send_again, far, pool, wish)
+        if before is not None:
+            far.watch, far.trace = before.watch, before.trace
+        self._post(far, remaining)
+
+    def send_operation(
+        self,
+        slot: LocalLink,
+        op: Operation,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        remaining: float | None,
+    ) -> None:
+        """Have an agent carry out an operation. Raises as `send`."""
+        _check_time(slot, remaining)
+        self._post(Far(slot, op, slot.bound(op, args, kwargs), self, self), remaining)
+
+    def send_good(
+        self, link: LocalLink, op: Operation, args: tuple[Any, ...], remaining: float | None
+    ) -> None:
+        """Have an agent carry out an operation with arguments that have been checked. Raises as `send`."""
+        _check_time(link, remaining)
+        self._post(Far(link, op, args, self, self), remaining)
+
+    def _post(self, far: Far, remaining: float | None) -> None:
+        desk = self._desk
+        came(far, WAY, self.traceparent, self.tracestate)
+        self.posted = True
+        self._far = far
+        desk.open[self] = None
+        try:
+            address = self.label.rpartition(":")[0]
+            who = (address, self.label) if self.principal is None else (f"@{self.principal}", "")
+            far.post(desk.seats, who)
+        except BaseException as error:
+            ended(far, error)
+            self._leave()
+            raise
+        if remaining is not None and remaining < LONGEST and not self.done:
+            far.until = trio.current_time() + remaining
+            desk.rt.deadlines.add(far, remaining)
+
+    def _send_again(self, far: Far, pool: PoolLink, wish: Wish) -> bool:
+        """A member of a pool is gone before it has begun: another may take it, as near. Say whether so."""
+        if not pool.replaces(far.slot):
+            return False
+        left = None if far.until is None else far.until - trio.current_time()
+        try:
+            self._send_to_one(pool, wish, left, far)
+        except AgentError:
+            return False
+        return True
+
+    async def result(self) -> Any:
+        """Wait for the answer and return it. Cancelled, it takes the request back: see `left`."""
+        try:
+            while not self.done:
+                await self.something()
+        except BaseException:
+            self.left()
+            raise
+        return self.outcome()
+
+    def outcome(self) -> Any:
+        """Return the value, or raise the error, once it is done."""
+        if self.error is not None:
+            raise self.error from None
+        return self.value
+
+    @enable_ki_protection
+    async def something(self) -> None:
+        """Wait until it is done, or has given an item."""
+        self._task = current_task()
+        await wait_task_rescheduled(self._abort)
+
+    def _abort(self, _: object) -> Abort:
+        self._task = None
+        return Abort.SUCCEEDED
+
+    # ---- taking it back
+
+    def left(self) -> None:
+        """Whoever has asked is gone: withdrawn, unless its action is to be finished all the same (R5)."""
+        far, self.items = self._far, None
+        if far is not None and far.op.on_disconnect != "finish":
+            self._withdraw(far)
+        elif far is not None:
+            far.go_on()
+
+    def cancel(self, reason: str | None) -> None:
+        """Somebody wants no result of it: fail with ActionCancelled, if it is not done."""
+        far = self._far
+        if far is not None and self._withdraw(far):
+            self.failed(far, ActionCancelled(reason))
+
+    def _withdraw(self, far: Far) -> bool:
+        open_still: bool = far.slot.withdraw(far)
+        far.leave()
+        left(far)
+        self._leave()
+        return open_still
+
+    def _leave(self) -> None:
+        self._far = None
+        self._desk.open.pop(self, None)
+        self._desk.settled()
+
+    # ---- answers, as `Asker`
+
+    def answered(self, far: Far, value: Any) -> None:
+        """Take the value."""
+        self.value = value
+        ended(far, None)
+        self._finish()
+
+    def failed(self, far: Far, error: Exception) -> None:
+        """Take the error, unless another member of a pool takes the request."""
+        if not isinstance(error, AgentUnavailable) or far.again is None or not far.again():
+            self.error = self._desk.shown(error)
+            ended(far, error)
+            self._finish()
+
+    def _finish(self) -> None:
+        self.done = True
+        self._leave()
+        if self.on_done is not None:
+            self.on_done()
+        self._wake()
+
+    def _wake(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            self._desk.rt.timers.woke = True
+            reschedule(task)
+
+    def waits(self, far: Far) -> None:
+        """It waits for its action's concurrency, which nobody is told of."""
+
+    def began(self, far: Far) -> None:
+        """Its run begins."""
+        self.running = True
+
+    def reported(self, far: Far, value: Any) -> None:
+        """Keep how far it is, for those who query it."""
+        self.progress = value
+
+    def has_room(self, far: Far) -> bool:
+        """Return whether an item may be given now; where nobody takes them, always."""
+        return self.items is None or len(self.items) < ROOM
+
+    def gave(self, far: Far, item: Any) -> bool:
+        """Take an item, if anybody wants it."""
+        if self.items is None:
+            return False
+        self.items.append(item)
+        self._wake()
+        return True
+
+    def taken(self) -> list[Any]:
+        """Return the items that wait, and let the run give more."""
+        found = list(self.items or ())
+        if self.items:
+            self.items.clear()
+        if self._far is not None:
+            self._far.go_on()
+        return found
+
+
+def _check_time(slot: LocalLink, remaining: float | None) -> None:
+    if remaining is not None and not remaining > 0:
+        raise DeadlineExceeded(slot.path, max(remaining, 0.0))

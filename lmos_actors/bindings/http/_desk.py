@@ -1,0 +1,110 @@
+"""What requests over HTTP have in common: where they are counted, kept, and told that the node leaves."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+import trio
+
+from lmos_actors.errors import AgentUnavailable
+
+from ..exposure._descriptions import http_of
+from ._accept import check_brought
+from ._answers import whole_body
+from ._ask import WebAsk
+from ._listening import LEAVING, Listening
+from ._runs import Runs
+from ._values import read_json
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from lmos_actors.actors import Runtime, Seats
+
+    from ..exposure._descriptions import Descriptions
+    from ..lmos._server import LmosServer
+    from ..lmos._server_requests import Anybody
+    from ._requests import WebRequest
+
+_NO_NAMES: Final[dict[str, Any]] = {}
+
+
+class WebDesk:
+    """The desk of one node; see `Desk`, and `Fellow` of the LMOS server that drains with it."""
+
+    def __init__(self, descriptions: Descriptions, server: LmosServer) -> None:
+        self.descriptions = descriptions
+        self.server = server
+        self.rt: Runtime = server.rt
+        self.open: dict[WebAsk, None] = {}
+        self.runs = Runs(self.rt, server.failed, server.budget)
+        self.prefix = urlsplit(http_of(descriptions.bases[0])).path if descriptions.bases else ""
+        """What stands before the paths of this node where it is reached, as behind a proxy."""
+        self._listening: dict[Listening, None] = {}
+        self._quiet: trio.Event | None = None
+        server.join(self)
+
+    # ---- asking
+
+    def ask(self, request: WebRequest) -> WebAsk:
+        """Make the request that an agent gets. Raises AgentUnavailable while the node leaves."""
+        if self.server.draining:
+            raise AgentUnavailable(request.parts[0], LEAVING)
+        parent, state = request.header(b"traceparent"), request.header(b"tracestate")
+        request.ask = WebAsk(self, request.label, request.principal, parent, state)
+        return request.ask
+
+    async def outcome(self, request: WebRequest, link: Anybody, key: str, *args: Any) -> Any:
+        """Have an operation carried out and return its value. Raises what `WebAsk.send` does, AgentError."""
+        ask = self.ask(request)
+        ask.send(link, (key, args, _NO_NAMES), request.remaining())
+        return await ask.result()
+
+    @contextmanager
+    def listening(self, link: Anybody, *, conflate: bool = False) -> Generator[Listening]:
+        """Have a listener at an agent, which hears nothing yet, until the block is left."""
+        made = Listening(self.rt, link.sinks(), self.server.sharing, conflate=conflate)
+        self._listening[made] = None
+        try:
+            yield made
+        finally:
+            del self._listening[made]
+            made.leave()
+
+    # ---- the end
+
+    @property
+    def seats(self) -> Seats:
+        """Where the seats are counted that requests take."""
+        return self.server.seats
+
+    def settled(self) -> None:
+        """A request is open no more."""
+        if self._quiet is not None and not self.open:
+            self._quiet.set()
+
+    def shown(self, error: Exception) -> Exception:
+        """Return an error as those are told it who come over the network."""
+        return self.server.shown(error)
+
+    def look(self) -> None:
+        """The node leaves: those who only listen are not waited for, once it says so."""
+        if self.server.finishing:
+            for listening in tuple(self._listening):
+                listening.end()
+
+    async def wait_done(self) -> None:
+        """Wait until nothing is open."""
+        self._quiet = trio.Event()
+        self.settled()
+        await self._quiet.wait()
+
+
+async def brought(request: WebRequest) -> Any:
+    """Return the value that a request brings. Raises HttpError 415, InvalidInput, ClientGone."""
+    body = await whole_body(request.receive)
+    if body:
+        check_brought(request.headers)
+    return read_json(body)

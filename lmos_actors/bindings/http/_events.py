@@ -1,0 +1,47 @@
+"""Events over HTTP: by long polls, or as streams of events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from lmos_actors.actors import ALL_EVENTS, LocalLink, event_key
+
+from ..lmos._server_requests import operation_named, somebody
+from ._accept import check_taken
+from ._answers import VARY, Answer
+from ._listening import EventStream, polled
+
+if TYPE_CHECKING:
+    from ..lmos._server_requests import Anybody
+    from ._desk import WebDesk
+    from ._requests import WebRequest
+
+EITHER: Final = ("application/json", "text/event-stream")
+
+
+async def subscribe(desk: WebDesk, request: WebRequest, link: Anybody) -> Answer | None:
+    """Tell of an event: once, by a long poll, or as often as it happens."""
+    name = request.parts[2]
+    place = event_key(name)
+    operation_named(link, "event", f"+{place}", name)
+    return await _told(desk, request, link, place, check_taken(request.headers, EITHER))
+
+
+async def subscribe_all(desk: WebDesk, request: WebRequest, link: Anybody) -> Answer | None:
+    """Tell of all events, each by its name."""
+    somebody(link)
+    return await _told(desk, request, link, ALL_EVENTS, check_taken(request.headers, EITHER[1:]))
+
+
+async def _told(desk: WebDesk, request: WebRequest, link: Anybody, place: str, kind: str) -> Answer | None:
+    if request.method == "HEAD":
+        return Answer(200, b"", ((b"content-type", kind.encode()), VARY))
+    with desk.listening(link) as listening:
+        if isinstance(link, LocalLink):
+            await desk.outcome(request, link, f"+{place}", listening.sink(place))
+        else:
+            listening.join(place)
+        if kind == EITHER[0]:
+            return await polled(request, listening, None, observes=False)
+        await EventStream(request, listening, desk.rt.entropy.new_id, desk.server.failed).run()
+    return None

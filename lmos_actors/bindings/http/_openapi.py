@@ -1,0 +1,340 @@
+"""The OpenAPI document (3.1) of what a node serves over HTTP, made of the descriptions of its agents.
+
+Data schemas of Thing Descriptions are JSON Schema in other places: they are taken as they are.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from lmos_actors.actors import describe
+from lmos_actors.protocol.td import SCHEMA_WORDS, dump
+
+from ..exposure._descriptions import LINKS, http_of, served_text
+from ..exposure._secured import anything
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from lmos_actors.protocol.td import Description
+    from lmos_actors.security import Security
+
+    from ..exposure._descriptions import Descriptions, Listed, Served
+    from ..exposure._secured import Sees
+
+    JsonObject = dict[str, Any]
+
+VERSION: Final = "3.1.0"
+JSON: Final = "application/json"
+EVENTS: Final = "text/event-stream"
+PROBLEM_JSON: Final = "application/problem+json"
+STREAMS: Final = "lmosx:streams"
+
+_RATHER: Final = ("title", "description")
+_TEXT: Final = {"type": "string"}
+_TIME: Final = {"type": "string", "format": "date-time"}
+
+PROBLEM: Final = {
+    "type": "object",
+    "description": "Problem details (RFC 9457), with the members that an LMOS error has.",
+    "properties": {
+        "type": _TEXT,
+        "title": _TEXT,
+        "status": {"type": "integer"},
+        "detail": _TEXT,
+        "instance": _TEXT,
+        "path": {**_TEXT, "description": "The place of a wrong value in the input."},
+        "started": {"type": "boolean", "description": "Whether it had begun to run; if not, ask again."},
+        "retryIn": {"type": "number", "description": "Seconds after which to ask again."},
+        "about": {"type": "object"},
+    },
+    "required": ["type", "title", "status"],
+}
+
+FAILURE: Final = {
+    "allOf": [{"$ref": "#/components/schemas/Problem"}],
+    "type": "object",
+    "description": "A failure that the action declares: problem details with its code and its data.",
+    "properties": {
+        "detail": {**_TEXT, "description": "What has happened, for people."},
+        "code": {**_TEXT, "description": "What has happened, for programs."},
+    },
+    "additionalProperties": True,
+}
+
+STATUS: Final = {
+    "type": "object",
+    "description": "How a run stands.",
+    "properties": {
+        "status": {"enum": ["pending", "running", "completed", "failed"]},
+        "href": _TEXT,
+        "timeRequested": _TIME,
+        "timeEnded": _TIME,
+        "progress": {},
+        "output": {},
+        "error": {"$ref": "#/components/schemas/Problem"},
+    },
+    "required": ["status", "href", "timeRequested"],
+}
+
+_STATUS_REF: Final = {"$ref": "#/components/schemas/ActionStatus"}
+_NOTHING: Final = {"description": "Done."}
+_UNCHANGED: Final = {"description": "It is as the entity tag says."}
+_PROBLEM_REF: Final = {"$ref": "#/components/responses/Problem"}
+_FAILURE_REF: Final = {"$ref": "#/components/responses/ActionFailure"}
+_ALWAYS: Final = ("400", "401", "403", "404", "405", "406", "429", "500", "503")
+"""What stands in place of any answer; of those that bring something, these too."""
+
+_BRINGING: Final = ("412", "413", "415")
+
+
+KEPT: Final = 8
+"""Documents that are kept as text: of those who see different agents, each has another."""
+
+
+class OpenApi:
+    """The document of one node, made anew when what it serves has changed."""
+
+    def __init__(self, descriptions: Descriptions) -> None:
+        self._all = descriptions
+        self._kept: OrderedDict[tuple[Any, ...], Served] = OrderedDict()
+
+    def served(self, sees: Sees = anything) -> Served:
+        """Return the document of what somebody may see, the first 1,000 agents of it."""
+        listed = list(islice(self._all.seen(sees), LINKS))
+        key = tuple((each.name, each.cls) for each in listed)
+        found = self._kept.pop(key, None)
+        if found is None:
+            found = served_text(self._text(listed))
+        self._kept[key] = found
+        if len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
+        return found
+
+    def _text(self, listed: Iterable[Listed]) -> str:
+        bases = self._all.bases
+        described = ((each.name, describe(each.cls)) for each in listed)
+        return openapi_text(described, http_of(bases[0]), self._all.security)
+
+
+def openapi_text(described: Iterable[tuple[str, Description]], base: str, security: Security | None) -> str:
+    """Return the document for agents by their public names; `base` is the address for HTTP."""
+    paths: JsonObject = {}
+    for name, description in described:
+        paths.update(_paths_of(name, dump(description)))
+    schemes = _schemes(security)
+    document = {
+        "openapi": VERSION,
+        "info": {"title": "Agents of an lmos_actors node", "version": "1"},
+        "servers": [{"url": base}],
+        "paths": paths,
+        "components": {
+            "schemas": {"Problem": PROBLEM, "ActionFailure": FAILURE, "ActionStatus": STATUS},
+            "responses": {
+                "Problem": _answer("It is not done.", PROBLEM_JSON, "Problem"),
+                "ActionFailure": _answer("The action refuses, or has failed.", PROBLEM_JSON, "ActionFailure"),
+            },
+            **({"securitySchemes": schemes} if schemes else {}),
+        },
+        **_demands(schemes, security),
+    }
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+
+
+def _answer(description: str, media_type: str, schema: str) -> JsonObject:
+    return {
+        "description": description,
+        "content": _content({"$ref": f"#/components/schemas/{schema}"}, media_type),
+    }
+
+
+def _content(schema: Any, media_type: str = JSON) -> JsonObject:
+    return {media_type: {"schema": schema}}
+
+
+# ---- security
+
+
+def _schemes(security: Security | None) -> JsonObject:
+    found = {} if security is None else security.definitions()
+    return {name: made for name, each in found.items() if (made := _SCHEMES.get(each.scheme)) is not None}
+
+
+_SCHEMES: Final[Mapping[str, JsonObject]] = {
+    "basic": {"type": "http", "scheme": "basic"},
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "auto": {"type": "mutualTLS"},
+}
+
+
+def _demands(schemes: JsonObject, security: Security | None) -> JsonObject:
+    if not schemes or security is None:
+        return {}
+    anyone: list[JsonObject] = [{}] if security.lets_in_anyone else []
+    return {"security": [*({name: []} for name in schemes), *anyone]}
+
+
+# ---- one agent
+
+
+def _paths_of(agent: str, described: JsonObject) -> Iterator[tuple[str, JsonObject]]:
+    place = f"/agents/{quote(agent, safe='')}"
+    teller = _Teller(agent)
+    text = {"type": "object"}
+    read = teller.operation("describe", "", "Its description.", {"200": _told(text, "application/td+json")})
+    yield place, {"get": {**read, "responses": {**read["responses"], "304": _UNCHANGED}}}
+    yield from _properties(teller, place, described.get("properties", {}))
+    yield from _actions(teller, place, described.get("actions", {}), described.get(STREAMS, {}))
+    yield from _events(teller, place, described.get("events", {}))
+
+
+class _Teller:
+    """Tells of the operations of one agent."""
+
+    def __init__(self, agent: str) -> None:
+        self._agent = agent
+
+    def operation(self, verb: str, name: str, summary: str, responses: JsonObject, **more: Any) -> JsonObject:
+        """Return one operation."""
+        wrong: JsonObject = dict.fromkeys(_ALWAYS, _PROBLEM_REF)
+        if "requestBody" in more:
+            wrong |= dict.fromkeys(_BRINGING, _PROBLEM_REF)
+        return {
+            "operationId": ".".join(part for part in (self._agent, verb, name) if part),
+            "tags": [self._agent],
+            **({"summary": summary} if summary else {}),
+            **more,
+            "responses": {**responses, **wrong},
+        }
+
+
+def _told(schema: Any, media_type: str = JSON) -> JsonObject:
+    return {"description": "Its value.", "content": _content(schema, media_type)}
+
+
+def _heard(schema: Any) -> JsonObject:
+    """The next value, or all that come."""
+    content = {**_content(schema), **_content({}, EVENTS)}
+    return {"200": {"description": "The next value, or all that come.", "content": content}, "204": _NOTHING}
+
+
+def _given(schema: Any, *, required: bool = True) -> JsonObject:
+    return {"required": required, "content": _content(schema)}
+
+
+def _schema_of(affordance: JsonObject) -> JsonObject:
+    return {word: each for word, each in affordance.items() if word in SCHEMA_WORDS or word in _RATHER}
+
+
+def _said(affordance: JsonObject) -> str:
+    return str(affordance.get("description", "")).strip().partition("\n")[0]
+
+
+def _properties(teller: _Teller, place: str, properties: JsonObject) -> Iterator[tuple[str, JsonObject]]:
+    if not properties:
+        return
+    schemas = {name: _schema_of(each) for name, each in properties.items()}
+    readable = {name: schemas[name] for name, each in properties.items() if not each.get("writeOnly")}
+    writable = {name: schemas[name] for name, each in properties.items() if not each.get("readOnly")}
+    methods: JsonObject = {}
+    if readable:
+        all_of_them = {"type": "object", "properties": readable, "required": list(readable)}
+        answers = {"200": _told(all_of_them), "304": _UNCHANGED}
+        methods["get"] = teller.operation("readall", "", "All properties.", answers)
+    if writable:
+        some = {"type": "object", "properties": writable}
+        methods["put"] = teller.operation(
+            "writemany", "", "Write some properties.", {"204": _NOTHING}, requestBody=_given(some)
+        )
+    yield f"{place}/properties", methods
+    for name, each in properties.items():
+        yield from _property(teller, f"{place}/properties/{quote(name, safe='')}", name, each)
+
+
+def _property(
+    teller: _Teller, place: str, name: str, affordance: JsonObject
+) -> Iterator[tuple[str, JsonObject]]:
+    schema, said = _schema_of(affordance), _said(affordance)
+    methods: JsonObject = {}
+    if not affordance.get("writeOnly"):
+        methods["get"] = teller.operation("read", name, said, {"200": _told(schema), "304": _UNCHANGED})
+    if not affordance.get("readOnly"):
+        methods["put"] = teller.operation("write", name, said, {"204": _NOTHING}, requestBody=_given(schema))
+    yield place, methods
+    if affordance.get("observable"):
+        yield f"{place}/observable", {"get": teller.operation("observe", name, said, _heard(schema))}
+
+
+def _actions(
+    teller: _Teller, place: str, actions: JsonObject, streams: JsonObject
+) -> Iterator[tuple[str, JsonObject]]:
+    if not actions:
+        return
+    runs = {"type": "object", "additionalProperties": {"type": "array", "items": _STATUS_REF}}
+    yield (
+        f"{place}/actions",
+        {"get": teller.operation("queryall", "", "How all runs stand.", {"200": _told(runs)})},
+    )
+    for name, each in actions.items():
+        where = f"{place}/actions/{quote(name, safe='')}"
+        yield from _action(teller, where, name, each, is_stream=name in streams)
+
+
+def _action(
+    teller: _Teller, place: str, name: str, affordance: JsonObject, *, is_stream: bool
+) -> Iterator[tuple[str, JsonObject]]:
+    said, more = _said(affordance), _body_of(affordance)
+    outcomes = {**_outcomes(affordance, is_stream=is_stream), "409": _FAILURE_REF}
+    invoke = teller.operation("invoke", name, said, outcomes, **more)
+    if is_stream:  # it is over when its answer is
+        yield place, {"post": invoke}
+        return
+    stands = {"200": _told(_STATUS_REF)}
+    query = teller.operation("query", name, "How the newest run stands.", stands)
+    cancel = teller.operation("cancel", name, "Cancel the newest run.", {"204": _NOTHING})
+    yield place, {"post": invoke, "get": query, "delete": cancel}
+    run = {"name": "id", "in": "path", "required": True, "schema": _TEXT}
+    yield (
+        f"{place}/{{id}}",
+        {
+            "parameters": [run],
+            "get": teller.operation("queryrun", name, "How a run stands.", stands),
+            "delete": teller.operation("cancelrun", name, "Cancel a run.", {"204": _NOTHING}),
+        },
+    )
+
+
+def _body_of(affordance: JsonObject) -> JsonObject:
+    schema = affordance.get("input")
+    if schema is None:
+        return {}
+    if schema.get("type") == "object" and not schema.get("required"):  # null is as good as nothing
+        return {"requestBody": _given({"anyOf": [schema, {"type": "null"}]}, required=False)}
+    return {"requestBody": _given(schema)}
+
+
+def _outcomes(affordance: JsonObject, *, is_stream: bool) -> JsonObject:
+    later = {"201": _answer("It runs, and can be looked at there.", JSON, "ActionStatus")}
+    if is_stream:
+        return {"200": {"description": "Its items.", "content": _content({}, EVENTS)}}
+    output = affordance.get("output")
+    return {"204": _NOTHING, **later} if output is None else {"200": _told(output), **later}
+
+
+def _events(teller: _Teller, place: str, events: JsonObject) -> Iterator[tuple[str, JsonObject]]:
+    if not events:
+        return
+    stream = {"200": {"description": "All that happens.", "content": _content({}, EVENTS)}}
+    yield f"{place}/events", {"get": teller.operation("subscribeall", "", "All events.", stream)}
+    for name, each in events.items():
+        schema = each.get("data", {})
+        answers = _heard(schema)
+        yield (
+            f"{place}/events/{quote(name, safe='')}",
+            {"get": teller.operation("subscribe", name, _said(each), answers)},
+        )

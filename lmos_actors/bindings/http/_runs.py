@@ -1,0 +1,212 @@
+"""Runs of actions that were asked for over HTTP and are looked at later: kept for a while, within bounds."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import msgspec
+import trio
+
+from lmos_actors._core import SMALL, SPENT
+from lmos_actors.errors import LmosActorsError, LocalProtocolError, MailboxFull, NotFound
+from lmos_actors.protocol.lmos import format_time, problem_of
+
+from ._answers import problem_data
+from ._values import written_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator
+    from datetime import datetime
+
+    from lmos_actors._core import Account, Budget
+    from lmos_actors.actors import Runtime
+
+    from ._ask import WebAsk
+
+SECONDS: Final = 600.0
+"""For which a run that has ended can be queried."""
+
+MOST: Final = 1_024
+"""Runs kept in all, and of one owner; to make room those are forgotten that have ended, the oldest first."""
+
+MOST_OF_ONE: Final = 64
+
+LONGEST_OUTPUT: Final = 1 << 20
+"""Bytes of a result that is kept."""
+
+LONGEST_KEPT: Final = 32 << 20
+"""Bytes of all results that are kept; the oldest give way."""
+
+
+@attrs.define(eq=False)
+class KeptRun:
+    """One run; `place` is where it is found again, `owner` who may look at it."""
+
+    id: str
+    owner: str
+    agent: str
+    action: str
+    place: str
+    ask: WebAsk
+    account: Account
+    asked_at: datetime
+    output: bytes | None = None
+    error: dict[str, Any] | None = None
+    ended_at: datetime | None = None
+    until: float = 0.0
+
+    @property
+    def progress(self) -> bytes | None:
+        """How far it is, None where nothing is known of that."""
+        if self.ask.progress is None:
+            return None
+        try:
+            return written_value(self.ask.progress)
+        except (LmosActorsError, TypeError, ValueError, OverflowError):
+            return None
+
+    @property
+    def status(self) -> str:
+        """How it stands, in the words of LMOS."""
+        if self.ended_at is None:
+            return "running" if self.ask.running else "pending"
+        return "completed" if self.error is None else "failed"
+
+    def told(self) -> dict[str, Any]:
+        """Return it as an ActionStatus."""
+        told: dict[str, Any] = {"status": self.status, "href": self.place}
+        told["timeRequested"] = format_time(self.asked_at)
+        if self.ended_at is not None:
+            told["timeEnded"] = format_time(self.ended_at)
+        if self.progress is not None:
+            told["progress"] = msgspec.Raw(self.progress)
+        if self.output is not None:
+            told["output"] = msgspec.Raw(self.output)
+        if self.error is not None:
+            told["error"] = self.error
+        return told
+
+
+class Runs:
+    """All that are kept. `failed` is given what is a mistake in a program.
+
+    What the inputs of those hold that have not ended is charged to `budget`.
+    """
+
+    def __init__(self, rt: Runtime, failed: Callable[[BaseException], object], budget: Budget) -> None:
+        self._rt = rt
+        self._budget = budget
+        self._failed = failed
+        self._runs: OrderedDict[str, KeptRun] = OrderedDict()
+        self._ended: OrderedDict[str, KeptRun] = OrderedDict()
+        self._coming: Counter[str] = Counter()  # by owner
+        self._size = 0  # of all results
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    @contextmanager
+    def room(self, owner: str, agent: str) -> Generator[None]:
+        """Have room for one more, which may be kept in the block. Raises MailboxFull."""
+        self._make_room(owner, agent)
+        self._coming[owner] += 1
+        try:
+            yield
+        finally:
+            self._coming -= Counter((owner,))
+
+    def _make_room(self, owner: str, agent: str) -> None:
+        """Forget what is one too many for one more. Raises MailboxFull where nothing can be forgotten."""
+        self._forget_old()
+        of_owner = [run for run in self._runs.values() if run.owner == owner]
+        if len(of_owner) + self._coming[owner] >= MOST_OF_ONE:
+            ended = next((run for run in self._ended.values() if run.owner == owner), None)
+            if ended is None:
+                raise MailboxFull(agent, MOST_OF_ONE)
+            self._forget(ended)
+        elif len(self._runs) + self._coming.total() >= MOST:
+            if not self._ended:
+                raise MailboxFull(agent, MOST)
+            self._forget(next(iter(self._ended.values())))
+
+    def keep(self, owner: str, agent: str, action: str, place: str, ask: WebAsk, weight: int = 0) -> KeptRun:
+        """Keep a run; its place is completed with its id. `weight`: bytes that its input takes."""
+        run_id = ask.message_id
+        account = self._budget.open(lambda: self._give_way(ask))
+        place = f"{place}/{run_id}"
+        run = KeptRun(run_id, owner, agent, action, place, ask, account, self._rt.entropy.now())
+        if weight > SMALL:
+            account.charge(weight)
+        self._runs[run_id] = run
+        ask.on_done = lambda: self._settle(run)
+        if ask.done:
+            self._settle(run)
+        return run
+
+    def _give_way(self, ask: WebAsk) -> None:
+        self._rt.timers.call_at(trio.current_time(), lambda: ask.cancel(SPENT))  # a turn may be running
+
+    def _settle(self, run: KeptRun) -> None:
+        """Keep what has come of it, and nothing else."""
+        ask = run.ask
+        run.account.close()
+        run.ended_at = self._rt.entropy.now()
+        error = ask.error
+        if error is None:
+            try:
+                run.output = None if ask.value is None else written_value(ask.value)
+            except Exception as bug:
+                self._failed(bug)
+                error = LocalProtocolError("the answer could not be made")
+            if run.output is not None and len(run.output) > LONGEST_OUTPUT:
+                run.output = None
+                error = LocalProtocolError(f"the result is over {LONGEST_OUTPUT} bytes, which are not kept")
+        if error is not None:
+            run.error = problem_data(problem_of(error), self._rt.entropy.new_id())
+        ask.value = ask.error = ask.on_done = ask.progress = None
+        run.until = trio.current_time() + SECONDS
+        self._ended[run.id] = run
+        self._size += len(run.output or b"")
+        self._forget_old()
+
+    def _forget_old(self) -> None:
+        now = trio.current_time()
+        while self._ended:
+            oldest = next(iter(self._ended.values()))
+            if oldest.until > now and self._size <= LONGEST_KEPT:
+                return
+            self._forget(oldest)
+
+    def _forget(self, run: KeptRun) -> None:
+        del self._runs[run.id]
+        if self._ended.pop(run.id, None) is not None:
+            self._size -= len(run.output or b"")
+
+    # ---- looking
+
+    def find(self, owner: str, agent: str, action: str, run_id: str) -> KeptRun:
+        """Return a run. Raises NotFound, also for one that is another's, or of another action."""
+        run = self._runs.get(run_id)
+        mine = run is not None and (run.owner == owner or owner[:1] != "@" != run.owner[:1])
+        if run is None or not mine or (run.agent, run.action) != (agent, action) or self._is_over(run):
+            raise NotFound("invocation", run_id[:100], where=agent)
+        return run
+
+    def newest(self, owner: str, agent: str, action: str) -> KeptRun:
+        """Return an owner's newest run of an action that has not ended, else the newest. Raises NotFound."""
+        mine = [run for run in self.of(owner, agent) if run.action == action]
+        if not mine:
+            raise NotFound("invocation", action, where=f"{agent}: a POST begins one")
+        return next((run for run in mine if run.ended_at is None), mine[0])
+
+    def of(self, owner: str, agent: str) -> Iterator[KeptRun]:
+        """Return an owner's runs at an agent, the newest first."""
+        for run in reversed(self._runs.values()):
+            if run.owner == owner and run.agent == agent and not self._is_over(run):
+                yield run
+
+    def _is_over(self, run: KeptRun) -> bool:
+        return run.ended_at is not None and run.until <= trio.current_time()

@@ -1,0 +1,176 @@
+"""JSON over HTTP: bodies read with limits, query parameters as members of an input, values written."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import unquote_plus
+
+import msgspec
+
+from lmos_actors.actors import MISSING
+from lmos_actors.errors import InvalidInput
+from lmos_actors.protocol.lmos import Limits, beyond, outside_strings, written
+
+from ..exposure._values import plain, plain_members
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from lmos_actors.actors import Operation
+
+LIMITS: Final = Limits(max_bytes=1 << 40)
+"""Of nesting and numbers: how long a body may be is for the front door to say."""
+
+SHORT: Final = 64  # bytes in which no nesting and no number can do harm
+MOST_PARAMETERS: Final = 100
+
+_UNREAD: Final = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError)
+_WITH_MEMBERS: Final = frozenset({dict, list})
+_decode: Final = msgspec.json.Decoder().decode
+
+
+def read_json(body: bytes) -> Any:
+    """Read a body. Raises InvalidInput for what is no JSON, is nested too deep, or has a member twice."""
+    if len(body) > SHORT:
+        problem = beyond(body, LIMITS)
+        if problem is not None:
+            raise InvalidInput(problem.detail)
+    try:
+        value = _decode(body)
+    except _UNREAD as error:
+        raise InvalidInput(f"the body is not JSON: {_plainly(error)}") from None
+    # as many colons as members: then none of them stands there twice
+    members = _members(value)
+    if body.count(b":") != members and outside_strings(body).count(b":") != members:
+        raise InvalidInput("an object has a member twice")
+    return value
+
+
+def _plainly(error: Exception) -> str:
+    """Return why, without what was sent."""
+    if isinstance(error, UnicodeError):
+        return "it is not UTF-8"
+    return str(error) if isinstance(error, msgspec.MsgspecError) else "it cannot be read"
+
+
+def _members(value: Any) -> int:
+    """Count the members of all objects in a value."""
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
+        return len(members) + _members_of(members.values())
+    return _members_of(cast("Iterable[Any]", value)) if isinstance(value, list) else 0
+
+
+def _members_of(values: Iterable[Any]) -> int:
+    return sum([_members(each) for each in values if type(each) in _WITH_MEMBERS])
+
+
+def with_integers(value: Any) -> Any:
+    """Return a value with whole numbers for those that were written as 4.0.
+
+    JSON Schema makes no difference.
+    """
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
+        return {name: with_integers(each) for name, each in members.items()}
+    if isinstance(value, list):
+        return [with_integers(each) for each in cast("Iterable[Any]", value)]
+    return value
+
+
+def fitting(value: Any, check: Callable[[Any], object]) -> Any:
+    """Give a value, or what `with_integers` makes of it where that alone is taken. Raises nothing."""
+    try:
+        check(value)
+    except InvalidInput:
+        whole = with_integers(value)
+        try:
+            check(whole)
+        except InvalidInput:
+            return value
+        return whole
+    return value
+
+
+def written_value(value: Any) -> bytes:
+    """Give a value as JSON. Raises LocalProtocolError, or what `plain` does, for what JSON cannot say."""
+    return written(plain(value))
+
+
+def written_members(values: dict[str, Any]) -> bytes:
+    """Give several values by name as a JSON object."""
+    return written(plain_members(values))
+
+
+def tag_of(body: bytes) -> bytes:
+    """Give the entity tag of a body."""
+    return b'"%s"' % blake2b(body, digest_size=12).hexdigest().encode()
+
+
+# ---- query parameters
+
+
+def parameters_of(query: bytes) -> dict[str, str]:
+    """Read a query string. Raises InvalidInput for a name that stands there twice, and for very many."""
+    found: dict[str, str] = {}
+    if not query:
+        return found
+    parts = query.decode("ascii", "replace").split("&", MOST_PARAMETERS)
+    if len(parts) > MOST_PARAMETERS:
+        raise InvalidInput(f"more than {MOST_PARAMETERS} query parameters")
+    for part in parts:
+        name, _, value = part.partition("=")
+        name = _unquoted(name)
+        if name in found:
+            raise InvalidInput("a query parameter stands there twice", f"$.{name[:100]}")
+        if name:
+            found[name] = _unquoted(value)
+    return found
+
+
+def _unquoted(text: str) -> str:
+    try:
+        return unquote_plus(text, errors="strict")
+    except UnicodeDecodeError:
+        raise InvalidInput("a query parameter is not UTF-8") from None
+
+
+def with_parameters(op: Operation, data: Any, query: bytes) -> Any:
+    """Return the input of an action with the query parameters that are members of it (`uriVariables`).
+
+    Those of other names are ignored. Raises InvalidInput for a member that the body has too.
+    """
+    given = parameters_of(query)
+    shapes = {} if op.whole else {p.wire_name: p.shape.schema for p in op.params}
+    found = {name: _valued(text, shapes[name]) for name, text in given.items() if name in shapes}
+    if not found:
+        return data
+    if data is None or data is MISSING:
+        return found
+    if not isinstance(data, dict):  # which is refused as any other such input
+        return data
+    body = cast("dict[str, Any]", data)
+    for name in found:
+        if name in body:
+            raise InvalidInput("it is in the body and in the query", f"$.{name}")
+    return {**body, **found}
+
+
+def _valued(text: str, schema: Mapping[str, Any]) -> Any:
+    """Read a query parameter: as it is where its type is text, else as JSON."""
+    if _may_be_text(schema):
+        return text
+    try:
+        return read_json(text.encode())
+    except InvalidInput:
+        return text  # which its type refuses, and says why
+
+
+def _may_be_text(schema: Mapping[str, Any]) -> bool:
+    if schema.get("type") == "string":
+        return True
+    words = (*schema.get("enum", ()), schema.get("const"))
+    return any(isinstance(each, str) for each in words) or any(map(_may_be_text, schema.get("oneOf", ())))

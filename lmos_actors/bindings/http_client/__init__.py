@@ -1,0 +1,1 @@
+"""Agents over HTTP: the client's side."""

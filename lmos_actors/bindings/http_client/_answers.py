@@ -1,0 +1,227 @@
+"""What answers over HTTP mean: the exceptions that refusals stand for, and how runs stand."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+import msgspec
+from msgspec import UNSET
+
+from lmos_actors.errors import ActionCancelled, ActionFailed, OutcomeUnknown, RemoteProtocolError
+from lmos_actors.protocol import lmos
+from lmos_actors.protocol.td import resolve
+
+from ..http._answers import failure_output
+from ..lmos._peer_requests import at_home
+from ._bodies import essence, from_json, is_json
+from ._stream import BadAnswer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ._stream import Head, WebAnswer
+
+PROBLEM: Final = "application/problem+json"
+BLANK: Final = "about:blank"
+WRONG: Final = "urn:lmos-actors:errors#wrong-type"
+TOLD: Final = 2_000  # characters
+LONGEST_WAIT: Final = 3600.0
+
+_LIKE: Final = {408: 503, 410: 404, 413: 400, 415: 405, 406: 405, 422: 400, 501: 405}
+"""Statuses that mean for a request what another does, for which there is an exception."""
+
+TOLD_OF_REASON: Final = 200
+_STATUSES: Final = frozenset(HTTPStatus)
+
+_UNKNOWN: Final = (502, 504)
+"""Something in between has no answer: what was asked may have been done."""
+
+
+class Asked(Protocol):
+    """What was asked for, such as an operation."""
+
+    @property
+    def verb(self) -> str:
+        """What was to be done, as in `Operation.verb`."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The name of the affordance, "*" for all."""
+        ...
+
+
+def wrong(path: str, error: BadAnswer | str, status: int = 502) -> RemoteProtocolError:
+    """Make the error of an answer that cannot be taken."""
+    detail = f"{path} answered what cannot be taken: {error}"
+    return RemoteProtocolError(lmos.Problem(type=WRONG, title="Wrong Answer", status=status, detail=detail))
+
+
+def refusal(answer: WebAnswer, path: str, thing_id: str, op: Asked | None) -> Exception | None:
+    """Return the exception that an answer stands for, None if it is a success."""
+    head = answer.head
+    if 200 <= head.status < 300:
+        return None
+    problem = _problem(answer)
+    error = error_from(problem, head, op, thing_id)
+    if head.status in _UNKNOWN and problem is None:
+        return OutcomeUnknown(path, f"it answered {_named(head)}")
+    return at_home(error, thing_id, path)
+
+
+def error_from(
+    problem: Mapping[str, Any] | None, head: Head | None, op: Asked | None, thing_id: str
+) -> Exception:
+    """Make the exception that problem details, or a status alone, stand for."""
+    told = problem or {}
+    status = head.status if head is not None else told.get("status")
+    status = status if type(status) is int else 500
+    if status == 500 and op is not None and op.verb == "invoke" and told and not is_problem(told):
+        return ActionFailed(problem)  # an action's own words
+    message = lmos.Error(
+        thing_id=thing_id,
+        message_id="",
+        type=_text(told.get("type")) or BLANK,
+        title=_text(told.get("title")) or (_named(head) if head is not None else "Error"),
+        status=str(_LIKE.get(status, status)),
+        detail=_text(told.get("detail")) or _text(told.get("title")) or _said(head),
+        instance=_text(told.get("instance")),
+        path=_text(told.get("path")) or None,
+        started=told.get("started") if isinstance(told.get("started"), bool) else None,
+        retry_in=_seconds(told.get("retryIn"), head),
+        about=_about(told, status, op),
+    )
+    return lmos.error_of(message, _asked(op, thing_id))
+
+
+def _about(told: Mapping[str, Any], status: int, op: Asked | None) -> dict[str, Any] | None:
+    """Return what a problem says beside its words: of a refusal by an action its output, whoever says it."""
+    is_refusal = told.get("type") == lmos.FAILED or (
+        status == ActionFailed.STATUS and op is not None and op.verb == "invoke"
+    )
+    if told and is_refusal:
+        return {"output": failure_output(told)}
+    return _members(told.get("about"))
+
+
+def _asked(op: Asked | None, thing_id: str) -> Any:
+    """Return the message that would have asked the same over LMOS, by which errors are told apart."""
+    if op is None or op.name == "*":
+        return None
+    if op.verb == "invoke":
+        return lmos.InvokeAction(thing_id=thing_id, message_id="", action=op.name)
+    if op.verb in ("subscribe", "subscribe to all"):
+        return lmos.SubscribeEvent(thing_id=thing_id, message_id="", event=op.name)
+    return lmos.ReadProperty(thing_id=thing_id, message_id="", name=op.name)
+
+
+def _problem(answer: WebAnswer) -> dict[str, Any] | None:
+    """Return the problem details of an answer, None if it has none that can be read."""
+    if not is_json(answer.head.kind) or not answer.body:
+        return None
+    try:
+        return _members(from_json(answer.body))
+    except BadAnswer:
+        return None
+
+
+def is_problem(data: Mapping[str, Any]) -> bool:
+    """Whether an object has the looks of problem details (RFC 9457)."""
+    return any(name in data for name in ("type", "title", "detail", "status"))
+
+
+def _members(data: Any) -> dict[str, Any] | None:
+    return cast("dict[str, Any]", data) if isinstance(data, dict) else None
+
+
+def _text(data: Any) -> str:
+    return data[:TOLD] if isinstance(data, str) else ""
+
+
+def _named(head: Head) -> str:
+    usual = HTTPStatus(head.status).phrase if head.status in _STATUSES else ""
+    return f"{head.status} {head.reason[:TOLD_OF_REASON] or usual}".rstrip()
+
+
+def _said(head: Head | None) -> str:
+    return "it says nothing" if head is None else f"it answered {_named(head)}"
+
+
+def _seconds(told: Any, head: Head | None) -> float | None:
+    if isinstance(told, int | float) and not isinstance(told, bool) and 0 <= told <= LONGEST_WAIT:
+        return float(told)
+    return None if head is None else retry_after(head)
+
+
+def retry_after(head: Head) -> float | None:
+    """Return the seconds that a header `Retry-After` says, None for a date or nonsense."""
+    said = head.header(b"retry-after")
+    is_number = said.isascii() and said.isdigit() and len(said) < 10
+    return float(min(int(said), LONGEST_WAIT)) if is_number else None
+
+
+# ---- runs
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """How a run stands, as an ActionStatus says it: `status` in the words of LMOS."""
+
+    status: str
+    output: Any = UNSET
+    error: Any = UNSET
+    progress: Any = UNSET
+    href: str = ""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the run has ended."""
+        return self.status in ("completed", "failed", "cancelled")
+
+
+def standing_in(answer: WebAnswer) -> Standing | None:
+    """Read the ActionStatus of an answer, None if it holds none."""
+    try:
+        is_there = answer.body and is_json(essence(answer.head.kind))
+        data = _members(from_json(answer.body)) if is_there else None
+    except BadAnswer:
+        return None
+    if data is None or not isinstance(data.get("status"), str):
+        return None
+    return Standing(
+        lmos.canonical_status(data["status"]),
+        data.get("output", UNSET),
+        data.get("error", UNSET),
+        data.get("progress", UNSET),
+        _text(data.get("href")),
+    )
+
+
+def run_at(answer: WebAnswer, standing: Standing | None) -> str | None:
+    """Return the URL of a run that goes on, None if the answer is about none. Raises BadAnswer."""
+    head = answer.head
+    href = head.header(b"location") or (standing.href if standing is not None else "")
+    if not href:
+        return None
+    url = resolve(head.url, href).partition("#")[0]
+    if _place(url) != _place(head.url):
+        raise BadAnswer("the run is said to be at another server")
+    return url
+
+
+def _place(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.partition('/')[0].partition('?')[0]}".lower()
+
+
+def ended_as(standing: Standing, op: Asked, thing_id: str) -> Exception | None:
+    """Return the exception that a run has ended with, None for a success."""
+    if standing.status == "completed":
+        return None
+    problem = _members(standing.error)
+    if problem is not None and is_problem(problem):
+        return error_from(problem, None, op, thing_id)
+    if standing.status == "cancelled":
+        return ActionCancelled(None)
+    told = standing.error if standing.error not in (UNSET, None) else standing.output
+    return ActionFailed(None if told is UNSET else told)

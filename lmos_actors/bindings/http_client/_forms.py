@@ -1,0 +1,213 @@
+"""Which form carries out which operation: LMOS over a WebSocket where one is for it, else HTTP."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import attrs
+
+from lmos_actors.errors import ConfigError, InvalidInput, NotAllowed
+from lmos_actors.protocol.td import (
+    SUBPROTOCOL,
+    DescriptionError,
+    choose,
+    effective_forms,
+    expand,
+    method_of,
+    resolve,
+    variables_of,
+)
+from lmos_actors.transport import endpoint_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from lmos_actors.protocol.td import AnyAffordance, Description, Form
+
+SOCKETS: Final = (SUBPROTOCOL, "wss", "ws")
+ASKED: Final = ("https", "http")
+LISTENED: Final = ("https+sse", "http+sse", "https+longpoll", "http+longpoll", "https", "http")
+STREAMED: Final = ("https+sse", "http+sse", "https", "http")
+
+OPS: Final[Mapping[str, tuple[str, ...]]] = {
+    "read": ("readproperty",),
+    "write": ("writeproperty",),
+    "observe": ("observeproperty",),
+    "invoke": ("invokeaction",),
+    "subscribe": ("subscribeevent",),
+    "read all": ("readallproperties",),
+    "write many": ("writemultipleproperties", "writeallproperties"),
+    "subscribe to all": ("subscribeallevents",),
+}
+"""The operations of a description by which a verb is carried out, best first."""
+
+_OF_THING: Final = ("read all", "write many", "subscribe to all")
+_METHODS: Final = {"cancelaction": "DELETE"}
+
+
+class Way(NamedTuple):
+    """How a verb is carried out: by a form, with this operation of it."""
+
+    form: Form
+    op: str
+    variables: Mapping[str, Mapping[str, Any]]
+    """The variables of its URL, by name."""
+
+    @property
+    def method(self) -> str:
+        """The method of HTTP."""
+        return method_of(self.form, self.op) if self.is_named else _METHODS.get(self.op, self._usual)
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the form itself names its method."""
+        return isinstance(self.form.extra.get("htv:methodName"), str)
+
+    @property
+    def _usual(self) -> str:
+        return method_of(self.form, self.op)
+
+    def url(self, values: Mapping[str, Any]) -> str:
+        """Return the URL, with its variables filled in.
+
+        Raises InvalidInput for one that must be and is not.
+        """
+        href = self.form.href
+        if "{" not in href:
+            return href
+        try:
+            given = {name: _shown(name, value) for name, value in self._filled(values).items()}
+            return expand(href, given).partition("#")[0]
+        except DescriptionError as error:
+            raise InvalidInput(f"the URL cannot be filled in: {error.message}") from None
+
+    def _filled(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name in variables_of(self.form.href):
+            if values.get(name) is not None:
+                found[name] = values[name]
+            elif "default" in self.variables.get(name, {}):
+                found[name] = self.variables[name]["default"]
+            elif not _is_optional(self.form.href, name):
+                raise InvalidInput(f"the URL needs a value for {name!r}", f"$.{name}")
+        return found
+
+
+def _shown(name: str, value: Any) -> str | float | bool:
+    if isinstance(value, list | tuple) and all(isinstance(each, str | int | float) for each in value):  # pyright: ignore[reportUnknownVariableType]
+        return ",".join(str(each) for each in value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if not isinstance(value, str | int | float):
+        raise InvalidInput(f"{name!r} goes into the URL, as a text, a number or a boolean", f"$.{name}")
+    return value
+
+
+def _is_optional(href: str, name: str) -> bool:
+    """Whether a URL is one without a variable too: those of a query and of a fragment may be left out."""
+    for part in href.split("{")[1:]:
+        sign, names = part[:1], part.partition("}")[0].lstrip("+#./;?&").split(",")
+        if name in [each.partition(":")[0].rstrip("*") for each in names]:
+            return sign in ("?", "&", "#", ";") or "?" in href.partition("{" + part)[0]
+    return True
+
+
+class Ways:
+    """The ways to a thing by its description, which was found at `url` if it was fetched."""
+
+    def __init__(self, description: Description, url: str | None) -> None:
+        base = description.base
+        self.description = attrs.evolve(description, base=resolve(url, base) if base and url else base or url)
+        self._found: dict[tuple[str, str], Way | None] = {}
+
+    # ---- one by one
+
+    def way(self, verb: str, name: str) -> Way | None:
+        """Give how a verb is carried out over HTTP, None where no form says it."""
+        key = (verb, name)
+        if key not in self._found:
+            self._found[key] = self._look(verb, name)
+        return self._found[key]
+
+    def _look(self, verb: str, name: str) -> Way | None:
+        return self._chosen(verb, name, self._preference(verb, name))
+
+    def _preference(self, verb: str, name: str) -> Sequence[str]:
+        if verb in ("observe", "subscribe", "subscribe to all"):
+            return LISTENED
+        is_stream = verb == "invoke" and self.description.streams_of(name) is not None
+        return STREAMED if is_stream else ASKED
+
+    def _chosen(self, verb: str, name: str, preference: Sequence[str]) -> Way | None:
+        owner = self._owner(verb, name)
+        if owner is None and verb not in _OF_THING:
+            return None
+        forms = effective_forms(self.description, owner)
+        variables = {**(self.description.uri_variables or {}), **((owner and owner.uri_variables) or {})}
+        for op in OPS[verb]:
+            form = choose(forms, op, preference)
+            if form is not None:
+                return Way(form, op, variables)
+        return None
+
+    def _owner(self, verb: str, name: str) -> AnyAffordance | None:
+        described = self.description
+        if verb in ("read", "write", "observe"):
+            return (described.properties or {}).get(name)
+        if verb == "invoke":
+            return (described.actions or {}).get(name)
+        return (described.events or {}).get(name) if verb == "subscribe" else None
+
+    def can_query(self, name: str) -> bool:
+        """Whether runs of an action can be asked about."""
+        owner = (self.description.actions or {}).get(name)
+        forms = () if owner is None else effective_forms(self.description, owner)
+        return any(choose(forms, op, ASKED) is not None for op in ("queryaction", "cancelaction"))
+
+    def needed(self, verb: str, name: str, path: str) -> Way:
+        """As `way`. Raises NotAllowed where there is none."""
+        found = self.way(verb, name)
+        if found is None:
+            what = verb if name == "*" else f"{verb} {name!r}"
+            raise NotAllowed(f"{path!r} has no form to {what} over HTTP")
+        return found
+
+    # ---- all of them
+
+    def _verbs(self) -> Iterator[tuple[str, str]]:
+        described = self.description
+        for name in described.properties or {}:
+            yield from ((verb, name) for verb in ("read", "write", "observe"))
+        yield from (("invoke", name) for name in described.actions or {})
+        yield from (("subscribe", name) for name in described.events or {})
+        yield from ((verb, "*") for verb in _OF_THING)
+
+    def only_web(self) -> frozenset[tuple[str, str]]:
+        """Give what is carried out over HTTP alone, as verbs with names."""
+        return frozenset(
+            (verb, name)
+            for verb, name in self._verbs()
+            if self._chosen(verb, name, SOCKETS) is None and self.way(verb, name) is not None
+        )
+
+    def place(self) -> str | None:
+        """Give the URL of the first form for HTTP, None where there is none."""
+        found = (way for verb, name in self._verbs() if (way := self.way(verb, name)) is not None)
+        return next((way.form.href.partition("{")[0] for way in found), None)
+
+    def origins(self) -> dict[tuple[bool, str], str]:
+        """Give the servers that the forms for HTTP lead to, each with the first URL. Raises ConfigError."""
+        found: dict[tuple[bool, str], str] = {}
+        for verb, name in self._verbs():
+            way = self.way(verb, name)
+            if way is not None:
+                url = way.form.href.partition("{")[0]
+                endpoint = endpoint_of(url)
+                found.setdefault((endpoint.secure, endpoint.authority), url)
+        return found
+
+
+def check_places(ways: Ways, place: str) -> None:
+    """Raise ConfigError, naming the description, if a form for HTTP has no address."""
+    try:
+        ways.origins()
+    except ConfigError as error:
+        raise ConfigError(f"a form leads nowhere: {error.message}", place) from None

@@ -1,0 +1,418 @@
+"""Requests of refs as requests over HTTP: what is sent, what is made of the answers, and runs that go on."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+import attrs
+import trio
+from msgspec import UNSET
+
+from lmos_actors.errors import (
+    ActionFailed,
+    AgentError,
+    AgentUnavailable,
+    ConfigError,
+    ConnectFailed,
+    InvalidInput,
+    MailboxFull,
+    NotAllowed,
+    NotFound,
+    OutcomeUnknown,
+    RateLimited,
+)
+
+from ..lmos._peer_requests import refuses_whole
+from ._answers import ended_as, error_from, refusal, retry_after, run_at, standing_in, wrong
+from ._bodies import essence, from_json, taken, written
+from ._lasting import lasting
+from ._pool import LISTENING, TooMany
+from ._sse import EventReader
+from ._stream import BadAnswer, Unanswered, Unsendable, WebAnswer, WebRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lmos_actors.actors import TraceMembers
+
+    from ..lmos._peer_requests import Said
+    from ..lmos._peer_things import FarThing
+    from ._answers import Standing
+    from ._forms import Way, Ways
+    from ._pool import WebPool
+    from ._sse import SentEvent
+    from ._stream import Headers, HttpStream
+
+SSE: Final = "text/event-stream"
+END: Final = "lmosx:end"
+GAP: Final = "lmosx:gap"
+
+FIRST_POLL: Final = 0.1
+LONGEST_POLL: Final = 2.0
+"""Seconds between two questions how a run stands, growing from the first to this."""
+
+LONGEST_RETRY_AFTER: Final = 60.0
+READ_SINGLY: Final = 60.0
+"""Seconds for which a server that does not give all properties at once is asked for each."""
+
+SILENCE: Final = 60.0
+"""Seconds without a byte that end a stream of events whose server has shown before that it is there."""
+
+POLLS_LOST: Final = 5
+"""Questions without an answer in a row, after which what becomes of a run is not known."""
+
+GOODBYE: Final = 5.0
+"""Seconds for the request that ends a run which nobody waits for any more."""
+
+_PLAIN: Final[Headers] = ((b"Accept-Encoding", b"identity"),)
+
+
+@attrs.define
+class Singly:
+    """Until when properties are read one by one: the server has refused to give all of them at once."""
+
+    until: float = -math.inf
+
+    def holds(self) -> bool:
+        """Whether it is to be so for now."""
+        return trio.current_time() < self.until
+
+    def begin(self) -> None:
+        """Remember it for a while."""
+        self.until = trio.current_time() + READ_SINGLY
+
+
+@attrs.frozen
+class Server:
+    """What errands need of the peer they are for."""
+
+    pool: WebPool
+    ways: Ways
+    own: Callable[[str], Headers]
+    let_go: Callable[[Errand, str], None]
+    """Have a run ended that nobody waits for any more; never waits."""
+    is_ending: Callable[[], bool]
+    """Whether nothing can be ended there any more."""
+    singly: Singly = attrs.Factory(Singly)
+
+
+class Whose(Protocol):
+    """Who waits for an errand, as far as it tells more than its answer."""
+
+    def moved(self, status: str, progress: Any) -> None:
+        """The run has another status, or new progress."""
+        ...
+
+    def began(self, url: str) -> None:
+        """The run goes on at this URL."""
+        ...
+
+    async def took(self, output: Any) -> None:
+        """The run has given an item; waits until there is room for the next one."""
+        ...
+
+
+def told(error: Exception, path: str) -> Exception:
+    """Return what stands for a failure of HTTP, where there is no answer to be taken."""
+    if isinstance(error, ConnectFailed):
+        return AgentUnavailable(path, f"no connection to {error.url}: {error.why}")
+    if isinstance(error, ConfigError):  # such as a secret that cannot be read
+        return AgentUnavailable(path, error.message)
+    if isinstance(error, Unanswered):
+        return OutcomeUnknown(path, str(error))
+    if isinstance(error, TooMany):
+        return MailboxFull(path, LISTENING)
+    if isinstance(error, Unsendable):
+        return InvalidInput(f"the request cannot be said in HTTP: {error}")
+    return wrong(path, str(error))
+
+
+FAILURES: Final = (ConnectFailed, ConfigError, Unanswered, Unsendable, TooMany, BadAnswer)
+
+
+class Errand:
+    """One request of a ref. Made before it is sent: what cannot be asked or written is refused then."""
+
+    def __init__(self, server: Server, far: FarThing, said: Said, *, one_way: bool = False) -> None:
+        self.server = server
+        self._one_way = one_way
+        self.far = far
+        self.said = said
+        self.is_over = False
+        """Whether its run has been ended there by now."""
+        self._body: tuple[bytes | None, Mapping[str, Any]] = (None, {})
+        self._singly: dict[str, Way] = {}
+        verb, name = said.verb, said.name
+        self._requests = {"read all": self._all, "write many": self._many}.get(verb, self._one)
+        self._way = self._needed(verb, name)
+
+    def _needed(self, verb: str, name: str) -> Way | None:
+        ways, path = self.server.ways, self.far.path
+        way = ways.way(verb, name)
+        if way is not None and not (way.op == "writeallproperties" and not self._writes_all()):
+            if verb != "read all":
+                self._body = self._written(way, self.said.payload)
+            return way
+        singly = {"read all": "read", "write many": "write"}.get(verb)
+        if singly is None:
+            return ways.needed(verb, name, path)
+        self._singly = {each: ways.needed(singly, each, path) for each in self._names()}
+        if not self._singly:
+            raise NotAllowed(f"{path!r} has no properties to {singly} over HTTP")
+        return None
+
+    def _writes_all(self) -> bool:
+        properties = self.server.ways.description.properties or {}
+        return set(self.said.payload) >= {name for name, each in properties.items() if not each.read_only}
+
+    def _names(self) -> tuple[str, ...]:
+        if self.said.verb == "write many":
+            return tuple(self.said.payload)
+        described = self.server.ways.description.properties or {}
+        return self.said.names or tuple(name for name, each in described.items() if not each.write_only)
+
+    # ---- what is said
+
+    def _written(self, way: Way, payload: Any) -> tuple[bytes | None, Mapping[str, Any]]:
+        """Part an input into the body and the variables of the URL. Raises InvalidInput, NotAllowed."""
+        values: dict[str, Any] = {}
+        if self.said.verb == "invoke" and isinstance(payload, dict) and way.variables:
+            given = cast("dict[str, Any]", payload)
+            values = {name: value for name, value in given.items() if name in way.variables}
+            payload = {name: value for name, value in given.items() if name not in values} or UNSET
+        if payload is UNSET:
+            return (b"" if way.method in ("POST", "PUT", "PATCH") else None), values
+        if way.method in ("GET", "HEAD"):
+            raise InvalidInput(f"{self.said.name!r} is asked by {way.method}, which takes no input")
+        return written(payload, way.form.content_type), values
+
+    def _request(self, way: Way, body: bytes | None, values: Mapping[str, Any], accept: str) -> WebRequest:
+        said, method = self.said, way.method
+        headers: list[tuple[bytes, bytes]] = [(b"Accept", accept.encode("latin-1", "replace")), *_PLAIN]
+        if body:
+            kind = way.form.content_type or essence(None)
+            headers.append((b"Content-Type", kind.encode("latin-1", "replace")))
+        headers += traced(said.trace)
+        if said.deadline is not None:
+            left = max(0.001, said.deadline - trio.current_time())
+            headers.append((b"LMOS-Remaining", b"%.3f" % left))
+        again = method != "POST" or self._is_repeatable()
+        return WebRequest(method, way.url(values), tuple(headers), body, again)
+
+    def _is_repeatable(self) -> bool:
+        action = (self.server.ways.description.actions or {}).get(self.said.name)
+        return self.said.verb != "invoke" or (action is not None and bool(action.safe or action.idempotent))
+
+    # ---- carrying it out
+
+    async def run(self, whose: Whose | None) -> Any:
+        """Ask, and return the value as plain data, UNSET where there is none. Raises AgentError."""
+        try:
+            return await self._requests(whose)
+        except FAILURES as error:
+            raise told(error, self.far.path) from error
+
+    async def _one(self, whose: Whose | None) -> Any:
+        assert self._way is not None
+        if self.said.credit is not None:
+            return await self._streamed(self._way, whose)
+        body, values = self._body
+        return await self._asked(self._way, body, values, whose)
+
+    async def _asked(
+        self, way: Way, body: bytes | None, values: Mapping[str, Any], whose: Whose | None
+    ) -> Any:
+        request = self._request(way, body, values, _accepted(way))
+        if whose is not None and self.server.ways.can_query(self.said.name):
+            answer = await self._begun(request)
+        else:
+            answer = await self._exchange(request)
+        if self.said.verb == "invoke" and answer.head.status in (201, 202) and not self._one_way:
+            standing = standing_in(answer)
+            url = run_at(answer, standing)
+            if url is not None:
+                return await self._followed(url, whose, standing)
+        return taken(answer, _expected(way)) if self.said.verb in ("read", "invoke", "read all") else UNSET
+
+    async def _begun(self, request: WebRequest) -> WebAnswer:
+        """Ask for a run and for where it is. Left before that is told, it is ended once it is, if soon."""
+        request = attrs.evolve(request, headers=(*request.headers, (b"Prefer", b"respond-async")))
+        ending = self.server.is_ending
+        return await lasting(
+            lambda: self._exchange(request), lambda: 0.0 if ending() else GOODBYE, self._undo
+        )
+
+    def _undo(self, answer: WebAnswer) -> None:
+        """Have a run ended that has just begun, and that nobody waits for."""
+        standing = standing_in(answer)
+        if answer.head.status in (201, 202) and not (standing is not None and standing.is_final):
+            with suppress(BadAnswer):
+                url = run_at(answer, standing)
+                if url is not None:
+                    self.server.let_go(self, url)
+
+    async def _exchange(self, request: WebRequest) -> WebAnswer:
+        server = self.server
+        answer = await server.pool.exchange(request, server.own)
+        error = refusal(answer, self.far.path, self.far.thing_id, self.said)
+        if error is not None:
+            raise error
+        return answer
+
+    # ---- several properties
+
+    async def _all(self, whose: Whose | None) -> Any:
+        if self._way is None:
+            return await self._each()
+        if self.server.singly.holds():
+            return await self._each_after_all()
+        try:
+            found = await self._asked(self._way, None, {}, None)
+        except AgentError as error:
+            if not refuses_whole(error) or self.server.ways.description.offers or not self._names():
+                raise
+            self.server.singly.begin()
+            return await self._each_after_all()
+        if not isinstance(found, dict):
+            raise BadAnswer("the values of all properties are no object")
+        return cast("dict[str, Any]", found)
+
+    async def _each(self) -> dict[str, Any]:
+        return {name: await self._asked(way, None, {}, None) for name, way in self._singly.items()}
+
+    async def _each_after_all(self) -> dict[str, Any]:
+        ways, path = self.server.ways, self.far.path
+        self._singly = {each: ways.needed("read", each, path) for each in self._names()}
+        return await self._each()
+
+    async def _many(self, whose: Whose | None) -> Any:
+        if self._way is not None:
+            return await self._asked(self._way, self._body[0], {}, None)
+        for name, way in self._singly.items():
+            await self._asked(way, written(self.said.payload[name], way.form.content_type), {}, None)
+        return UNSET
+
+    # ---- a run that goes on after its answer
+
+    async def _followed(self, url: str, whose: Whose | None, standing: Standing | None) -> Any:
+        """Wait for the end of a run by asking how it stands. Left before, it is cancelled there."""
+        if whose is not None:
+            whose.began(url)
+        try:
+            return await self._polled(url, whose, standing)
+        except trio.Cancelled:
+            if not self.is_over:
+                self.server.let_go(self, url)
+            raise
+
+    async def _polled(self, url: str, whose: Whose | None, standing: Standing | None) -> Any:
+        wait, lost = FIRST_POLL, 0
+        while True:
+            if standing is not None:
+                if whose is not None:
+                    whose.moved(standing.status, standing.progress)
+                if standing.is_final:
+                    return self._ended(standing)
+            await trio.sleep(wait)
+            wait = min(wait * 1.5, LONGEST_POLL)
+            try:
+                standing, hint = await self.standing(url)
+                lost = 0
+                wait = max(wait, hint)
+            except NotFound:
+                raise OutcomeUnknown(self.far.path, "its run is not known there any more") from None
+            except (AgentUnavailable, OutcomeUnknown, RateLimited) as error:
+                lost += 1
+                if lost >= POLLS_LOST:
+                    raise OutcomeUnknown(self.far.path, f"how its run stands is not told: {error}") from None
+                wait = max(wait, min(getattr(error, "retry_in", None) or 0.0, LONGEST_RETRY_AFTER))
+
+    def _ended(self, standing: Standing) -> Any:
+        error = ended_as(standing, self.said, self.far.thing_id)
+        if error is not None:
+            raise error
+        return standing.output
+
+    async def standing(self, url: str) -> tuple[Standing, float]:
+        """Ask how a run stands; return that, and seconds to wait before asking again. Raises AgentError."""
+        request = WebRequest("GET", url, ((b"Accept", b"application/json"), *_PLAIN), None, again=True)
+        try:
+            answer = await self._exchange(request)
+        except FAILURES as error:
+            raise told(error, self.far.path) from error
+        found = standing_in(answer)
+        if found is None:
+            raise wrong(self.far.path, "how a run stands is no ActionStatus")
+        return found, min(retry_after(answer.head) or 0.0, LONGEST_RETRY_AFTER)
+
+    async def end(self, url: str) -> None:
+        """Have a run cancelled. Raises AgentError, such as NotFound for one that is not known any more."""
+        request = WebRequest("DELETE", url, ((b"Accept", b"application/json"), *_PLAIN), None, again=True)
+        try:
+            await self._exchange(request)
+        except FAILURES as error:
+            raise told(error, self.far.path) from error
+        self.is_over = True
+
+    # ---- many outputs
+
+    async def _streamed(self, way: Way, whose: Whose | None) -> Any:
+        assert whose is not None
+        body, values = self._body
+        request = self._request(way, body, values, f"{SSE}, {_accepted(way)};q=0.5")
+        async with self.server.pool.listening(request, self.server.own) as (head, stream):
+            if head.kind != SSE or not 200 <= head.status < 300:
+                answer = WebAnswer(head, await whole_of(stream))
+                error = refusal(answer, self.far.path, self.far.thing_id, self.said)
+                if error is not None:
+                    raise error
+                return taken(answer, _expected(way))
+            reader = EventReader()
+            while data := await heard(stream, reader):
+                for event in reader.feed(data):
+                    if event.name == END:
+                        return self._stream_end(event)
+                    await whose.took(from_json(event.data))
+        raise Unanswered("the stream broke off")
+
+    def _stream_end(self, event: SentEvent) -> Any:
+        problem = from_json(event.data)
+        if isinstance(problem, dict):
+            raise error_from(cast("dict[str, Any]", problem), None, self.said, self.far.thing_id)
+        if problem is not None:
+            raise ActionFailed(problem)
+        return UNSET
+
+
+async def heard(stream: HttpStream, reader: EventReader) -> bytes:
+    """Wait for more of a stream of events. Raises Unanswered once it is too silent, BadAnswer."""
+    if not reader.beats:
+        return await stream.receive()
+    with trio.move_on_after(SILENCE):
+        return await stream.receive()
+    raise Unanswered(f"nothing has come for {SILENCE:g} s")
+
+
+async def whole_of(stream: HttpStream) -> bytes:
+    """Return the whole body of an answer that was to be listened to. Raises Unanswered, BadAnswer."""
+    with trio.move_on_after(GOODBYE):
+        return await stream.body(1 << 20)
+    raise BadAnswer("its body was not there in time")
+
+
+def traced(trace: TraceMembers) -> Headers:
+    """Return the trace of a request as headers."""
+    return tuple((name.encode(), str(value).encode("latin-1", "replace")) for name, value in trace.items())
+
+
+def _expected(way: Way) -> str | None:
+    response = way.form.response or {}
+    kind = response.get("contentType")
+    return kind if isinstance(kind, str) else way.form.content_type
+
+
+def _accepted(way: Way) -> str:
+    kind = essence(_expected(way))
+    return kind if kind.isascii() and kind.isprintable() else essence(None)

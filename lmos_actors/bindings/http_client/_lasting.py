@@ -1,0 +1,47 @@
+"""Requests that are not broken off at once when nobody waits for them any more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import trio
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+T = TypeVar("T")
+
+
+async def lasting(
+    ask: Callable[[], Awaitable[T]], patience: Callable[[], float], late: Callable[[T], object]
+) -> T:
+    """Ask and return the answer. Cancelled before, it waits for that for seconds that `patience` tells.
+
+    What comes then goes to `late`. Raises what `ask` does; cancelled, Cancelled alone.
+    """
+    answers: list[T] = []
+    failures: list[Exception] = []
+    last, ended = trio.CancelScope(shield=True), trio.Event()
+
+    async def asked() -> None:
+        try:
+            with last:
+                answers.append(await ask())
+        except Exception as error:
+            failures.append(error)
+        ended.set()
+
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(asked)
+            try:
+                await ended.wait()
+            finally:
+                last.deadline = trio.current_time() + patience()
+    except BaseException:
+        if answers:
+            late(answers[0])
+        raise
+    if failures:
+        raise failures[0]
+    return answers[0]

@@ -1,0 +1,289 @@
+"""A thing that is reached over HTTP, in the place of a peer: requests are tasks, connections come and go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+from trio.lowlevel import checkpoint_if_cancelled, enable_ki_protection
+
+from lmos_actors.errors import (
+    AgentDied,
+    AgentError,
+    AgentUnavailable,
+    ConnectFailed,
+    NotFound,
+    OutcomeUnknown,
+)
+
+from ..lmos._peer import Peer
+from ..lmos._peer_requests import FarTell, Said, wake_all
+from ._calls import WebRun
+from ._invocations import GOODBYE, Errand, Server
+from ._listening import Hearing, what_of
+from ._pool import origin_of
+from ._tells import Tells
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from lmos_actors.actors import TraceMembers
+
+    from ..lmos._peer import Headers, Surroundings
+    from ..lmos._peer_listening import Listening
+    from ..lmos._peer_requests import Note, Want
+    from ..lmos._peer_things import FarThing
+    from ._forms import Ways
+    from ._pool import WebPool
+
+_ALWAYS: Final[Any] = object()
+"""In the place of a session: there always is a way to ask."""
+
+ENDED: Final = "the node has ended"
+
+
+class WebPeer(Peer):
+    """One thing, spoken to over HTTP; `url` is where its first form leads.
+
+    `headers` go with every request to the server of `meant` and to no other.
+    """
+
+    way = "http"
+
+    def __init__(
+        self, node: Surroundings, pool: WebPool, ways: Ways, url: str, headers: Headers, meant: str
+    ) -> None:
+        super().__init__(node, url, headers)
+        self.url = url
+        self.place = url.partition("?")[0]
+        self.session = _ALWAYS
+        self._owner = origin_of(meant)
+        self._pool = pool
+        self.describe(ways)
+        self._carried: dict[Want, trio.CancelScope] = {}
+        self._hearings: dict[Listening, Hearing] = {}
+        self._listens: dict[Listening, trio.CancelScope] = {}
+        self._tells = Tells(lambda: self._start(self._tell_all), lambda error: self._node.failed(error))
+        self._nursery: trio.Nursery | None = None
+        self._early: list[tuple[Callable[..., Awaitable[object]], tuple[Any, ...]]] = []
+
+    @property
+    def ways(self) -> Ways:
+        """How it is reached."""
+        return self._server.ways
+
+    def describe(self, ways: Ways) -> None:
+        """Take a newer description of the same thing."""
+        self._server = Server(self._pool, ways, self._own, self._end_run, self._is_ending)
+
+    def _own(self, url: str) -> Headers:
+        return self.headers if self.headers and origin_of(url) == self._owner else ()
+
+    # ---- its tasks
+
+    async def run(self) -> None:
+        """Carry out what is asked, until cancelled or let go; to be run once."""
+        try:
+            with self.scope:
+                async with trio.open_nursery() as self._nursery:
+                    early, self._early = self._early, []
+                    for fn, args in early:
+                        self._nursery.start_soon(fn, *args)
+                    await trio.sleep_forever()
+        finally:
+            self._end()
+
+    def _start(self, fn: Callable[..., Awaitable[object]], *args: Any) -> None:
+        if self.ended:
+            return
+        if self._nursery is None:
+            self._early.append((fn, args))
+        else:
+            self._nursery.start_soon(fn, *args, name=f"{fn.__name__} over HTTP")
+
+    def _end(self) -> None:
+        self.ended = True
+        for want in tuple(self._carried):
+            self._fail(want, OutcomeUnknown(want.far.path, ENDED))
+        self._tells.end(lambda note: AgentUnavailable(note.far.path, ENDED))
+        for far in self.things.values():
+            for listening in tuple(far.listenings.values()):
+                listening.close()
+        wake_all(self, self._waiting)
+
+    # ---- requests
+
+    def post(self, want: Want) -> None:
+        """Ask, in a task. Raises AgentUnavailable at the end of the node, InvalidInput, NotAllowed."""
+        self._check_there(want.far)
+        assert want.said is not None
+        errand = Errand(self._server, want.far, want.said, one_way=isinstance(want, FarTell))
+        if isinstance(want, FarTell):
+            self._tells.post(want, errand)
+            return
+        if isinstance(want, WebRun):
+            want.at.errand = errand
+        self._carried[want] = trio.CancelScope()
+        want.posted()
+        self._start(self._carry, want, errand)
+
+    def _is_ending(self) -> bool:
+        return self.ended or self.released or self.rt.ended
+
+    def _check_there(self, far: FarThing) -> None:
+        if self._is_ending():
+            raise self.unavailable(far)
+
+    @enable_ki_protection
+    async def _carry(self, want: Want, errand: Errand) -> None:
+        scope = self._carried.get(want)
+        if scope is None:  # withdrawn by now
+            return
+        outcome: Exception = OutcomeUnknown(want.far.path, ENDED)
+        try:
+            with scope:
+                try:
+                    value = await errand.run(want if isinstance(want, WebRun) else None)
+                except AgentError as error:
+                    outcome = error
+                except Exception as error:
+                    self._node.failed(error)
+                    outcome = OutcomeUnknown(want.far.path, f"{type(error).__name__} here")
+                else:
+                    if self._carried.pop(want, None) is not None:
+                        want.far.unwell = False
+                        want.answer(value)
+        finally:
+            self._fail(want, outcome)
+
+    def _fail(self, want: Want, error: Exception) -> None:
+        if self._carried.pop(want, None) is not None:
+            want.far.unwell = _unwell(error)
+            want.fail(error)
+
+    def withdraw(self, want: Want) -> None:
+        """Nobody waits for this any more: its connection is closed, or its run ended, without waiting."""
+        scope = self._carried.pop(want, None)
+        if scope is not None:
+            self.rt.timers.woke = True
+            scope.cancel("nobody waits for the answer")
+        elif isinstance(want, FarTell):
+            self._tells.line.pop(want, None)
+
+    @property
+    def open_requests(self) -> int:
+        """How many requests wait for an answer, or stand in line."""
+        return len(self._carried) + len(self._tells.line)
+
+    def is_waiting(self, want: Want) -> bool:
+        """Whether a request stands in line."""
+        return want in self._tells.line
+
+    # ---- runs that nobody waits for
+
+    def _end_run(self, errand: Errand, url: str) -> None:
+        self._start(self._say_goodbye, errand, url)
+
+    @enable_ki_protection
+    async def _say_goodbye(self, errand: Errand, url: str) -> None:
+        with trio.move_on_after(GOODBYE):
+            try:
+                await errand.end(url)
+            except AgentError:
+                return  # it is gone, or not reached: there is nobody to be told
+            except Exception as error:
+                self._node.failed(error)
+
+    # ---- one way
+
+    def tell(self, note: Note, name: str, payload: Any, trace: TraceMembers) -> bool:
+        """Send a one-way message; False where there is no room. Raises as `post` does."""
+        far = note.far
+        self._check_there(far)
+        said = Said("invoke", name, payload, None, trace)
+        return self._tells.put(note, Errand(self._server, far, said, one_way=True))
+
+    def holds_up(self, far: FarThing) -> bool:
+        """Whether somebody waits for room before one more one-way message to a thing."""
+        return bool(self._tells.line)
+
+    @enable_ki_protection
+    async def _tell_all(self) -> None:
+        await self._tells.run()
+
+    # ---- listening
+
+    def listen(self, listening: Listening) -> None:
+        """Listen to something, in a task. Raises NotAllowed."""
+        if listening not in self._hearings:
+            self._hearings[listening] = self._hearing(listening)
+        scope = self._listens[listening] = trio.CancelScope()
+        self._start(self._hear, listening, self._hearings[listening], scope)
+
+    def _hearing(self, listening: Listening) -> Hearing:
+        what = what_of(listening)
+        try:
+            way = self.ways.needed(what.verb, what.name, listening.far.path)
+            return Hearing(self._server, listening, way, way.url({}), self.new_backoff())
+        except AgentError:
+            listening.far.listenings.pop((listening.kind, listening.name), None)
+            listening.taps.clear()
+            raise
+
+    @enable_ki_protection
+    async def _hear(self, listening: Listening, hearing: Hearing, scope: trio.CancelScope) -> None:
+        with scope:
+            try:
+                await hearing.run()
+            except Exception as error:
+                self._node.failed(error)
+                listening.refused(OutcomeUnknown(listening.far.path, f"{type(error).__name__} here"))
+
+    def unlisten(self, listening: Listening) -> None:
+        """Nobody here listens any more."""
+        far, key = listening.far, (listening.kind, listening.name)
+        if far.listenings.get(key) is listening:
+            del far.listenings[key]
+        self._hearings.pop(listening, None)
+        scope = self._listens.pop(listening, None)
+        if scope is not None:
+            self.rt.timers.woke = True
+            scope.cancel("nobody listens any more")
+
+    # ---- being there
+
+    def unavailable(self, far: FarThing) -> AgentUnavailable:
+        """Make the error for a request that is not sent."""
+        return AgentUnavailable(far.path, "it was released" if self.released else ENDED)
+
+    async def first(self) -> None:
+        """See that something can be connected to there. Raises ConnectFailed."""
+        await checkpoint_if_cancelled()
+        if self.ended:
+            raise ConnectFailed(self.place, ENDED)
+        self.tried = True
+        try:
+            await self._pool.warm(self.url)
+        except ConnectFailed as error:
+            self.failure = error
+            raise
+        self.failure = None
+
+    async def connected(self, far: FarThing) -> None:
+        """Wait until it can be connected to, however long that takes. Raises AgentUnavailable at the end."""
+        backoff = self.new_backoff()
+        while True:
+            if self.ended:
+                raise self.unavailable(far)
+            try:
+                await self.first()
+            except ConnectFailed:
+                await trio.sleep(backoff.next())
+            else:
+                return
+
+
+def _unwell(error: Exception) -> bool:
+    """Return whether an answer is one of an agent that does not run now, or is not reached."""
+    gone = isinstance(error, NotFound) and error.kind == "agent"
+    return gone or isinstance(error, AgentUnavailable | AgentDied)

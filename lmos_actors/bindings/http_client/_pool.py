@@ -1,0 +1,326 @@
+"""Requests over HTTP by the network of a node: connections kept for the next request, redirects, who asks.
+
+What says who asks goes to the server it is meant for and to no other: a redirect to another server is
+followed without it, and only where something is read.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager, contextmanager
+from math import inf
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import attrs
+import trio
+
+from lmos_actors.errors import ConfigError, ConnectFailed
+from lmos_actors.protocol.td import resolve
+from lmos_actors.transport import is_here, leads_astray
+
+from ._stream import BadAnswer, HttpStream, Unanswered, WebAnswer, WebRequest, place_at
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncGenerator, Callable, Generator
+
+    from lmos_actors.transport import Endpoint, Network
+
+    from ._stream import Head, Headers
+
+    Own: TypeAlias = Callable[[str], Headers]
+
+OPEN: Final = 128
+"""Requests that are open at one server at a time; more wait in line."""
+
+LISTENING: Final = 256
+"""Answers that are listened to, or waited for by long polls, at one server at a time."""
+
+PLACES: Final = 64
+"""Servers of which something is kept though nothing goes on there."""
+
+IDLE: Final = 16
+"""Connections to one server that are kept while they carry nothing."""
+
+IDLE_SECONDS: Final = 20.0
+CONNECT_SECONDS: Final = 10.0
+BODY_SECONDS: Final = 60.0
+"""How long the body of an answer may take once its head has come."""
+
+LONGEST: Final = 4 << 20
+"""Bytes of the body of an answer."""
+
+REDIRECTS: Final = 5
+_AGAIN: Final = (307, 308)  # the same once more
+_READ: Final = (301, 302, 303)
+_SAFE: Final = ("GET", "HEAD")
+_WEB: Final = ("http://", "https://")
+
+
+class TooMany(Exception):
+    """As many answers of one server are listened to as may be."""
+
+
+class _Place:
+    """One server: its idle connections, the longest idle first, and room for those that carry something."""
+
+    def __init__(self) -> None:
+        self.seats = trio.Semaphore(OPEN, max_value=OPEN)
+        self.idle: list[HttpStream] = []
+        self._listening = 0
+
+    @property
+    def is_used(self) -> bool:
+        """Whether anything goes on, or is kept, there."""
+        return bool(self.idle or self._listening or self.seats.value != self.seats.max_value)
+
+    @contextmanager
+    def listened(self) -> Generator[None]:
+        """Have one more answer that is listened to. Raises TooMany."""
+        if self._listening >= LISTENING:
+            raise TooMany
+        self._listening += 1
+        try:
+            yield
+        finally:
+            self._listening -= 1
+
+
+class WebPool:
+    """The connections over HTTP of one node.
+
+    `start_soon` starts the task that closes what is idle, in a stage that ends after the agents;
+    `headers_for` gives the headers that say who asks at a URL, with those given; it is asked each time.
+    """
+
+    def __init__(
+        self,
+        network: Callable[[], Network],
+        start_soon: Callable[..., object],
+        *,
+        tls: ssl.SSLContext | None,
+        headers_for: Callable[[str, Headers], Headers],
+    ) -> None:
+        self._network = network
+        self._tls = tls
+        self.headers_for = headers_for
+        self._places: dict[tuple[bool, str], _Place] = {}
+        self._kept = True
+        self._stirred = trio.Event()
+        start_soon(self._keep_house, name="connections over HTTP")
+
+    # ---- one request
+
+    async def exchange(self, request: WebRequest, own: Own) -> WebAnswer:
+        """Send a request, and return its answer with the whole body; `own` gives more headers for a URL.
+
+        Raises ConnectFailed: nothing was sent. Unanswered, BadAnswer, Unsendable. Cancelled, it closes the
+        connection.
+        """
+        route = _Route(self, request, own)
+        while True:
+            place, says = self._place(route.endpoint), route.says()
+            async with place.seats:
+                answer = await self._once(place, route, says, None)
+            if not route.goes_on(answer.head):
+                return answer
+
+    async def poll(self, request: WebRequest, own: Own, sent: Callable[[], None] | None) -> WebAnswer:
+        """As `exchange`, where the answer takes its time: it keeps nobody who asks from asking.
+
+        `sent` is called when the request is written. Raises TooMany as well.
+        """
+        route = _Route(self, request, own)
+        while True:
+            place, says = self._place(route.endpoint), route.says()
+            with place.listened():
+                answer = await self._once(place, route, says, sent)
+            if not route.goes_on(answer.head):
+                return answer
+
+    async def _once(
+        self, place: _Place, route: _Route, says: Headers, sent: Callable[[], None] | None
+    ) -> WebAnswer:
+        lost: Unanswered | None = None
+        while True:
+            kept = await self._idle(place)
+            try:
+                stream = kept or await self._connected(route.endpoint)
+            except ConnectFailed:
+                if lost is not None:
+                    raise lost from None  # what was sent before may have been carried out
+                raise
+            try:
+                answer = await _whole(stream, await stream.ask(route.request, says, sent))
+            except Unanswered as error:
+                await stream.aclose()
+                if kept is not None and route.request.again and not stream.begun:
+                    lost = error
+                    continue  # its server has closed it as idle, while the request was on its way
+                raise
+            except BaseException:
+                await stream.aclose()
+                raise
+            await self._keep(place, stream)
+            return answer
+
+    # ---- an answer that is read as it comes
+
+    @asynccontextmanager
+    async def listening(self, request: WebRequest, own: Own) -> AsyncGenerator[tuple[Head, HttpStream]]:
+        """Send a request, and return the head of the answer and what its body comes from.
+
+        Raises what `exchange` does, and TooMany. Redirects are followed as there.
+        """
+        route = _Route(self, request, own)
+        while True:
+            place, says = self._place(route.endpoint), route.says()
+            with place.listened():
+                stream = await self._connected(route.endpoint)
+                try:
+                    head = await stream.ask(route.request, says, None)
+                    if not route.goes_on(head):
+                        check_encoding(head)
+                        yield head, stream
+                        return
+                finally:
+                    await stream.aclose()
+
+    # ---- connections
+
+    def _place(self, endpoint: Endpoint) -> _Place:
+        key = (endpoint.secure, endpoint.authority)
+        found = self._places.get(key)
+        if found is None:
+            if len(self._places) >= PLACES:
+                self._places = {each: place for each, place in self._places.items() if place.is_used}
+            found = self._places[key] = _Place()
+        return found
+
+    async def _idle(self, place: _Place) -> HttpStream | None:
+        """Take an idle connection that is still good."""
+        now = trio.current_time()
+        while place.idle:
+            stream = place.idle.pop()
+            if stream.idle_since + IDLE_SECONDS > now and not stream.is_stale(now):
+                return stream
+            await stream.aclose()
+        return None
+
+    async def _connected(self, endpoint: Endpoint) -> HttpStream:
+        place = f"{'https' if endpoint.secure else 'http'}://{endpoint.authority}"
+        with trio.move_on_after(CONNECT_SECONDS):
+            try:
+                return HttpStream(await self._network().connect(endpoint, self._tls))
+            except ConnectFailed as error:
+                raise error.at(place) from error
+        raise ConnectFailed(place, f"no connection within {CONNECT_SECONDS:g} s")
+
+    async def warm(self, url: str) -> None:
+        """See to it that there is a connection for the next request to a URL. Raises ConnectFailed."""
+        endpoint = place_at(url)
+        place = self._place(endpoint)
+        async with place.seats:
+            await self._keep(place, await self._idle(place) or await self._connected(endpoint))
+
+    async def _keep(self, place: _Place, stream: HttpStream) -> None:
+        if (stream.used and not stream.is_reusable) or len(place.idle) >= IDLE or not self._kept:
+            await stream.aclose()
+            return
+        stream.idle_since = trio.current_time()
+        place.idle.append(stream)
+        self._stirred.set()
+
+    async def _keep_house(self) -> None:
+        """Close what has been idle for too long, and at the end everything that is idle."""
+        try:
+            while True:
+                await self._stirred.wait()
+                await trio.sleep_until(self._next_due())
+                await self._close_idle(trio.current_time())
+                if not any(place.idle for place in self._places.values()):
+                    self._stirred = trio.Event()
+        finally:
+            self._kept = False
+            with trio.CancelScope(shield=True):  # each is closed at once
+                await self._close_idle(inf)
+
+    def _next_due(self) -> float:
+        since = [place.idle[0].idle_since for place in self._places.values() if place.idle]
+        return min(since, default=trio.current_time()) + IDLE_SECONDS
+
+    async def _close_idle(self, now: float) -> None:
+        for place in tuple(self._places.values()):
+            while place.idle and place.idle[0].idle_since + IDLE_SECONDS <= now:
+                await place.idle.pop(0).aclose()
+
+
+class _Route:
+    """Where a request has led to so far. What says who asks goes to the server that was asked at first."""
+
+    def __init__(self, pool: WebPool, request: WebRequest, own: Own) -> None:
+        self.request = request
+        self.endpoint = place_at(request.url)
+        self._pool = pool
+        self._own = own
+        self._left = REDIRECTS
+        self._at_home = True
+
+    def says(self) -> Headers:
+        """Return the headers that say who asks."""
+        url = self.request.url
+        return self._pool.headers_for(url, self._own(url)) if self._at_home else ()
+
+    def goes_on(self, head: Head) -> bool:
+        """Return whether an answer leads elsewhere, and go there.
+
+        Raises BadAnswer for what is not followed.
+        """
+        request, location = self.request, head.header(b"location")
+        safe = request.method in _SAFE
+        if not location or not (head.status in _AGAIN or (safe and head.status in _READ)):
+            return False
+        if not self._left:
+            raise BadAnswer(f"more than {REDIRECTS} redirects")
+        self._left -= 1
+        url, endpoint = _led(request.url, location)
+        if self.endpoint.secure and not endpoint.secure:
+            raise BadAnswer("it redirects to what is not secure")
+        if leads_astray(request.url, url):
+            raise BadAnswer(f"it redirects to {endpoint.host!r}, which is another host there than here")
+        same = (endpoint.secure, endpoint.authority) == (self.endpoint.secure, self.endpoint.authority)
+        if not same and not safe:
+            raise BadAnswer("it redirects to another server what is more than a question")
+        if not same and not is_here(self.endpoint.host):
+            endpoint = attrs.evolve(endpoint, elsewhere=True)
+        self._at_home = self._at_home and same
+        self.request, self.endpoint = attrs.evolve(request, url=url), endpoint
+        return True
+
+
+def _led(url: str, location: str) -> tuple[str, Endpoint]:
+    led = resolve(url, location).partition("#")[0]
+    try:
+        if not led.startswith(_WEB):
+            raise ConfigError("no address of HTTP")
+        return led, place_at(led)
+    except ConfigError as error:
+        raise BadAnswer(f"it redirects to what is no address: {error.message}") from None
+
+
+async def _whole(stream: HttpStream, head: Head) -> WebAnswer:
+    check_encoding(head)
+    with trio.move_on_after(BODY_SECONDS):
+        return WebAnswer(head, await stream.body(LONGEST))
+    raise BadAnswer(f"its body was not there after {BODY_SECONDS:g} s")
+
+
+def check_encoding(head: Head) -> None:
+    """Raise BadAnswer for what is compressed: how long it is would not be known."""
+    if head.header(b"content-encoding").lower() not in ("", "identity"):
+        raise BadAnswer("it is compressed, which was not asked for")
+
+
+def origin_of(url: str) -> tuple[bool, str]:
+    """Return what two URLs of one server have in common."""
+    endpoint = place_at(url)
+    return endpoint.secure, endpoint.authority

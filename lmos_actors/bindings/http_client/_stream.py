@@ -1,0 +1,211 @@
+"""One HTTP/1.1 connection of a client: one request after another over one stream, everything bounded."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import attrs
+import h11
+import trio
+
+from lmos_actors.transport import endpoint_of, why_cut
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
+
+CHUNK: Final = 65_536
+LONGEST_HEAD: Final = 32_768
+"""Bytes of the head of an answer, and of all that stands between chunks."""
+
+UNTRIED_SECONDS: Final = 1.0
+"""For which a connection over TLS that has carried nothing is taken for one that has not ended."""
+
+INTERIM: Final = 16
+"""Answers with a status below 200 before the one that counts."""
+
+place_at = lru_cache(1024)(endpoint_of)
+"""`endpoint_of`, which takes long, for URLs that are asked again and again."""
+
+_ENDED: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
+
+
+class Unanswered(Exception):
+    """The connection ended before the answer to a request that was sent, or sent in part."""
+
+
+class BadAnswer(Exception):
+    """What came is no answer of HTTP, or one that is not accepted; the text says why."""
+
+
+class Unsendable(Exception):
+    """The request cannot be said in HTTP; the text says why, and nothing of its values."""
+
+
+@attrs.frozen
+class WebRequest:
+    """What is asked: `headers` without those that say who asks. `again`: asking twice does no harm."""
+
+    method: str
+    url: str
+    headers: Headers = ()
+    body: bytes | None = None
+    again: bool = False
+
+
+@attrs.frozen
+class Head:
+    """The head of an answer; names of headers are in small letters, of several with one name the first."""
+
+    status: int
+    reason: str
+    headers: Mapping[bytes, bytes]
+    url: str
+
+    def header(self, name: bytes) -> str:
+        """Return a header as text, "" where there is none."""
+        return self.headers.get(name, b"").decode("latin-1").strip()
+
+    @property
+    def kind(self) -> str:
+        """The media type, without parameters, in small letters; "" where it is not told."""
+        return self.header(b"content-type").partition(";")[0].strip().lower()
+
+
+@attrs.frozen
+class WebAnswer:
+    """An answer with all of its body."""
+
+    head: Head
+    body: bytes
+
+
+class HttpStream:
+    """A connection; `used` once it has carried a request, `idle_since` the instant since when it has none."""
+
+    __slots__ = ("_begun", "_headed", "_http", "_is_untried", "_spoilt", "_stream", "idle_since", "used")
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self.used = False
+        self.idle_since = 0.0
+        self._stream = stream
+        self._is_untried = hasattr(stream, "transport_stream")  # over TLS, and nothing has come by it yet
+        self._begun = False
+        self._headed = False
+        self._spoilt = False
+        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=LONGEST_HEAD)
+
+    @property
+    def begun(self) -> bool:
+        """Whether something of the present answer has come."""
+        return self._begun
+
+    @property
+    def is_reusable(self) -> bool:
+        """Whether it can carry one more request: the last answer came whole, and nobody wants it closed."""
+        http = self._http
+        return not self._spoilt and http.our_state is h11.DONE and http.their_state is h11.DONE
+
+    def is_stale(self, now: float) -> bool:
+        """Whether something came while it was idle: then it is the end, or nothing that was asked for."""
+        inner = getattr(self._stream, "transport_stream", None)
+        if inner is not None and not self.used:  # over TLS something comes by itself at first
+            return now > self.idle_since + UNTRIED_SECONDS
+        stream = self._stream if inner is None else inner
+        has_news: Callable[[], bool] | None = getattr(stream, "has_news", None)
+        return bool(self._http.trailing_data[0]) or (has_news is not None and has_news())
+
+    async def ask(self, request: WebRequest, headers: Headers, sent: Callable[[], None] | None) -> Head:
+        """Send a request, call `sent`, and wait for the head of its answer.
+
+        Raises Unsendable, Unanswered, BadAnswer; after any, as when cancelled, it is to be closed.
+        """
+        said = self._said(request, headers)
+        self.used, self._begun, self._headed = True, False, False
+        try:
+            await self._stream.send_all(said)
+        except _ENDED:
+            self._spoilt = True  # it may all the same have been answered, such as with 413
+        if sent is not None:
+            sent()
+        for _ in range(INTERIM + 1):
+            event = await self._next()
+            if isinstance(event, h11.Response):
+                self._headed = True
+                return _head(event, request.url)
+            if not isinstance(event, h11.InformationalResponse) or event.status_code == 101:
+                break
+        raise BadAnswer("no answer of HTTP")
+
+    def _said(self, request: WebRequest, headers: Headers) -> bytes:
+        if self._http.our_state is h11.DONE:
+            self._http.start_next_cycle()
+        body, endpoint = request.body, place_at(request.url)
+        length = () if body is None else ((b"Content-Length", b"%d" % len(body)),)
+        own = ((b"Host", endpoint.authority.encode("ascii")), *request.headers, *headers, *length)
+        try:
+            asked = h11.Request(method=request.method, target=endpoint.target, headers=list(own))
+            head = self._http.send(asked) or b""
+            data = self._http.send(h11.Data(body)) or b"" if body else b""
+            return head + data + (self._http.send(h11.EndOfMessage()) or b"")
+        except h11.LocalProtocolError as error:
+            raise Unsendable(str(error).partition(" b'")[0]) from None  # what follows is a header's value
+
+    async def receive(self) -> bytes:
+        """Wait for some of the body; nothing: that was all. Raises Unanswered, BadAnswer."""
+        event = await self._next()
+        while isinstance(event, h11.Data):
+            if event.data:
+                return bytes(event.data)
+            event = await self._next()
+        return b""
+
+    async def body(self, most: int) -> bytes:
+        """Return all of the body. Raises Unanswered, and BadAnswer for more than so many bytes."""
+        parts: list[bytes] = []
+        left = most
+        while part := await self.receive():
+            left -= len(part)
+            if left < 0:
+                raise BadAnswer(f"longer than {most} bytes")
+            parts.append(part)
+        return b"".join(parts)
+
+    async def _next(self) -> Any:
+        while True:
+            try:
+                event = self._http.next_event()
+            except h11.RemoteProtocolError as error:
+                if "without sending complete message body" in str(error):
+                    raise Unanswered("the connection ended within the answer") from None
+                raise BadAnswer(f"no answer of HTTP: {error}") from None
+            if event is not h11.NEED_DATA:
+                return event
+            await self._more()
+
+    async def _more(self) -> None:
+        try:
+            data = bytes(await self._stream.receive_some(CHUNK))
+        except _ENDED as error:
+            why = why_cut(error, secure=self._is_untried)
+            raise Unanswered(f"the connection ended before the answer: {why}") from error
+        if data:
+            self._begun, self._is_untried = True, False
+        elif not self._headed:
+            ended = EOFError(f"the connection ended {'within' if self._begun else 'before'} the answer")
+            raise Unanswered(why_cut(ended, secure=self._is_untried))
+        self._http.receive_data(data)
+
+    async def aclose(self) -> None:
+        """Close it at once: never waits, and is not cancelled, as there may be an answer in hand."""
+        with trio.CancelScope(shield=True):
+            await trio.aclose_forcefully(self._stream)
+
+
+def _head(event: h11.Response, url: str) -> Head:
+    headers: dict[bytes, bytes] = {}
+    for name, value in event.headers:
+        headers.setdefault(bytes(name), bytes(value))
+    return Head(event.status_code, event.reason.decode("latin-1"), headers, url)

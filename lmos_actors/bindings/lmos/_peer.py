@@ -1,0 +1,276 @@
+"""A peer: one connection to one address, kept for ever, that many refs share.
+
+While there is no connection requests fail at once (C1).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+from weakref import WeakValueDictionary
+
+import trio
+from trio.lowlevel import checkpoint_if_cancelled, enable_ki_protection
+
+from lmos_actors.actors import park_among
+from lmos_actors.errors import AgentUnavailable, ConfigError, ConnectFailed
+from lmos_actors.protocol import lmos
+from lmos_actors.transport import endpoint_of
+
+from ._peer_backoff import Backoff
+from ._peer_requests import wake_all
+from ._peer_things import FarThing
+from ._peer_traffic import Traffic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lmos_actors.actors import Runtime
+    from lmos_actors.transport import Connection, Ended
+
+Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
+Habits: TypeAlias = Literal["auto", "spec", "kotlin-wot"]
+
+DRAINED: Final = 1012
+"""The close code of a peer that has answered all it had begun (C2)."""
+
+STOOD: Final = 1.0
+"""Seconds that a connection lasts to count as a success: what breaks sooner is tried again ever later."""
+
+
+class Surroundings(Protocol):
+    """What a peer needs of the node it belongs to."""
+
+    @property
+    def rt(self) -> Runtime:
+        """The machinery of the node's agents."""
+        ...
+
+    @property
+    def session(self) -> lmos.SessionOptions:
+        """Limits of each session."""
+        ...
+
+    async def connect(self, url: str, headers: Headers) -> Connection:
+        """Make a connection. Raises ConnectFailed."""
+        ...
+
+    def let_go(self, peer: Peer) -> None:
+        """Somebody uses a peer no more."""
+        ...
+
+    @property
+    def failed(self) -> Callable[[BaseException], object]:
+        """Take note of a mistake of ours that ended one connection: what to call."""
+        ...
+
+
+class Peer(Traffic):
+    """One address, and the connection to it."""
+
+    way = "lmos"
+    """How requests go out here, as metrics and traces name it."""
+
+    def __init__(self, node: Surroundings, url: str, headers: Headers, habits: Habits = "auto") -> None:
+        super().__init__(node.rt, node.session)
+        endpoint = endpoint_of(url)
+        self.url = url
+        self.headers = headers
+        self.habits: Habits = habits
+        self.place = endpoint.url.partition("?")[0]
+        self.origin = (endpoint.secure, endpoint.authority)
+        self.failure: ConnectFailed | None = None
+        self.ended = False
+        self.released = False
+        """Whether nobody uses it any more."""
+        self.tried = False
+        """Whether a try has failed or succeeded by now."""
+        self.users = 0
+        self.scope = trio.CancelScope()
+        self.things: WeakValueDictionary[str, FarThing] = WeakValueDictionary()
+        """By id; each for as long as anybody refers to it, asks it or listens to it."""
+        self._node = node
+        self._learnt: tuple[str, ...] = ()
+        self._connection: Connection | None = None
+        self._waiting: list[trio.lowlevel.Task] = []
+        self._random = node.rt.entropy.stream(f"peer {self.place}")
+        self._backoff = Backoff(self._random)
+        self._retry_at: float | None = None
+        self._pause: trio.CancelScope | None = None
+        self._failures = 0
+        self._since = 0.0
+
+    # ---- who it is
+
+    def thing(self, thing_id: str) -> FarThing:
+        """Return the thing of that id, the same for the same id."""
+        found = self.things.get(thing_id)
+        if found is None:
+            found = self.things[thing_id] = FarThing(self, thing_id)
+        return found
+
+    def learn(self, offers: Sequence[str]) -> None:
+        """Take what a description says that the peer offers; what its handshake says counts for more."""
+        self._learnt = tuple(dict.fromkeys((*self._learnt, *offers)))
+
+    def new_backoff(self) -> Backoff:
+        """Return the waits of a series of tries of somebody else's."""
+        return Backoff(self._random)
+
+    # ---- the connection
+
+    async def run(self) -> None:
+        """Connect, talk, and connect again, until cancelled or let go; to be run once."""
+        try:
+            with self.scope:
+                while True:
+                    await self._try()
+                    wait = self._backoff.next()
+                    self._retry_at = trio.current_time() + wait
+                    wake_all(self, self._waiting)
+                    with trio.move_on_after(wait) as self._pause:
+                        await trio.sleep_forever()
+                    self._retry_at = self._pause = None
+        finally:
+            self._end()
+
+    async def _try(self) -> None:
+        try:
+            connection = await self._node.connect(self.url, self.headers)
+        except ConnectFailed as error:
+            self._unreached(error)
+            return
+        except ConfigError as error:  # a header that is none
+            self._unreached(ConnectFailed(self.place, str(error)))
+            return
+        except Exception as error:
+            self._node.failed(error)
+            self._unreached(ConnectFailed(self.place, f"{type(error).__name__} here"))
+            return
+        self.failure = None
+        self._began(connection)
+        ended: Ended | None = None
+        try:
+            ended = await connection.run(_Talk(self))
+        except Exception as error:
+            self._node.failed(error)
+        finally:
+            self._broke(ended)
+
+    def _unreached(self, failure: ConnectFailed) -> None:
+        self.failure = failure
+        self.tried = True
+        self._failures += 1
+
+    def _began(self, connection: Connection) -> None:
+        told = [value for name, value in connection.headers if name.lower() == b"lmos-extensions"]
+        said = b",".join(told).decode("ascii", "replace").split(",") if told else self._learnt
+        self._offers = tuple(word.strip() for word in said)
+        self._connection, self._since = connection, trio.current_time()
+        self.account = connection.account
+        self.tried = True
+        self.session = lmos.ConsumerSession(
+            selected=connection.subprotocol == "lmosprotocol",
+            new_id=self.rt.entropy.new_id,
+            habits=self.habits,
+            options=self._node.session,
+            offers=self._offers,
+            wake=self._wake,
+        )
+        for far in self.things.values():
+            for listening in far.listenings.values():
+                self._unasked[listening] = None
+        self._ask_listenings()
+        wake_all(self, self._waiting)
+
+    def _broke(self, ended: Ended | None) -> None:
+        self._connection = None
+        if trio.current_time() - self._since >= STOOD:
+            self._backoff.reset()
+        self.lose_session(drained=ended is not None and ended.code == DRAINED and ended.by == "peer")
+        for far in tuple(self.things.values()):
+            for listening in tuple(far.listenings.values()):
+                listening.broke(lambda far=far: self.unavailable(far))  # type: ignore[misc]
+
+    def _end(self) -> None:
+        self.ended = True
+        self.empty_line()
+        for far in self.things.values():
+            for listening in tuple(far.listenings.values()):
+                listening.close()
+        wake_all(self, self._waiting)
+
+    def release(self) -> None:
+        """One of those who use it does so no more; with the last one the connection ends."""
+        self._node.let_go(self)
+
+    def close_connection(self, code: int, reason: str) -> None:
+        """Close the connection; what comes after is not looked at."""
+        if self._connection is not None:
+            self._connection.close(code, reason)
+
+    def _wake(self) -> None:
+        if self._connection is not None and not self._is_alone:
+            self._connection.wake()
+
+    def is_direct(self) -> bool:
+        """Whether the connection may send in its caller's step."""
+        return self._connection is not None and self._connection.is_direct
+
+    def flush(self) -> None:
+        """Send what waits, in this step if that is possible."""
+        if self._connection is not None:
+            self._connection.flush()
+
+    def unavailable(self, far: FarThing) -> AgentUnavailable:
+        """Make the error for a request while there is no connection."""
+        if self.ended or self.released:
+            return AgentUnavailable(far.path, "it was released" if self.released else "the node has ended")
+        retry_at, now = self._retry_at, trio.current_time()
+        why = f": {self.failure.why}" if self.failure is not None else ""
+        wait = None if retry_at is None else max(0.0, round(retry_at - now, 6))
+        return AgentUnavailable(far.path, f"no connection to {self.place}{why}", retry_in=wait)
+
+    async def first(self) -> None:
+        """Wait for the connection, which is tried now. Raises ConnectFailed once a try has failed."""
+        await checkpoint_if_cancelled()
+        failures = self._failures
+        if self.session is None and self._pause is not None:
+            self._pause.cancel("somebody waits for this connection")
+        while self.session is None:
+            if self.failure is not None and self._failures > failures:
+                raise self.failure.at(self.failure.url)
+            if self.ended:
+                raise ConnectFailed(self.place, "the node has ended")
+            await park_among(self._waiting)
+
+    async def connected(self, far: FarThing) -> None:
+        """Wait for the connection, however long it takes. Raises AgentUnavailable at the end of the node."""
+        await checkpoint_if_cancelled()
+        while self.session is None:
+            if self.ended:
+                raise self.unavailable(far)
+            await park_among(self._waiting)
+
+
+class _Talk:
+    """One connection's handler: nothing that comes over it reaches the peer once the next one stands."""
+
+    __slots__ = ("_peer", "_session")
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self._session = peer.session
+
+    @enable_ki_protection
+    def text(self, text: str) -> None:
+        if self._peer.session is self._session:
+            self._peer.text(text)
+
+    @enable_ki_protection
+    def binary(self, data: bytes) -> None:
+        if self._peer.session is self._session:
+            self._peer.binary(data)
+
+    @enable_ki_protection
+    def frames(self, room: int) -> list[bytes]:
+        return self._peer.frames(room) if self._peer.session is self._session else []

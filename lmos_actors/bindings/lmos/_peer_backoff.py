@@ -1,0 +1,33 @@
+"""How long to wait before the next try: exponential, capped, with full jitter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from lmos_actors._core import RandomStream
+
+FIRST: Final = 0.1
+"""Seconds: the first wait is a random part of so many, each further one of twice as many."""
+
+LONGEST: Final = 30.0
+
+
+class Backoff:
+    """The waits of one series of tries; `reset` begins a new one."""
+
+    __slots__ = ("_random", "_tries")
+
+    def __init__(self, random: RandomStream) -> None:
+        self._random = random
+        self._tries = 0
+
+    def next(self) -> float:
+        """Return the seconds to wait now."""
+        most = min(LONGEST, FIRST * 2.0 ** min(self._tries, 32))
+        self._tries += 1
+        return round(most * self._random.random(), 6)
+
+    def reset(self) -> None:
+        """Begin anew: the last try was a success."""
+        self._tries = 0

@@ -1,0 +1,289 @@
+"""What a connection listens to, shared: it listens to one property or event of a thing once, for many here.
+
+A listening goes on over a break of the connection, and over an agent that is down: those who listen are told
+of the gap, and it is asked for again. It ends when the last of them leaves, or when the thing refuses it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import trio
+from msgspec import UNSET
+from trio.lowlevel import Abort, current_task, enable_ki_protection, wait_task_rescheduled
+
+from lmos_actors.actors import Feed
+from lmos_actors.errors import (
+    AgentUnavailable,
+    InvalidInput,
+    MailboxFull,
+    NotFound,
+    RateLimited,
+    RemoteProtocolError,
+)
+
+from ..exposure._exposure import EXITED
+from ._peer_requests import wake_all
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lmos_actors._core import Timer
+    from lmos_actors.actors import Going, TraceMembers
+    from lmos_actors.protocol import lmos
+
+    from ._peer_backoff import Backoff
+    from ._peer_things import FarThing
+
+LOST: Final[Any] = object()
+"""In place of that event's data: the connection is lost, and nobody here knows how the agent is."""
+
+BROKEN: Final = "connection lost"
+ENDED: Final = "subscription ended"
+
+LONGEST_WAIT: Final = 3600.0
+"""Seconds for which those who listen stay away because they are told to."""
+
+
+class FarFeed(Feed[Any]):
+    """A feed that can end with an error, which is raised once what came before has been taken."""
+
+    __slots__ = ("_error",)
+
+    def __init__(self, timers: Any, *, size: int = 64, conflate: bool = False, gaps: bool = False) -> None:
+        super().__init__(timers, size=size, conflate=conflate, gaps=gaps)
+        self._error: Exception | None = None
+
+    def fail(self, error: Exception) -> None:
+        """End with an error; the runtime's side."""
+        if not self._closed:
+            self._error = error
+            self.close()
+
+    def receive_nowait(self) -> Any:
+        """As in `Feed`; raises the error the feed has ended with."""
+        try:
+            return super().receive_nowait()
+        except trio.EndOfChannel:
+            if self._error is not None:
+                raise self._error from None
+            raise
+
+
+class Sink(Protocol):
+    """Where values go here; as a near agent's."""
+
+    def push(self, value: Any, /) -> None: ...
+    def gap(self, reason: str, missed: int | None, /) -> None: ...
+    def close(self) -> None: ...
+
+
+class Tap:
+    """One who listens: values are converted for it. While `entering` it waits for the listening to stand."""
+
+    __slots__ = ("convert", "entering", "refusal", "sink")
+
+    def __init__(self, sink: Sink, convert: Callable[[Any], Any], *, entering: bool) -> None:
+        self.sink = sink
+        self.convert = convert
+        self.entering = entering
+        self.refusal: Exception | None = None
+
+    def push(self, raw: Any) -> None:
+        """Take a value as it came; one of another type ends a feed, for others it is missing."""
+        try:
+            value = self.convert(raw)
+        except (InvalidInput, RemoteProtocolError) as error:
+            if isinstance(self.sink, FarFeed):
+                self.sink.fail(error)
+            else:
+                self.sink.gap("a value of another type", 1)
+            return
+        self.sink.push(value)
+
+    def end(self, error: Exception | None) -> None:
+        """There will be no more; because of an error, if there is one."""
+        if self.entering:
+            self.refusal, self.entering = error, False
+        elif error is not None and isinstance(self.sink, FarFeed):
+            self.sink.fail(error)
+        else:
+            self.sink.close()
+
+
+class Listening:
+    """One property, event or all events of a thing, as all share it who listen to it over one connection."""
+
+    __slots__ = (
+        "_again", "_backoff", "_going", "_waiting", "far", "feed", "heard", "kind", "last", "name", "taps",
+    )  # fmt: skip
+
+    def __init__(
+        self, far: FarThing, kind: str, name: str, backoff: Backoff, going: Going | None = None
+    ) -> None:
+        self.far = far
+        self.kind = kind
+        self.name = name
+        self.feed: lmos.Feed | None = None
+        self.heard = False
+        self.last: Any = UNSET
+        self.taps: dict[Tap, None] = {}
+        self._waiting: list[trio.lowlevel.Task] = []
+        self._again: Timer | None = None
+        self._backoff = backoff
+        self._going = going  # the request of whoever listened first: it goes out in its trace
+
+    @property
+    def trace(self) -> TraceMembers:
+        """What is to be sent with the request."""
+        return {} if self._going is None else self._going.trace
+
+    # ---- those who listen
+
+    def join(self, tap: Tap) -> None:
+        """Let one more listen; a latecomer is given the last value."""
+        self.taps[tap] = None
+        if self.heard:
+            tap.entering = False
+            if self.last is not UNSET:
+                tap.push(self.last)
+
+    def leave(self, tap: Tap) -> None:
+        """One listens no more; with the last one it ends."""
+        if self.taps.pop(tap, self) is not self and not self.taps:
+            self.rest()
+            self._settle(None)
+            self.far.peer.unlisten(self)
+
+    @enable_ki_protection
+    async def confirmed(self, tap: Tap) -> None:
+        """Wait until it stands. Raises what it is refused with, AgentUnavailable if it is not reached."""
+        while tap.entering:
+            me = current_task()
+            self._waiting.append(me)
+
+            def abort(_: object, me: Any = me) -> Abort:
+                self._waiting.remove(me)
+                return Abort.SUCCEEDED
+
+            await wait_task_rescheduled(abort)
+        if tap.refusal is not None:
+            raise tap.refusal
+
+    # ---- the side of the connection
+
+    def ask(self, session: lmos.ConsumerSession) -> bool:
+        """Ask for it; False if the outbox has no room now. What it listens to is known by `feed` then."""
+        thing = self.far.thing_id
+        trace = self.trace
+        try:
+            if self.name == EXITED and not self.far.peer.offers("exited"):
+                self.stands()  # nothing to ask for: the end of the connection says it
+                return True
+            if self.kind == "property":
+                self.feed = session.observe(thing, self.name, **trace)
+            elif self.kind == "event":
+                self.feed = session.subscribe(thing, self.name, **trace)
+            else:
+                self.feed = session.subscribe_all(thing, **trace)
+        except MailboxFull as error:
+            if session.full:
+                return False
+            self.refused(MailboxFull(self.far.path, error.size))  # as many are listened to as may be
+            return True
+        except Exception as error:
+            self.refused(error)
+            return True
+        if self.feed.established or not self.far.peer.confirms:
+            self.stands()
+        return True
+
+    def stands(self) -> None:
+        """It is confirmed, or its thing confirms nothing."""
+        self.heard = True
+        self._settle(None)
+        self._backoff.reset()
+        for tap in self.taps:
+            tap.entering = False
+        wake_all(self.far, self._waiting)
+
+    def _settle(self, error: Exception | None) -> None:
+        """The request is answered: only the first time counts."""
+        if self._going is not None:
+            self._going.ended(error)
+
+    def value(self, raw: Any) -> None:
+        """Give a value to all who listen."""
+        if self.kind == "property":
+            self.last = raw
+        for tap in tuple(self.taps):
+            tap.push(raw)
+
+    def gap(self, reason: str, missed: int | None) -> None:
+        """Tell all that values are missing here."""
+        for tap in tuple(self.taps):
+            if not tap.entering:
+                tap.sink.gap(reason, missed)
+
+    def broke(self, error: Callable[[], Exception]) -> None:
+        """The connection is gone: those who listen wait for the next one, those who enter are told."""
+        lost = self.heard and self.name == EXITED
+        self._settle(None if self._going is None else error())
+        self.feed, self.heard, self.last = None, False, UNSET
+        self.rest()
+        for tap in tuple(self.taps):
+            if tap.entering:
+                self._turn_away(tap, error())
+            elif lost:
+                tap.push(LOST)
+            else:
+                tap.sink.gap(BROKEN, None)
+        wake_all(self.far, self._waiting)
+        if not self.taps:
+            self.far.peer.unlisten(self)
+
+    def refused(self, error: Exception) -> None:
+        """The thing does not let it be, or not now: then it is asked for again."""
+        self._settle(error)
+        passing = isinstance(error, AgentUnavailable | MailboxFull | RateLimited)
+        stood = self.heard
+        gone = isinstance(error, NotFound) and error.kind == "agent" and stood
+        self.feed, self.heard, self.last = None, False, UNSET
+        for tap in tuple(self.taps):
+            if tap.entering:
+                self._turn_away(tap, error)
+            elif not passing:
+                del self.taps[tap]
+                tap.end(None if gone else error)
+            elif stood:
+                tap.sink.gap(ENDED, None)
+        wake_all(self.far, self._waiting)
+        if self.taps:
+            told: float = getattr(error, "retry_in", None) or 0.0
+            wait = max(self._backoff.next(), min(told, LONGEST_WAIT))
+            self._again = self.far.rt.timers.call_at(trio.current_time() + wait, self._retry)
+        else:
+            self.far.peer.unlisten(self)
+
+    def _turn_away(self, tap: Tap, error: Exception) -> None:
+        del self.taps[tap]
+        tap.end(error)
+
+    def _retry(self) -> None:
+        self._again = None
+        self.far.peer.listen_again(self)
+
+    def rest(self) -> None:
+        """Ask no more by itself."""
+        again, self._again = self._again, None
+        if again is not None:
+            again.cancel()
+
+    def close(self) -> None:
+        """The node has ended: nothing will come."""
+        self.rest()
+        self._settle(None)
+        taps, self.taps = self.taps, {}
+        for tap in taps:
+            tap.end(AgentUnavailable(self.far.path, "the node has ended") if tap.entering else None)
+        wake_all(self.far, self._waiting)

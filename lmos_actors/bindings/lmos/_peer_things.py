@@ -1,0 +1,58 @@
+"""Things behind a peer: what refs to one thing share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from ..exposure._exposure import name_in_url
+
+if TYPE_CHECKING:
+    from lmos_actors.actors import Runtime
+    from lmos_actors.protocol.td import Description
+
+    from ._peer import Peer
+    from ._peer_listening import Listening
+    from ._peer_requests import Want
+
+
+def path_of(thing_id: str) -> str:
+    """Return the path that an agent's errors name: that in its tree if its address tells it, else the id."""
+    name = name_in_url(thing_id)
+    return thing_id if name is None else name.replace(".", "/")
+
+
+class FarThing:
+    """One thing behind a peer: refs to it are equal, share what is listened to, and name it by one path."""
+
+    __slots__ = (
+        "__weakref__", "description", "listenings", "number", "path", "peer", "rt", "thing_id", "unwell",
+    )  # fmt: skip
+
+    def __init__(self, peer: Peer, thing_id: str) -> None:
+        self.peer = peer
+        self.rt: Runtime = peer.rt
+        self.thing_id = thing_id
+        self.path = path_of(thing_id)
+        self.description: Description | None = None
+        self.listenings: dict[tuple[str, str], Listening] = {}
+        self.unwell = False
+        """Whether the last that was heard of the agent is that it does not run."""
+        # not the hash of the text, which is another in each process
+        self.number: int = crc32(thing_id.encode("utf-8", "replace"))
+
+    @property
+    def identity(self) -> tuple[object, int]:
+        """What makes two refs equal: whose they are, where they lead, as whom and to what.
+
+        That is not one peer: a thing may be reached by more than one path of an address.
+        """
+        return (self.rt, self.peer.origin, self.peer.headers, self.thing_id), self.number
+
+    def withdraw(self, want: Want) -> bool:
+        """Ask no more; return whether it was still open. What runs is cancelled, nobody waits for that."""
+        if want.ended:
+            return False
+        want.ended = True
+        self.peer.withdraw(want)
+        return True

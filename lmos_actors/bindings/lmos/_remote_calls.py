@@ -1,0 +1,268 @@
+"""Calls and streams on a far agent: runs elsewhere whose answers are kept here until they are fetched."""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import trio
+from msgspec import UNSET
+from trio.lowlevel import (
+    checkpoint,
+    checkpoint_if_cancelled,
+    enable_ki_protection,
+)
+
+from lmos_actors.actors import CallStatus, Feed, Receiving, awaited, park_among
+from lmos_actors.errors import (
+    ActionCancelled,
+    AgentError,
+    DeadlineExceeded,
+    MailboxFull,
+    NotFound,
+    RemoteProtocolError,
+)
+from lmos_actors.protocol import lmos
+
+from ._peer_requests import FarAside, Want, wake_all, wake_one
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from lmos_actors._core import Timer
+    from lmos_actors.actors import Operation
+
+    from ._peer_requests import Said
+    from ._peer_things import FarThing
+    from ._remote_terms import Terms
+
+MOST: Final = 1024
+"""Items that are kept of a peer that knows no credit; beyond it the run is cancelled."""
+
+_STATUSES: Final[dict[str, Literal["pending", "in progress", "completed", "failed"]]] = {
+    "pending": "pending",
+    "completed": "completed",
+    "failed": "failed",
+    "cancelled": "failed",
+}
+
+
+class RemoteCall(Want):
+    """An invocation whose consumer may look at it before it ends; see `Call`."""
+
+    __slots__ = (
+        "_aside", "_done", "_error", "_going", "_tasks", "_terms", "_timer", "_value", "cancelled",
+        "deadline", "feed", "op", "reason", "trace",
+    )  # fmt: skip
+
+    def __init__(self, far: FarThing, said: Said, op: Operation, terms: Terms) -> None:
+        super().__init__(far, said)
+        self.op = op
+        self.trace: tuple[int, int] | None = None
+        self.cancelled = False
+        self.reason: str | None = None
+        self.deadline: float | None = None
+        self.feed: Feed[Any] = Feed(far.rt.timers, conflate=True)
+        self._terms = terms
+        self._done = False
+        self._going = said.going
+        self._value: Any = None
+        self._error: Exception | None = None
+        self._tasks: list[trio.lowlevel.Task] = []
+        self._timer: Timer | None = None
+        self._aside: FarAside | None = None  # the cancel that is open
+
+    # ---- the peer's side
+
+    def answer(self, value: Any) -> None:
+        try:
+            self._value = self._terms.taken(self.op, value, self.far.path)
+        except RemoteProtocolError as error:
+            self._error = error
+        self._finish()
+
+    def fail(self, error: Exception) -> None:
+        self._error = error
+        if isinstance(error, ActionCancelled):
+            self.cancelled, self.reason = True, error.reason
+        self._finish()
+
+    def moved(self, status: str, progress: Any) -> None:
+        if progress is UNSET:
+            return
+        try:
+            self.feed.push(self._terms.progress(self.op, progress))
+        except AgentError:
+            self.feed.gap("progress of another type", 1)
+
+    def _finish(self) -> None:
+        self.ended = self._done = True
+        if self._going is not None:
+            self._going.ended(self._error)
+        self.feed.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        wake_all(self.far, self._tasks)
+
+    def expire_in(self, seconds: float) -> None:
+        """Have the call fail with `DeadlineExceeded` if it is unanswered after `seconds`."""
+        if self._done:
+            return
+        self.deadline = trio.current_time() + seconds
+        self._timer = self.far.rt.timers.call_at(self.deadline, self._expire)
+
+    def _expire(self) -> None:
+        seconds = self.said.seconds if self.said is not None else None
+        if not self._done and self.far.withdraw(self):
+            self.fail(DeadlineExceeded(self.far.path, seconds or 0.0))
+
+    async def _by_deadline(self, asked: Callable[[], Awaitable[CallStatus]]) -> CallStatus:
+        """Return what a question about the run is answered with; at its deadline it ends, and so do they."""
+        if self.deadline is None or self._done:
+            return await asked()
+        with trio.move_on_at(self.deadline):
+            return await asked()
+        self._expire()
+        return self._status()
+
+    # ---- the consumer's side
+
+    @property
+    def stood_in_line(self) -> bool:
+        """Whether the run had to wait for its action's concurrency, as far as its peer tells (D13)."""
+        return isinstance(self.pending, lmos.Call) and self.pending.waited
+
+    @property
+    def progress(self) -> Feed[Any]:
+        """What the run reports."""
+        return self.feed
+
+    @awaited("call.")
+    async def result(self) -> Any:
+        """Wait for the final answer and return it."""
+        await checkpoint_if_cancelled()
+        while not self._done:
+            await park_among(self._tasks)
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    @awaited("call.")
+    @enable_ki_protection
+    async def query(self) -> CallStatus:
+        """Return how the invocation stands; asks the agent unless that is known here.
+
+        Raises MailboxFull: 16 queries of this call are open. OutcomeUnknown, AgentUnavailable: the connection
+        ended before the answer.
+        """
+        return await self._by_deadline(self._query)
+
+    async def _query(self) -> CallStatus:
+        await checkpoint()
+        pending = self._run()
+        if pending is None:
+            return self._status()
+        aside = FarAside(self.far)
+        self.far.peer.ask_about(aside, self.far.peer.query(pending))
+        return await self._answered(aside)
+
+    @awaited("call.")
+    @enable_ki_protection
+    async def cancel(self, reason: str | None = None) -> CallStatus:
+        """Cancel the invocation if it is still open, and wait until the agent has said so."""
+        return await self._by_deadline(partial(self._cancel, reason))
+
+    async def _cancel(self, reason: str | None) -> CallStatus:
+        await checkpoint()
+        pending = self._run()
+        if pending is None:
+            if self.far.withdraw(self):  # it stood in line
+                self.fail(ActionCancelled(reason))
+            return self._status()
+        aside = self._aside
+        if aside is None or aside.ended:
+            asked = self.far.peer.cancel(pending, reason)
+            if self._done:  # it had not been sent, or its peer cannot be asked
+                return self._status()
+            aside = self._aside = FarAside(self.far)
+            self.far.peer.ask_about(aside, asked)
+        return await self._answered(aside)
+
+    def _run(self) -> lmos.Call | None:
+        """Return the run that the peer can be asked about, None where there is none."""
+        pending = self.pending
+        return pending if not self._done and isinstance(pending, lmos.Call) else None
+
+    async def _answered(self, aside: FarAside) -> CallStatus:
+        try:
+            while not aside.ended:
+                await park_among(aside.tasks)
+        except BaseException:
+            if not aside.ended and not aside.tasks:
+                aside.ended = True
+                self.far.peer.forget(aside)
+            raise
+        if aside.error is not None and not self._done and not isinstance(aside.error, NotFound):
+            raise aside.error
+        standing = aside.standing
+        return self._status() if standing is None or self._done else told_status(standing)
+
+    @enable_ki_protection
+    def leave(self) -> None:
+        """The consumer is gone."""
+        if not self._done and self.far.withdraw(self):
+            self.fail(ActionCancelled("the consumer left"))
+
+    def _status(self) -> CallStatus:
+        if self._done:
+            return CallStatus("completed" if self._error is None else "failed", self.cancelled, self.reason)
+        return CallStatus("pending")
+
+
+def told_status(standing: lmos.Standing) -> CallStatus:
+    """Return where a run stands by the words of its peer; those of its own mean that it goes on."""
+    status = _STATUSES.get(standing.status, "in progress")
+    return CallStatus(status, standing.cancelled, standing.reason)
+
+
+class RemoteStream(RemoteCall, Receiving):
+    """An invocation with many outputs: the agent is 16 items, or 256 KiB, ahead of its consumer (W6)."""
+
+    __slots__ = ("_items", "_receiver")
+
+    def __init__(self, far: FarThing, said: Said, op: Operation, terms: Terms) -> None:
+        super().__init__(far, said, op, terms)
+        self._items: deque[Any] = deque()
+        self._receiver: trio.lowlevel.Task | None = None
+
+    def item(self, output: Any) -> None:
+        self._items.append(output)
+        if len(self._items) > MOST:
+            self.far.withdraw(self)
+            self.fail(MailboxFull(self.far.path, MOST))
+        else:
+            wake_one(self, "_receiver")
+
+    def answer(self, value: Any) -> None:
+        """A value at the end is the last item: of a peer that knows no streams the only one."""
+        if value is not UNSET and value is not None:
+            self._items.append(value)
+        self._finish()
+
+    def _finish(self) -> None:
+        super()._finish()
+        wake_one(self, "_receiver")
+
+    def _next(self) -> Any:
+        raw = self._items.popleft()
+        if isinstance(self.pending, lmos.Call) and not self._done:
+            self.far.peer.consumed(self.pending)
+        try:
+            return self._terms.taken(self.op, raw, self.far.path)
+        except RemoteProtocolError as error:
+            self._items.clear()
+            if self.far.withdraw(self):
+                self.fail(error)
+            self._error = error
+            raise

@@ -1,0 +1,48 @@
+"""How far incarnations ended: monitors over the wire (W3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from lmos_actors.actors import Down, ExitReason
+from lmos_actors.errors import LmosActorsError
+
+from ._peer_listening import LOST
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class FarCrash(LmosActorsError):
+    """What ended an agent of another process; its text is what the exit reason says there."""
+
+    tells_class = True  # so that the text of an exit reason is the same near and far
+
+
+def down_of(path: str) -> Callable[[Any], Down]:
+    """Return what turns the data of the event `lmosx:exited` into a `Down`."""
+
+    def convert(data: Any) -> Down:
+        if data is LOST:
+            return Down(path, 0, ExitReason("shutdown", "connection lost"))
+        told = _members(data)
+        number = told.get("incarnation")
+        return Down(path, number if type(number) is int else 0, _reason(told.get("reason")))
+
+    return convert
+
+
+def _members(data: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+
+
+def _reason(data: Any) -> ExitReason:
+    told = _members(data)
+    kind, text = told.get("kind"), told.get("text")
+    text = text if isinstance(text, str) else ""
+    if kind == "normal":
+        return ExitReason("normal")
+    if kind == "shutdown":
+        detail = text.removeprefix("shutdown").removeprefix(": ")
+        return ExitReason("shutdown", detail or None)
+    return ExitReason("error", error=FarCrash(text or "the agent has ended"))

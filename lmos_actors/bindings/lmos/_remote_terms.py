@@ -1,0 +1,263 @@
+"""What is said to a far agent, and what its answers are taken for: by an agent class, or by names alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+from msgspec import UNSET
+
+from lmos_actors.actors import STREAM, TURN, Occurrence, Operation, Parameter, not_in, shape_of
+from lmos_actors.errors import AgentError, NotFound, RemoteProtocolError
+from lmos_actors.protocol import lmos
+
+from ..exposure._values import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from lmos_actors.actors import Contract, Shape
+    from lmos_actors.protocol.td import Description
+
+WRONG: Final = "urn:lmos-actors:errors#wrong-type"
+
+
+def wrong_answer(path: str, name: str, what: str, error: Exception) -> RemoteProtocolError:
+    """Make the error of an answer that is not of its declared type."""
+    detail = f"{path} answered {name!r} with what is no {what}: {error}"
+    problem = lmos.Problem(type=WRONG, title="Wrong Type", status=502, detail=detail)
+    return RemoteProtocolError(problem)
+
+
+class Terms(Protocol):
+    """How one kind of link speaks."""
+
+    @property
+    def table(self) -> Mapping[str, Operation]:
+        """The operations that are known, by key."""
+        ...
+
+    def operation(self, key: str, path: str) -> Operation:
+        """Return the operation of a key. Raises NotFound, NotAllowed."""
+        ...
+
+    def said(self, op: Operation, args: tuple[Any, ...]) -> tuple[Any, tuple[str, ...] | None]:
+        """Return the payload as plain data, and the names of what is to be read."""
+        ...
+
+    def taken(self, op: Operation, raw: Any, path: str) -> Any:
+        """Convert an answer. Raises RemoteProtocolError for one of another type."""
+        ...
+
+    def heard(self, key: str, path: str) -> Callable[[Any], Any]:
+        """Return what converts the values of a property or an event, by key."""
+        ...
+
+    def progress(self, op: Operation, raw: Any) -> Any:
+        """Convert progress. Raises InvalidInput."""
+        ...
+
+    def repeatable(self, op: Operation) -> bool:
+        """Whether asking twice does no more than asking once."""
+        ...
+
+
+def _take(shape: Shape[Any] | None, raw: Any, path: str, name: str) -> Any:
+    value = None if raw is UNSET else raw
+    if shape is None:
+        return value
+    try:
+        return shape.take(value)
+    except AgentError as error:
+        raise wrong_answer(path, name, shape.name, error) from None
+
+
+class ClassTerms:
+    """By an agent class: values are checked and converted by its types, both ways, as near."""
+
+    def __init__(self, contract: Contract) -> None:
+        self._contract = contract
+        self.table: Mapping[str, Operation] = contract.table
+        readable = (name for name, made in contract.properties.items() if not made.write_only)
+        self._readable = tuple(readable)
+
+    def operation(self, key: str, path: str) -> Operation:
+        """See `Terms`: the words are those of a near agent."""
+        try:
+            return self.table[key]
+        except KeyError:
+            raise not_in(self.table, key, path) from None
+
+    def said(self, op: Operation, args: tuple[Any, ...]) -> tuple[Any, tuple[str, ...] | None]:
+        """See `Terms`. What has its default is left out: it is the thing's to know."""
+        if op.verb == "read all":
+            return UNSET, self._readable
+        if op.verb == "write many":
+            return self._writes(args[0]), None
+        if op.whole:
+            return plain(args[0]), None
+        given = zip(op.params, args, strict=True)
+        said = {p.wire_name: plain(value) for p, value in given if value is not p.default}
+        return (said if op.params and op.verb == "invoke" else UNSET), None
+
+    def _writes(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Check the values here, unless the thing refuses them for another reason first."""
+        properties = self._contract.properties
+        if any(name not in properties or properties[name].read_only for name in values):
+            return {name: plain(value) for name, value in values.items()}
+        shapes = {name: self.table[f"={name}"].params[0].shape for name in values}
+        return {name: plain(shapes[name].take(value, f"$.{name}")) for name, value in values.items()}
+
+    def _value_shape(self, name: str) -> Shape[Any] | None:
+        op = self.table.get(f"={name}")
+        return None if op is None else op.params[0].shape
+
+    def taken(self, op: Operation, raw: Any, path: str) -> Any:
+        """See `Terms`."""
+        if op.verb == "invoke":
+            return _take(op.result_shape, raw, path, op.name)
+        if op.verb == "read":
+            return _take(self._value_shape(op.name), raw, path, op.name)
+        if op.verb == "read all":
+            values = cast("dict[str, Any]", raw) if isinstance(raw, dict) else {}
+            return {name: _take(self._value_shape(name), each, path, name) for name, each in values.items()}
+        return None
+
+    def heard(self, key: str, path: str) -> Callable[[Any], Any]:
+        """See `Terms`."""
+        if key == "!":
+            return lambda raw: Occurrence(raw[0], self._event(raw[0], raw[1], path))
+        name = key[1:]
+        if key[0] == "?":
+            shape = self._value_shape(name)
+            return lambda raw: _take(shape, raw, path, name)
+        return lambda raw: self._event(name, raw, path)
+
+    def _event(self, name: str, raw: Any, path: str) -> Any:
+        made = self._contract.events.get(name)
+        return raw if made is None else _take(made.shape, raw, path, name)
+
+    def progress(self, op: Operation, raw: Any) -> Any:
+        """See `Terms`."""
+        return raw if op.progress is None else op.progress.take(raw)
+
+    def repeatable(self, op: Operation) -> bool:
+        """See `Terms`: properties may be read and written again, actions say it."""
+        if op.verb != "invoke":
+            return True
+        options = self._contract.actions[op.name].options
+        return bool(options.safe or options.idempotent)
+
+
+def _nothing(*_: Any) -> None:
+    """Be the function of an operation that is carried out elsewhere."""
+
+
+_ANY: Final = shape_of(Any)
+
+
+class _PlainOrBytes:
+    """A shape for what a body of HTTP can hold: bytes are taken as they are."""
+
+    exact = None
+    name = "plain data or bytes"
+    secrecy = 0
+
+    @staticmethod
+    def take(value: Any, path: str = "$") -> Any:
+        """Check it."""
+        return value if isinstance(value, bytes | bytearray) else _ANY.take(value, path)
+
+
+_WITH_BYTES: Final[Any] = _PlainOrBytes()
+
+
+class PlainTerms:
+    """By names alone, as a description tells them if there is one: values are plain data.
+
+    `binary`: or bytes, where HTTP may carry them.
+    """
+
+    table: Mapping[str, Operation] = {}
+
+    def __init__(self, description: Description | None, owner: str, *, binary: bool = False) -> None:
+        self._description = description
+        self._owner = owner
+        shape = _WITH_BYTES if binary else _ANY
+        self._params = (Parameter("input", "input", shape, UNSET, keyword_only=False),)
+
+    def operation(self, key: str, path: str) -> Operation:
+        """See `Terms`. Without a description every name may be one."""
+        kind, verb, name = _parts(key)
+        known = self._names(kind)
+        if known is not None and name not in (*known, "*"):
+            raise NotFound(kind, name, where=path, known=known)
+        return Operation(
+            verb=verb,
+            name=name,
+            owner=self._owner,
+            kind=STREAM if self._streams(verb, name) else TURN,
+            fn=_nothing,
+            params=self._params,
+            whole=True,
+            internal=verb != "invoke",
+        )
+
+    def _names(self, kind: str) -> Iterable[str] | None:
+        described = self._description
+        if described is None:
+            return None
+        tables: dict[str, Mapping[str, Any] | None] = {
+            "property": described.properties,
+            "action": described.actions,
+            "event": described.events,
+        }
+        return tables[kind] or {}
+
+    def _streams(self, verb: str, name: str) -> bool:
+        described = self._description if verb == "invoke" else None
+        streams = None if described is None else described.streams_of(name)
+        return streams is not None and streams.output is not None
+
+    def said(self, op: Operation, args: tuple[Any, ...]) -> tuple[Any, tuple[str, ...] | None]:
+        """See `Terms`."""
+        if op.verb != "read all":
+            return (args[0] if args else UNSET), None
+        properties = (self._description and self._description.properties) or {}
+        names = tuple(name for name, each in properties.items() if not each.write_only)
+        return UNSET, names or None
+
+    def taken(self, op: Operation, raw: Any, path: str) -> Any:
+        """See `Terms`: as it came."""
+        return None if raw is UNSET or op.verb.startswith("write") else raw
+
+    def heard(self, key: str, path: str) -> Callable[[Any], Any]:
+        """See `Terms`: as it came."""
+        if key == "!":
+            return lambda raw: Occurrence(*raw)
+        return lambda raw: raw
+
+    def progress(self, op: Operation, raw: Any) -> Any:
+        """See `Terms`: as it came."""
+        return raw
+
+    def repeatable(self, op: Operation) -> bool:
+        """See `Terms`: an action if the description says that it is safe or idempotent."""
+        if op.verb != "invoke":
+            return True
+        actions = (self._description and self._description.actions) or {}
+        action = actions.get(op.name)
+        return action is not None and bool(action.safe or action.idempotent)
+
+
+def _parts(key: str) -> tuple[str, str, str]:
+    """Part a key into the kind of affordance, the verb and the name."""
+    name = key.lstrip("+")
+    if key.startswith("+"):
+        if name == "!":
+            return "event", "subscribe to all", "*"
+        return ("event", "subscribe", name[1:]) if name[0] == "!" else ("property", "observe", name[1:])
+    if key in ("?", "="):
+        return "property", "read all" if key == "?" else "write many", "*"
+    if key[0] in "?=":
+        return "property", "read" if key[0] == "?" else "write", key[1:]
+    return "action", "invoke", key

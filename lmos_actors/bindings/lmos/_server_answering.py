@@ -1,0 +1,145 @@
+"""What goes back over one LMOS connection: the answers of agents, and word of runs that are under way.
+
+Nothing here waits or raises, as in `_server_connection.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lmos_actors.errors import AgentError, AgentUnavailable, LmosActorsError, LocalProtocolError
+
+from ..exposure._meter import ended
+from ..exposure._values import plain
+from ._server_answers import give_answer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from lmos_actors.actors import Far, Runtime
+    from lmos_actors.protocol import lmos
+
+    from ._server import LmosServer
+    from ._server_listeners import Listener, Listeners
+
+
+class Answering:
+    """The side of a connection to which the agents answer: see `Asker` of the actors."""
+
+    server: LmosServer
+    session: lmos.ThingSession
+    _rt: Runtime
+    _listeners: Listeners
+    _givers: dict[Far, None]
+    _over: bool
+
+    def look(self) -> None:
+        """See whether the connection is to end now."""
+        raise NotImplementedError
+
+    def answered(self, far: Far, value: Any) -> None:
+        """Send the value."""
+        asked = far.asked
+        shared = bool(asked.also)
+        self.server.open.pop(asked, None)
+        try:
+            if asked.listening is None:
+                give_answer(self.session, far, value, self._rt.entropy.now)
+            else:
+                self._accept(asked, far.args[0], value, self._rt.entropy.now())
+            ended(far, None)
+        except AgentError as error:
+            ended(far, error)
+            self._fail(asked, error)
+        except Exception as error:
+            ended(far, error)
+            self._broken(asked, error)
+        self._look(shared=shared)
+
+    def failed(self, far: Far, error: Exception) -> None:
+        """Send the error."""
+        asked = far.asked
+        shared = bool(asked.also)
+        self.server.open.pop(asked, None)
+        if asked.listening is not None:
+            far.args[0].leave()
+        if not isinstance(error, AgentUnavailable) or far.again is None or not far.again():
+            ended(far, error)
+            self._fail(asked, error)
+        self._look(shared=shared)
+
+    def waits(self, far: Far) -> None:
+        """Say that it is pending."""
+        self._tell(far, self.session.pending)
+
+    def began(self, far: Far) -> None:
+        """Say that it is in progress; before that that it is pending, if its consumer is to expect that."""
+        if self.server.answers_later(far):
+            self._tell(far, self.session.pending)
+        self._tell(far, self.session.began)
+
+    def reported(self, far: Far, value: Any) -> None:
+        """Say how far it is."""
+        self._tell(far, lambda asked: self.session.progress(asked, plain(value)))
+
+    def _tell(self, far: Far, tell: Callable[[lmos.Asked], object]) -> None:
+        if far.asked.open:
+            try:
+                tell(far.asked)
+            except Exception as error:
+                self.server.failed(error)
+
+    def has_room(self, far: Far) -> bool:
+        """Return whether an item may be sent now: by the peer's credit, and by what waits here."""
+        if self._over or not far.asked.open:
+            return True
+        if self.session.room(far.asked) and not self._listeners.crowded():
+            return True
+        self._givers[far] = None
+        return False
+
+    def gave(self, far: Far, item: Any) -> bool:
+        """Send an item of a stream; a run whose items nobody can take is ended."""
+        asked = far.asked
+        if self._over or not asked.open:
+            return False
+        try:
+            wanted = self.session.item(asked, plain(item))
+        except Exception as error:
+            ended(far, error)
+            self._broken(asked, error)
+            wanted = False
+        if not wanted:
+            self.server.withdraw(asked)
+        self.look()
+        return wanted
+
+    def _fail(self, asked: lmos.Asked, error: Exception) -> None:
+        try:
+            if isinstance(error, LmosActorsError):
+                self.session.fail(asked, self.server.shown(error))
+            else:
+                self._broken(asked, error)
+        except Exception as bug:
+            self.server.failed(bug)
+
+    def _broken(self, asked: lmos.Asked, error: Exception) -> None:
+        """A mistake in this program, or a value that JSON cannot say: the consumer is told of it."""
+        self.server.failed(error)
+        try:
+            if asked.open:
+                self.session.fail(asked, LocalProtocolError("the answer could not be made"))
+        except Exception as bug:
+            self.server.failed(bug)
+
+    def _accept(self, asked: lmos.Asked, listener: Listener, value: Any, now: datetime) -> None:
+        if asked.verb.word == "observe":
+            self._listeners.accept(asked, listener, plain(value), now)
+        else:
+            self._listeners.accept(asked, listener)
+
+    def _look(self, *, shared: bool) -> None:
+        self.look()
+        if shared:  # its answer has gone out over other connections too
+            self.server.settled()

@@ -1,0 +1,433 @@
+"""One LMOS connection at the side of the agents: requests become envelopes, answers go straight back.
+
+Everything here happens in somebody else's step: that of the connection's reader or writer, of the dispatcher,
+of a run. So nothing waits, and nothing raises: what goes wrong with one request ends that request, and is
+handed to the server.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import trio
+from trio.lowlevel import enable_ki_protection
+
+from lmos_actors._core import SMALL
+from lmos_actors.actors import Far, LocalLink, OneWay, PoolLink
+from lmos_actors.errors import (
+    AgentError,
+    AgentUnavailable,
+    DeadlineExceeded,
+    LocalProtocolError,
+    NotFound,
+    Unauthorized,
+)
+from lmos_actors.protocol import lmos
+
+from ..exposure._exposure import EXITED, name_meant, public_name
+from ..exposure._guarded import principal_of
+from ..exposure._meter import came, ended, refused
+from ._server_answering import Answering
+from ._server_listeners import Listeners
+from ._server_requests import PERMITS, wish_of
+from ._server_tells import Tells
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lmos_actors._core import Timer
+    from lmos_actors.security import Admission
+    from lmos_actors.transport import Connection
+
+    from ._server import LmosServer
+    from ._server_requests import Anybody, Wish
+
+LONGEST: Final = 1e9
+"""Seconds: a longer time is as good as no deadline."""
+
+WAY: Final = "lmos"
+"""How requests come in here, as metrics and traces name it."""
+
+VERBS: Final[Mapping[str, str]] = {
+    "read_all": "read all",
+    "read_many": "read all",
+    "write_many": "write many",
+    "write_all": "write many",
+    "subscribe_all": "subscribe to all",
+    **{word: word for word in ("read", "write", "invoke", "observe", "subscribe")},
+}
+"""The verb near, by that of a message."""
+
+MOMENT: Final = 0.01
+"""Seconds after which an instant has passed for sure, on clocks that are not the same."""
+
+UNAUTHORIZED: Final = 3000
+"""The close code for credentials that are not good, as registered with IANA."""
+
+TOO_SLOW: Final = 1008
+RESTARTING: Final = 1012
+
+
+class Served(Answering):
+    """A connection that is served; see `Handler` of the transport, and `Asker` of the actors."""
+
+    def __init__(
+        self,
+        server: LmosServer,
+        connection: Connection,
+        memory: lmos.AnswerMemory,
+        admission: Admission | None = None,
+    ) -> None:
+        self.server = server
+        self.connection = connection
+        self.label = connection.peer
+        self.principal = principal_of(admission)
+        self._admission = admission  # None where all may do everything
+        self._expelled = False
+        self._expiry: Timer | None = None
+        self.session = lmos.ThingSession(
+            offered=lmos_offered(connection.offered),
+            new_id=server.rt.entropy.new_id,
+            options=server.options,
+            memory=memory,
+            wake=self._wake,
+            thing=server.thing_at(connection.target, admission),
+            grants=connection.account,
+        )
+        self._rt = server.rt
+        self._listeners = Listeners(server.rt, self.session, self.look, server.failed, server.sharing)
+        address = connection.peer.rpartition(":")[0]
+        self._peer = (address, connection) if self.principal is None else (f"@{self.principal}", "")
+        who = self.label, self.principal, self._peer
+        self._tells = Tells(
+            server.rt, self.session, server.waiting_tells, who, self._fail, self._tell_settled, self.look
+        )
+        self._givers: dict[Far, None] = {}  # runs that wait for room, of the peer or of the connection
+        self._over = self._giving_up = self._is_spent = False
+        self._is_alone = False  # the request that is taken, on its connection
+        self._is_due = False  # something to be sent, once it has been taken
+        self._charged = 0  # to the account of the connection
+        self._near = range(SMALL)  # to that: what is held more or less is not worth counting
+        self._counted: BaseException | None = None  # what a mailbox has just refused
+        if admission is not None:
+            self._await_expiry(admission)
+
+    def _wake(self) -> None:
+        self._rt.timers.woke = True  # the instant is not over: somebody has something to send
+        if self._is_alone:
+            self._is_due = True
+        else:
+            self.connection.wake()
+
+    # ---- what comes in, and what goes out
+
+    @enable_ki_protection
+    def text(self, text: str) -> None:
+        """Take a text message. Where nothing else is open the turn runs here, and its answer is sent."""
+        if self._expelled:
+            return
+        receive = self.session.receive
+        if self.session.open or not self.connection.is_quiet:
+            self._meet(receive(text, trio.current_time()))
+            return
+        self._is_alone = True
+        try:
+            self._meet(receive(text, trio.current_time()))
+        finally:
+            self._is_alone = False
+            if self._is_due:
+                self._is_due = False
+                self.connection.flush()
+
+    def binary(self, data: bytes) -> None:
+        """Take a binary message."""
+        if self._expelled:
+            return
+        self._meet(self.session.receive_binary(data))
+
+    def is_behind(self) -> bool:
+        """Return whether many requests wait for their turns, so that others should wait with their sender."""
+        return bool(self._rt.ready) and self.session.open > self.server.options.max_open // 2
+
+    def frames(self, room: int) -> list[bytes]:
+        """Return what is to be sent, and let those go on who have waited for room."""
+        if self._admission is not None and not (self._expelled or self._admission.valid(trio.current_time())):
+            self.end()  # what waits to be sent is for somebody who may not have it any more
+            self._expel()
+        self._listeners.speak()
+        frames: list[bytes] = []
+        while not frames:
+            try:
+                frames = [*self.session.frames(room)]
+                break
+            except LocalProtocolError as error:  # of a reading or progress, which is left out
+                self.server.failed(error)
+        if frames and not self._over and (held := self.session.held) not in self._near:
+            self._charge(held)  # what has been taken is held by the connection, if at all
+        if self._givers and not self._listeners.crowded():
+            givers, self._givers = self._givers, {}
+            for far in givers:
+                far.go_on()
+        return frames
+
+    def _meet(self, demands: tuple[lmos.Demand, ...]) -> None:
+        for demand in demands:
+            match demand:
+                case lmos.Asked():
+                    self._ask(demand)
+                case lmos.Withdrawn(asked=asked):
+                    self.server.withdraw(asked)
+                    self.server.settled()
+                case lmos.Unlistened(listening=listening):
+                    self._listeners.leave(listening)
+                case lmos.Credited(run=run):
+                    self.server.credited(run)
+                case lmos.Close(code=code, reason=reason):
+                    self.close(code, reason)
+                case _:  # of input streams, which no action takes, and the wish for no more items
+                    pass
+        self.look()
+
+    # ---- requests
+
+    def _ask(self, asked: lmos.Asked) -> None:
+        try:
+            if self.server.draining:
+                raise AgentUnavailable(asked.thing_id, "the node is shutting down")
+            link = self.server.exposure.find(asked.thing_id)
+            if self._admission is not None:
+                self._check(self._admission, asked, link)
+            if link is None:
+                known = self.server.known_names(self._admission, PERMITS[asked.verb.word])
+                raise NotFound("agent", asked.thing_id, known=known)
+            if not self._invoked(asked, link):
+                self._carry_out(asked, link)
+        except AgentError as error:
+            self._refused(asked, error)
+            self._fail(asked, error)
+        except Exception as error:
+            self._refused(asked, error)
+            self._broken(asked, error)
+
+    def _refused(self, asked: lmos.Asked, error: Exception) -> None:
+        """A request has not got into a mailbox; what was watched on its way there is counted already."""
+        if error is not self._counted:
+            refused(self._rt, WAY, VERBS[asked.verb.word], error)
+        self._counted = None
+
+    def _check(self, admission: Admission, asked: lmos.Asked, link: Anybody | None) -> None:
+        """Look whether the peer may ask for this, before anything else is done about it.
+
+        It is told the same of what is not there. Raises Unauthorized, Forbidden, RateLimited.
+        """
+        name = name_meant(asked.thing_id) if link is None else public_name(link.path)
+        now = trio.current_time()
+        try:
+            admission.check(name, PERMITS[asked.verb.word], now)
+        except Unauthorized:
+            if not admission.valid(now):
+                self._expel()
+            raise
+
+    def _await_expiry(self, admission: Admission) -> None:
+        """Look again when the credentials expire, though nothing may be said then."""
+        if admission.until is None:
+            return
+        left = min(max(admission.until - self._rt.entropy.now().timestamp(), 0.0), LONGEST)
+        self._expiry = self._rt.timers.call_at(trio.current_time() + left + MOMENT, self._expired)
+
+    def _expired(self) -> None:
+        admission = self._admission
+        if admission is None or self._over or self._expelled:
+            return
+        if admission.valid(trio.current_time()):
+            self._await_expiry(admission)
+            return
+        self.end()
+        self._expel()
+
+    def _expel(self) -> None:
+        """The peer's credentials are good no longer: it is told nothing more, but that."""
+        self._expelled = True
+        self._listeners.close()
+        self.connection.close(UNAUTHORIZED, "the credentials are no longer good")
+
+    def _invoked(self, asked: lmos.Asked, link: Anybody) -> bool:
+        """Post a plain invocation with good input: `_carry_out` in few steps. False sends it that way."""
+        if asked.verb.word != "invoke" or isinstance(link, PoolLink):
+            return False
+        message = asked.message
+        op = link.table.get(message.action)
+        if op is None or op.name != message.action or asked.streams or message.remaining is not None:
+            return False
+        args = op.taken(message.input)
+        if args is None:
+            return False
+        if asked.tell is not None:
+            self._post_tell(OneWay(link, op, args, self._tells, asked))
+            return True
+        far = Far(link, op, args, self, asked)
+        self._post(far)
+        if self.server.answers_later(far) and asked.open:
+            self._tell(far, self.session.pending)
+        return True
+
+    def _carry_out(self, asked: lmos.Asked, link: Anybody) -> None:
+        wish = wish_of(asked, link)
+        if asked.listening is not None:
+            self._listen(asked, link, wish[0])
+            return
+        remaining: float | None = (
+            None if asked.tell is not None else getattr(asked.message, "remaining", None)
+        )
+        if remaining is not None and not remaining > 0:
+            raise DeadlineExceeded(link.path, max(remaining, 0.0))
+        self._send(asked, link, wish, remaining)
+
+    def _send(
+        self,
+        asked: lmos.Asked,
+        link: Anybody,
+        wish: Wish,
+        remaining: float | None,
+        before: Far | None = None,
+    ) -> None:
+        key, args, kwargs = wish
+        slot = link if isinstance(link, LocalLink) else link.choose(key, args, kwargs)
+        op = slot.operation(key)
+        args, one_way = slot.bound(op, args, kwargs), asked.tell is not None
+        far = OneWay(slot, op, args, self._tells, asked) if one_way else Far(slot, op, args, self, asked)
+        if before is not None:
+            far.watch, far.trace = before.watch, before.trace
+        if isinstance(link, PoolLink):
+            far.again = partial(self._send_again, far, link, wish)
+        if isinstance(far, OneWay):
+            self._post_tell(far)
+            return
+        self._post(far)
+        if not asked.open:
+            return
+        if remaining is not None and remaining < LONGEST:
+            far.until = trio.current_time() + remaining
+            self._rt.deadlines.add(far, remaining)
+        if asked.verb.word == "invoke" and self.server.answers_later(far):
+            self._tell(far, self.session.pending)
+
+    def _send_again(self, far: Far, pool: PoolLink, wish: Wish) -> bool:
+        """A member of a pool is gone before it has begun: another may take it, as near. Say whether so."""
+        if not pool.replaces(far.slot):
+            return False
+        left = None if far.until is None else far.until - trio.current_time()
+        try:
+            self._send(far.asked, pool, wish, left, far)
+        except AgentError:
+            return False
+        return True
+
+    def _post(self, far: Far) -> None:
+        """Put a request into its agent's mailbox. Raises MailboxFull, AgentUnavailable, NotFound."""
+        message = far.asked.message
+        came(far, WAY, message.traceparent, message.tracestate)
+        self.server.open[far.asked] = far
+        try:
+            self._tells.check_order(far.slot)
+            now = self._is_alone and not self.server.answers_later(far)
+            far.post(self.server.seats, self._peer, now=now)
+        except BaseException as error:
+            self.server.open.pop(far.asked, None)
+            ended(far, error)
+            self._counted = error
+            raise
+
+    def _post_tell(self, tell: OneWay) -> None:
+        """Put a one-way message into its agent's mailbox, or park it. Raises as `_post` does."""
+        message = tell.asked.message
+        came(tell, WAY, message.traceparent, message.tracestate)
+        try:
+            self._tells.post(tell)
+        except BaseException as error:
+            ended(tell, error)
+            self._counted = error
+            raise
+
+    def _tell_settled(self) -> None:
+        """A one-way message has begun: a connection that drains may end."""
+        if self.server.draining:
+            self.look()
+
+    # ---- listening
+
+    def _listen(self, asked: lmos.Asked, link: Anybody, key: str) -> None:
+        listener = self._listeners.make(asked, link, key, self.server.exited)
+        if key == EXITED or not isinstance(link, LocalLink):
+            self._listeners.accept(asked, listener)
+        else:
+            self._post(Far(link, link.operation(key), (listener,), self, asked))
+
+    # ---- the end
+
+    def close(self, code: int, reason: str) -> None:
+        """End this connection from here; what waits to be sent is dropped."""
+        self.end()
+        self.connection.close(code, reason)
+
+    def _give_up(self) -> None:
+        self.close(TOO_SLOW, "too slow: too much waits to be sent")
+
+    def end(self) -> None:
+        """The connection has ended: its requests are withdrawn, but for those that are to go on (R5)."""
+        if self._over:
+            return
+        self._over = True
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._tells.close(is_spent=self._is_spent)
+        left = self.session.closed(self.server.goes_on)
+        for one in left:
+            if isinstance(one, lmos.Asked):
+                self.server.withdraw(one)
+        self._listeners.close()
+        for far in tuple(self._givers):
+            far.go_on()
+        self._givers.clear()
+
+    def look(self) -> None:
+        """See whether the peer is too slow, or the connection is to end now that nothing is open."""
+        if self._over or self._giving_up:
+            return
+        held = self.session.held
+        if held not in self._near:
+            self._charge(held)
+        if self.session.full:
+            # not at once: a turn of an agent may be running, whose other messages are to be withdrawn
+            self._giving_up = True
+            self._rt.timers.call_at(trio.current_time(), self._give_up)
+        elif self.server.draining and not self._is_needed():
+            self.session.give_credit()  # what comes back neither so nor by an error was not taken
+            self.connection.close(RESTARTING, "the node is shutting down")
+
+    def _charge(self, held: int) -> None:
+        held = held if held >= SMALL else 0
+        more, self._charged = held - self._charged, held
+        slack = max(SMALL, held // 8)
+        self._near = range(held - slack + 1, held + slack)
+        if more > 0:
+            self.connection.account.charge(more)
+        else:
+            self.connection.account.release(-more)
+
+    def overdrawn(self) -> None:
+        """All peers together hold too much, and this one most of it: the connection is being closed."""
+        if not (self._over or self._giving_up):
+            self._giving_up = self._is_spent = True
+            self._rt.timers.call_at(trio.current_time(), self.end)  # as in `look`
+
+    def _is_needed(self) -> bool:
+        counts = self.session.statistics()
+        return bool(counts.open or (counts.listening and not self.server.finishing))
+
+
+def lmos_offered(offered: tuple[str, ...]) -> bool:
+    """Return whether a peer offered the LMOS subprotocol."""
+    return "lmosprotocol" in offered

@@ -1,0 +1,370 @@
+"""Who listens over a wire: sinks at an agent's slot, and what of theirs waits until the connection has room.
+
+They never hold an agent back. Readings conflate in the session's outbox; of events the oldest is dropped past
+a bound, and the listener is told by a gap.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+
+from msgspec import Raw
+
+from lmos_actors.actors import (
+    FEED_SIZE,
+    MONITORS,
+    Backlog,
+    Gap,
+    LocalLink,
+    Occurrence,
+    PoolLink,
+    emitted_trace,
+)
+from lmos_actors.errors import NotFound
+
+from ..exposure._exposure import EXITED
+from ..exposure._values import Shared, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lmos_actors.actors import Down, Runtime, Sinks, TraceMembers
+    from lmos_actors.protocol import lmos
+
+    from ..exposure._values import Sharing
+
+
+Tell: TypeAlias = "Callable[[Down], Any]"
+"""Gives, as plain data, what is told of an incarnation that has ended."""
+
+
+class Speaker(Protocol):
+    """The connection, as its listeners see it."""
+
+    def read(self, listening: lmos.Listening, value: Any) -> None:
+        """Send a reading."""
+        ...
+
+    def said(self, listening: lmos.Listening, event: str, data: Any, trace: TraceMembers) -> None:
+        """Send an event."""
+        ...
+
+    def shared(self, value: Any) -> Any:
+        """Return what stands for a value that others are told of in this step, too."""
+        ...
+
+    def trace(self) -> TraceMembers:
+        """Return the trace of what is being done now."""
+        ...
+
+    def missed(self, listening: lmos.Listening, gap: Gap) -> None:
+        """Send word that values are missing."""
+        ...
+
+    def crowded(self) -> bool:
+        """Return whether so much waits to be sent that what can be dropped should wait elsewhere."""
+        ...
+
+    def line_up(self, listener: Listener) -> None:
+        """Call `speak` once there is room."""
+        ...
+
+    def over(self, listener: Listener) -> None:
+        """What is listened to is gone for good."""
+        ...
+
+
+class Listener:
+    """One observation or subscription of a connection, at one slot or pool."""
+
+    __slots__ = ("_key", "_sinks", "_speaker", "listening", "path")
+
+    def __init__(self, speaker: Speaker, sinks: Sinks, key: str, path: str) -> None:
+        self._speaker = speaker
+        self._sinks = sinks
+        self._key = key
+        self.path = path
+        self.listening: lmos.Listening | None = None  # once it has been accepted
+
+    def join(self) -> None:
+        """Hear what there is to hear from now on."""
+        self._sinks.add(self._key, self)
+
+    def leave(self) -> None:
+        """Hear nothing more."""
+        self.listening = None
+        self._sinks.remove(self._key, self)
+
+    def push(self, value: Any) -> None:
+        """Take one value."""
+        raise NotImplementedError
+
+    def gap(self, reason: str, missed: int | None) -> None:
+        """Take note that values are missing from here on."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """There will be no more."""
+        if self.listening is not None:
+            self._speaker.over(self)
+
+    def speak(self) -> bool:
+        """Send the oldest of what waits here; return whether more waits."""
+        return False
+
+    @property
+    def end(self) -> NotFound:
+        """What the consumer is told at the end."""
+        return NotFound("agent", self.path)
+
+
+class Observer(Listener):
+    """Hears a property: the outbox keeps the latest reading alone."""
+
+    __slots__ = ()
+
+    def push(self, value: Any) -> None:
+        if self.listening is not None:
+            self._speaker.read(self.listening, value)
+
+    def gap(self, reason: str, missed: int | None) -> None:
+        if self.listening is not None:
+            self._speaker.missed(self.listening, Gap(reason, missed))
+
+
+class Subscriber(Listener):
+    """Hears events: all of them in order, as long as the connection takes them."""
+
+    __slots__ = ("_waiting",)
+
+    only_reads = True
+
+    def __init__(self, speaker: Speaker, sinks: Sinks, key: str, path: str) -> None:
+        super().__init__(speaker, sinks, key, path)
+        self._waiting = Backlog(FEED_SIZE)  # of gaps, and of values with their traces
+
+    def push(self, value: Any) -> None:
+        if self._sinks.hears(self._key) > 1:
+            value = self._with_others(value)
+        self._take((value, self._speaker.trace()))
+
+    def _with_others(self, value: Any) -> Any:
+        """Return what stands for a value that is written once for all who listen to it."""
+        return self._speaker.shared(value)
+
+    def gap(self, reason: str, missed: int | None) -> None:
+        self._take(Gap(reason, missed))
+
+    def close(self) -> None:
+        while self.speak():
+            pass
+        super().close()
+
+    def _take(self, told: Gap | tuple[Any, TraceMembers]) -> None:
+        if self.listening is None:
+            return
+        waiting = self._waiting
+        if not waiting and not self._speaker.crowded():
+            self._say(told)
+            return
+        waiting.append(told)
+        if len(waiting) == 1:
+            self._speaker.line_up(self)
+
+    def speak(self) -> bool:
+        """Send the oldest of what waits here; return whether more waits."""
+        if self._waiting:
+            self._say(self._waiting.popleft())
+        return bool(self._waiting)
+
+    def leave(self) -> None:
+        """Hear nothing more."""
+        self._waiting.clear()
+        super().leave()
+
+    def _say(self, told: Gap | tuple[Any, TraceMembers]) -> None:
+        if self.listening is None:
+            return
+        if isinstance(told, Gap):
+            self._speaker.missed(self.listening, told)
+        else:
+            value, trace = told
+            self._speaker.said(self.listening, *self._told(value), trace)
+
+    def _told(self, value: Any) -> tuple[str, Any]:
+        return self.listening.name if self.listening is not None else "", value
+
+
+class SubscriberToAll(Subscriber):
+    """Hears all events of an agent, each with its name."""
+
+    __slots__ = ()
+
+    def _with_others(self, value: Any) -> Any:
+        return Occurrence(value.event, self._speaker.shared(value.data))
+
+    def _told(self, value: Any) -> tuple[str, Any]:
+        return value.event, value.data
+
+
+class Watcher(Subscriber):
+    """Hears of every incarnation that ends, as the event `lmosx:exited`."""
+
+    __slots__ = ("_tell",)
+
+    def __init__(self, speaker: Speaker, sinks: Sinks, key: str, path: str, tell: Tell) -> None:
+        super().__init__(speaker, sinks, key, path)
+        self._tell = tell
+
+    def _with_others(self, value: Any) -> Any:
+        return value
+
+    def _told(self, value: Down) -> tuple[str, Any]:
+        return EXITED, self._tell(value)
+
+
+def exited(down: Down, generation: str) -> dict[str, Any]:
+    """Say in plain data that an incarnation has ended: `text` is the error, or the detail of a shutdown."""
+    reason = down.reason
+    told: dict[str, Any] = {"kind": reason.kind}
+    if reason.error is not None:
+        told["text"] = str(reason)
+    elif reason.detail is not None:
+        told["text"] = str(reason.detail)
+    return {
+        "agent": down.agent,
+        "incarnation": down.incarnation,
+        "generation": generation,
+        "reason": told,
+    }
+
+
+# --- all listeners of one connection: accepted, spoken for, and left
+
+CROWDED: Final = 64
+"""Frames that wait to be sent: with more of them, events wait at their subscribers and runs for room."""
+
+CROWDED_BYTES: Final = 256 << 10
+
+_KINDS: Final[Mapping[str, type[Listener]]] = {
+    "observe": Observer,
+    "subscribe": Subscriber,
+    "subscribe_all": SubscriberToAll,
+}
+
+
+class Listeners:
+    """Who listens over one connection; see `Speaker`.
+
+    `sent` is called when something has been put into the session, `failed` with what could not be. `sharing`
+    is that of the server.
+    """
+
+    def __init__(
+        self,
+        rt: Runtime,
+        session: lmos.ThingSession,
+        sent: Callable[[], object],
+        failed: Callable[[BaseException], object],
+        sharing: Sharing,
+    ) -> None:
+        self._rt = rt
+        self._sharing = sharing
+        self._session = session
+        self._sent = sent
+        self._failed = failed
+        self._active: dict[lmos.Listening, Listener] = {}
+        self._backlog: deque[Listener] | None = None  # made when needed, as it takes 700 bytes
+
+    # ---- coming and leaving
+
+    def make(self, asked: lmos.Asked, link: LocalLink | PoolLink, key: str, tell: Tell) -> Listener:
+        """Make the listener that a request asks for."""
+        if key == EXITED:
+            return Watcher(self, link.sinks(), MONITORS, link.path, tell)
+        return _KINDS[asked.verb.word](self, link.sinks(), key[1:], link.path)
+
+    def accept(self, asked: lmos.Asked, listener: Listener, *value: Any) -> None:
+        """Let it hear what comes from now on, unless its consumer has left meanwhile."""
+        listening = self._session.accept(asked, *value)
+        if listening.ended:
+            listener.leave()
+            return
+        listener.join()
+        listener.listening = listening
+        self._active[listening] = listener
+
+    def leave(self, listening: lmos.Listening) -> None:
+        """Its consumer wants to hear no more."""
+        listener = self._active.pop(listening, None)
+        if listener is not None:
+            listener.leave()
+
+    def close(self) -> None:
+        """The connection has ended."""
+        for listener in self._active.values():
+            listener.leave()
+        self._active.clear()
+        self._backlog = None
+
+    # ---- speaking
+
+    def crowded(self) -> bool:
+        """Return whether much waits to be sent."""
+        session = self._session
+        return session.waiting >= CROWDED or session.waiting_bytes >= CROWDED_BYTES
+
+    def line_up(self, listener: Listener) -> None:
+        """Let it speak when there is room."""
+        if self._backlog is None:
+            self._backlog = deque()
+        self._backlog.append(listener)
+
+    def speak(self) -> None:
+        """Let those speak who wait for room, in turn, as long as there is some."""
+        backlog = self._backlog
+        while backlog and not self.crowded():
+            listener = backlog.popleft()
+            if listener.speak():
+                backlog.append(listener)
+
+    def read(self, listening: lmos.Listening, value: Any) -> None:
+        """Send a reading."""
+        self._say(listening, lambda: self._session.reading(listening, plain(value), self._rt.entropy.now()))
+
+    def shared(self, value: Any) -> Shared:
+        """Return what stands for a value that others are told of in this step, too."""
+        return self._sharing.of(value)
+
+    def said(self, listening: lmos.Listening, event: str, data: Any, trace: TraceMembers) -> None:
+        """Send an event; of one that others are told of the data are written once for all."""
+
+        def say() -> None:
+            value = Raw(data.json()) if type(data) is Shared else plain(data)
+            self._session.event(listening, event, value, self._rt.entropy.now(), **trace)
+
+        self._say(listening, say)
+
+    def trace(self) -> TraceMembers:
+        """Return the trace of what is being done now."""
+        return emitted_trace(self._rt)
+
+    def missed(self, listening: lmos.Listening, gap: Gap) -> None:
+        """Send word that values are missing."""
+        self._say(listening, lambda: self._session.gap(listening, gap.reason, gap.missed))
+
+    def over(self, listener: Listener) -> None:
+        """What is listened to is gone for good."""
+        listening = listener.listening
+        if listening is not None:
+            self.leave(listening)
+            self._say(listening, lambda: self._session.end(listening, listener.end))
+
+    def _say(self, listening: lmos.Listening, say: Callable[[], None]) -> None:
+        try:
+            say()
+        except Exception as error:  # such as a value that JSON cannot say
+            self._failed(error)
+            self._session.gap(listening, "a value that could not be sent", 1)
+        self._sent()

@@ -1,0 +1,101 @@
+"""Which answers are remembered for whom: connections of one peer share a memory (DECISIONS C1)."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import attrs
+import trio
+
+from lmos_actors.protocol.lmos import AnswerBound, AnswerMemory
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable
+
+PEER_HEADER: Final = b"lmos-peer"
+"""By it a client says which of its connections belong together: a value that nobody else can guess."""
+
+MOST: Final = 256
+"""Memories kept of peers that have no connection now; the one that was used longest ago is forgotten."""
+
+MOST_BYTES: Final = 64 << 20
+"""Bytes that those memories hold in all; and all memories together, with the runs that can be queried."""
+
+_Name: TypeAlias = tuple[str | None, bytes]
+_UNGUESSABLE: Final = re.compile(rb"[0-9A-Za-z_-]{32,128}")
+
+
+@attrs.define
+class _Kept:
+    memory: AnswerMemory
+    connections: int = 0
+
+
+class Memories:
+    """The memories of a server's peers. A peer without a good name has one per connection."""
+
+    __slots__ = ("_most", "_most_bytes", "_named", "_unused", "bound")
+
+    def __init__(self, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
+        self._most = most
+        self._most_bytes = most_bytes
+        self.bound = AnswerBound(most_bytes)
+        self._named: dict[_Name, _Kept] = {}
+        self._unused: OrderedDict[_Name, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._named)
+
+    @contextmanager
+    def of(
+        self, headers: Iterable[tuple[bytes, bytes]], principal: str | None = None
+    ) -> Generator[AnswerMemory]:
+        """Return the memory of a connection with these headers, for as long as the connection lasts.
+
+        What one principal was answered is nobody else's, whatever a peer calls itself.
+        """
+        names = [value for name, value in headers if name.lower() == PEER_HEADER]
+        if len(names) != 1 or not _UNGUESSABLE.fullmatch(names[0]):
+            memory = AnswerMemory(bound=self.bound)
+            try:
+                yield memory
+            finally:
+                memory.close()
+            return
+        name = (principal, names[0])
+        kept = self._named.get(name)
+        if kept is None:
+            kept = self._named[name] = _Kept(AnswerMemory(bound=self.bound))
+        kept.connections += 1
+        self._unused.pop(name, None)
+        try:
+            yield kept.memory
+        finally:
+            kept.connections -= 1
+            if not kept.connections:
+                self._unused[name] = None
+                self._tidy(trio.current_time())
+
+    def _tidy(self, now: float) -> None:
+        """Forget the oldest that are one too many, or that remember nothing any more: two at most.
+
+        Where they hold too many bytes, as many as it takes.
+        """
+        held = sum(self._named[name].memory.bytes for name in self._unused)
+        count = 0
+        while self._unused and (count < 2 or held > self._most_bytes):
+            name = next(iter(self._unused))
+            memory = self._named[name].memory
+            held -= memory.bytes
+            memory.expire(now)
+            if self._fits(held + memory.bytes) and (len(memory) or memory.running):
+                return
+            count += 1
+            memory.close()  # sessions that ended refer to it until cycles are collected
+            del self._named[name], self._unused[name]
+
+    def _fits(self, held: int) -> bool:
+        return len(self._unused) <= self._most and held <= self._most_bytes

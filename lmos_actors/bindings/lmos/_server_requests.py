@@ -1,0 +1,161 @@
+"""What a request over a wire asks of an agent: the key of the operation, and the arguments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
+
+from msgspec import UNSET
+
+from lmos_actors.actors import ALL_EVENTS, LocalLink, PoolLink, event_key, property_key
+from lmos_actors.errors import InvalidInput, NotAllowed, NotFound
+
+from ..exposure._exposure import EXITED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lmos_actors.actors import Operation
+    from lmos_actors.protocol import lmos
+    from lmos_actors.security import Verb
+
+READ_ALL: Final = "?"
+WRITE_MANY: Final = "="
+OBSERVES: Final = "+?"
+SUBSCRIBES: Final = "+!"
+
+Anybody: TypeAlias = LocalLink | PoolLink
+Wish: TypeAlias = "tuple[str, tuple[Any, ...], Mapping[str, Any]]"
+"""The key of an operation, and its arguments as plain data."""
+
+PERMITS: Final[dict[str, Verb]] = {
+    "read": "read",
+    "read_all": "read",
+    "read_many": "read",
+    "observe": "read",
+    "write": "write",
+    "write_many": "write",
+    "write_all": "write",
+    "invoke": "invoke",
+    "subscribe": "subscribe",
+    "subscribe_all": "subscribe",
+}
+"""What somebody has to be allowed for each verb; who has invoked an action may query and cancel it."""
+
+_NO_NAMES: Final[dict[str, Any]] = {}
+
+
+def wish_of(asked: lmos.Asked, link: Anybody) -> Wish:
+    """Return what a request asks for. Raises NotFound, NotAllowed, InvalidInput, AgentUnavailable."""
+    return _WISHES[asked.verb.word](asked, link)
+
+
+def somebody(link: Anybody) -> LocalLink:
+    """Return an agent that tells what all of them can do. Raises AgentUnavailable, NotFound."""
+    one = link if isinstance(link, LocalLink) else next(iter(link.members), None)
+    if one is None and isinstance(link, PoolLink):
+        raise link.nobody()
+    if one is None or not one.table:
+        raise one.closed_error() if one is not None else NotFound("agent", link.path)
+    return one
+
+
+def operation_named(link: Anybody, kind: str, key: str, name: str) -> Operation:
+    """Return the operation of that key and name. Raises NotFound, NotAllowed, AgentUnavailable."""
+    one = somebody(link)
+    op = one.table.get(key)
+    if op is None or op.name != name or not name:
+        _refuse(one, kind, name)
+    return op
+
+
+def _refuse(one: LocalLink, kind: str, name: str) -> NoReturn:
+    """Say that there is no such affordance, or that it is one of another kind."""
+    if one.gone:
+        raise one.closed_error()
+    every = [op for op in one.table.values() if op.name != "*"]
+    for op in every:
+        if op.name == name:
+            raise NotAllowed(f"{name!r} of {one.path} is {op.sort}: {op.verb} it")
+    known = [op.name for op in every if op.sort.endswith(kind)]
+    raise NotFound(kind, name, where=one.path, known=known)
+
+
+def _no_observing(link: Anybody) -> None:
+    """A pool has no properties of its own. Raises NotAllowed."""
+    if isinstance(link, PoolLink):
+        link.choose(READ_ALL, (), _NO_NAMES)
+
+
+# ---- by verb
+
+
+def _read(asked: lmos.Asked, link: Anybody) -> Wish:
+    key = property_key(asked.name)
+    operation_named(link, "property", key, asked.name)
+    return key, (), _NO_NAMES
+
+
+def _read_all(_: lmos.Asked, link: Anybody) -> Wish:
+    somebody(link)
+    return READ_ALL, (), _NO_NAMES
+
+
+def _read_many(asked: lmos.Asked, link: Anybody) -> Wish:
+    for name in dict.fromkeys(asked.message.properties):
+        operation_named(link, "property", property_key(name), name)
+    return _read_all(asked, link)
+
+
+def _write(asked: lmos.Asked, link: Anybody) -> Wish:
+    key = f"{WRITE_MANY}{asked.name}"
+    operation_named(link, "property", key, asked.name)
+    return key, (asked.message.data,), _NO_NAMES
+
+
+def _write_many(asked: lmos.Asked, link: Anybody) -> Wish:
+    somebody(link)
+    return WRITE_MANY, (asked.message.data,), _NO_NAMES
+
+
+def _invoke(asked: lmos.Asked, link: Anybody) -> Wish:
+    message = asked.message
+    op = operation_named(link, "action", message.action, message.action)
+    if asked.streams:
+        raise InvalidInput(f"{op.label} takes no streams", "$.streams")
+    data = None if message.input is UNSET else message.input
+    args, kwargs = somebody(link).spread(op, data, tolerant=True)
+    return message.action, args, kwargs
+
+
+def _observe(asked: lmos.Asked, link: Anybody) -> Wish:
+    _no_observing(link)
+    key = f"+{property_key(asked.name)}"
+    operation_named(link, "property", key, asked.name)
+    return key, (), _NO_NAMES
+
+
+def _subscribe(asked: lmos.Asked, link: Anybody) -> Wish:
+    if asked.name == EXITED:
+        return EXITED, (), _NO_NAMES
+    key = f"+{event_key(asked.name)}"
+    operation_named(link, "event", key, asked.name)
+    return key, (), _NO_NAMES
+
+
+def _subscribe_all(_: lmos.Asked, link: Anybody) -> Wish:
+    somebody(link)
+    return f"+{ALL_EVENTS}", (), _NO_NAMES
+
+
+_WISHES: Final[dict[str, Callable[[lmos.Asked, Anybody], Wish]]] = {
+    "read": _read,
+    "read_all": _read_all,
+    "read_many": _read_many,
+    "write": _write,
+    "write_many": _write_many,
+    "write_all": _write_many,
+    "invoke": _invoke,
+    "observe": _observe,
+    "subscribe": _subscribe,
+    "subscribe_all": _subscribe_all,
+}

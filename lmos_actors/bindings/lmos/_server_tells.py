@@ -1,0 +1,246 @@
+"""One-way messages that come over one LMOS connection: seated, or parked until there is a seat.
+
+They are to an agent what those of a near sender are. In a full mailbox whose policy is `wait` a message
+waits outside, not accepted yet. Only the first of a connection stands in the agent's line of parked senders;
+those behind it wait here, in a lane of their own, and the next one joins the line when the first has a seat.
+So connections and near senders have seats in turn, however much each of them sends, and the messages of one
+connection to one agent stay in order. The peer's credit bounds the lanes.
+
+A message that does not begin, or whose turn crashes, is answered by an error, and becomes a dead letter of
+its sender; of one that has begun nobody hears more. When the connection ends, what has a seat is carried out
+all the same, as a near sender's would be; what is parked is a dead letter here. The large ones among the
+former stay charged, or a peer that comes and goes would fill all mailboxes with what nobody counts; where
+memory runs out, they are dead letters, too.
+
+Nothing here waits or raises, as in `_server_connection.py`, but for `post`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import attrs
+import trio
+
+from lmos_actors._core import SMALL
+from lmos_actors.errors import ActionFailed, AgentError, AgentUnavailable, MailboxFull
+
+from ..exposure._meter import ended, left
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lmos_actors._core import Account, Budget, Timer
+    from lmos_actors.actors import Far, OneWay, Peer, Runtime
+    from lmos_actors.protocol import lmos
+
+PATIENCE: Final = 1.0
+"""Seconds after which credit goes back that is less than half of a window."""
+
+BROKEN: Final = "the connection ended while it waited for a seat"
+SPENT: Final = "its connection has ended, and all peers together hold too much memory"
+
+
+@attrs.define
+class WaitingTells:
+    """How many one-way `messages` wait at a server, over all connections: parked, or seated and not begun.
+
+    What they take in memory is a part of what their session holds, which is charged to the connection.
+    """
+
+    budget: Budget
+    messages: int = 0
+
+
+@attrs.define(eq=False)
+class _Lane:
+    """Parked messages of one connection to one agent: the first is in the agent's line, the rest here."""
+
+    first: OneWay
+    rest: deque[OneWay] = attrs.field(factory=lambda: deque["OneWay"]())
+
+
+class Tells:
+    """The one-way messages of one connection; see `Teller` of the actors.
+
+    `fail` answers a message by an error; `settled` is called when one waits no more, and `look` when what all
+    of them hold may be less.
+    """
+
+    __slots__ = (
+        "_account", "_fail", "_lanes", "_large", "_look", "_rt", "_session", "_settled", "_timer",
+        "_waiting", "label", "peer", "principal", "stands",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        rt: Runtime,
+        session: lmos.ThingSession,
+        waiting: WaitingTells,
+        who: tuple[str, str | None, Peer],
+        fail: Callable[[lmos.Asked, Exception], object],
+        settled: Callable[[], object],
+        look: Callable[[], object],
+    ) -> None:
+        self.label, self.principal, self.peer = who
+        self.stands = True
+        """Whether the connection does, so that somebody hears of what does not begin."""
+        self._rt = rt
+        self._session = session
+        self._waiting = waiting
+        self._fail = fail
+        self._settled = settled
+        self._look = look
+        self._lanes: dict[Any, _Lane] = {}
+        self._large: dict[OneWay, None] = {}  # those that wait and are worth counting
+        self._account: Account | None = None  # of them, once the connection has ended
+        self._timer: Timer | None = None
+
+    @property
+    def parked(self) -> int:
+        """How many messages wait for a seat."""
+        return sum(1 + len(lane.rest) for lane in self._lanes.values())
+
+    def check_order(self, slot: Any) -> None:
+        """Raise MailboxFull where messages to an agent are parked, which no request is to overtake."""
+        if self._lanes and slot in self._lanes:
+            slot.furnish().refused += 1
+            raise MailboxFull(slot.path, slot.mailbox.size)
+
+    def post(self, tell: OneWay) -> None:
+        """Put a message into its agent's mailbox, or park it.
+
+        Raises MailboxFull, AgentUnavailable, NotFound.
+        """
+        self._waiting.messages += 1
+        if tell.asked.weight > SMALL:
+            self._large[tell] = None
+        try:
+            lane = self._lanes.get(tell.slot) if self._lanes else None
+            if lane is not None:
+                lane.rest.append(tell)
+                return
+            tell.slot.post(tell)
+        except BaseException:
+            self._waits_no_more(tell)
+            raise
+        if tell.parked:
+            self._lanes[tell.slot] = _Lane(tell)
+        else:
+            tell.stand_among_peers()
+
+    # ---- what becomes of them
+
+    def admitted(self, tell: OneWay) -> None:
+        """It has its seat: the next one stands in line."""
+        slot = tell.slot
+        tell.stand_among_peers()
+        lane = self._lanes.get(slot)
+        while lane is not None and lane.rest:
+            tell = lane.first = lane.rest.popleft()
+            try:
+                slot.line_up(tell)
+            except AgentError as error:
+                self._lost(tell, error)
+            else:
+                if tell.parked:
+                    return
+        self._lanes.pop(slot, None)
+
+    def answered(self, far: Far, value: Any) -> None:
+        """Its turn has ended."""
+        self.began(far)
+        ended(far, None)
+
+    def failed(self, far: Far, error: Exception) -> None:
+        """It did not begin, or did not end well: the sender hears of it unless it is a declared failure."""
+        if isinstance(error, ActionFailed) or not far.asked.open:
+            self.began(far)
+            ended(far, error)
+        else:
+            self._lost(far, error)
+        lane = self._lanes.get(far.slot) if self._lanes else None
+        if lane is not None and lane.first is far:  # its agent lets nobody in, nor those behind it
+            del self._lanes[far.slot]
+            for tell in lane.rest:
+                far.slot.furnish().refused += 1
+                self._lost(tell, error)
+
+    def waits(self, far: Far) -> None:
+        """It stands in line for its action's concurrency."""
+
+    def began(self, far: Far) -> None:
+        """Its run begins, or its turn has ended: its credit goes back, soon or by halves."""
+        asked = far.asked
+        if not asked.open:
+            return
+        self._waits_no_more(far)
+        self._session.told(asked)
+        if self._timer is None and self.stands:
+            self._timer = self._rt.timers.call_at(trio.current_time() + PATIENCE, self._give_credit)
+        self._settled()
+
+    def reported(self, far: Far, value: Any) -> None:
+        """Nobody hears how far its run is."""
+
+    def has_room(self, far: Far) -> bool:
+        """An item goes nowhere, so there is room for it."""
+        return True
+
+    def gave(self, far: Far, item: Any) -> bool:
+        """Nobody takes an item."""
+        return False
+
+    def _lost(self, far: Far, error: Exception) -> None:
+        """It does not begin: tell its sender, or let another member of the pool take it, as near."""
+        self._waits_no_more(far)
+        movable = self.stands and far.again is not None and isinstance(error, AgentUnavailable)
+        if movable and far.again is not None and far.again():
+            return
+        ended(far, error)
+        if self.stands:
+            self._fail(far.asked, error)
+            self._look()
+
+    def _waits_no_more(self, far: Far) -> None:
+        self._waiting.messages -= 1
+        if self._large and self._large.pop(cast("OneWay", far), self) is None and self._account is not None:
+            self._account.release(far.asked.weight)
+
+    def _give_credit(self) -> None:
+        self._timer = None
+        self._session.give_credit()
+        self._look()
+
+    # ---- the end
+
+    def close(self, *, is_spent: bool) -> None:
+        """The connection has ended; `is_spent` where it had to give way, with all that it held."""
+        self.stands = False
+        if self._timer is not None:
+            self._timer.cancel()
+        lanes, self._lanes = self._lanes, {}
+        for slot, lane in lanes.items():
+            slot.withdraw(lane.first)
+            for tell in (lane.first, *lane.rest):
+                self._drop(tell, BROKEN)
+        if is_spent:
+            self._give_way()
+        elif self._large:
+            self._account = self._waiting.budget.open(self._overdrawn)
+            self._account.charge(sum(tell.asked.weight for tell in self._large))
+
+    def _overdrawn(self) -> None:
+        self._rt.timers.call_at(trio.current_time(), self._give_way)  # not in the midst of somebody's turn
+
+    def _give_way(self) -> None:
+        """Let go of the large messages that have their seats."""
+        for tell in tuple(self._large):
+            tell.slot.withdraw(tell)
+            self._drop(tell, SPENT)
+
+    def _drop(self, tell: OneWay, why: str) -> None:
+        self._waits_no_more(tell)
+        left(tell)
+        self._rt.dead_letter(why, tell.slot, None, tell.op.name, tell.args)

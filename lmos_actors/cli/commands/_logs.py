@@ -1,0 +1,129 @@
+"""`replay` and `diff`, as their users see them: the docstrings are the help."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - the application reads the types
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from lmos_actors.errors import ConfigError
+
+from .._app import HOW, STORIES, WHICH, WRITTEN, Switch, Time
+from ._run import app as app
+
+
+@app.command(sort_key=30, group=STORIES)
+def replay(
+    log: Path,
+    /,
+    *,
+    run_: Annotated[int | None, Parameter(name="--run", metavar="N", group=WHICH)] = None,
+    file: Annotated[Path | None, Parameter(metavar="FILE", group=WHICH)] = None,
+    at: Annotated[Time | None, Parameter(group=HOW, show_default=False)] = None,
+    break_: Annotated[str | None, Parameter(name="--break", metavar="WORDS", group=HOW)] = None,
+    agent: Annotated[str | None, Parameter(metavar="NAME", group=WRITTEN)] = None,
+    time_limit: Annotated[Time, Parameter(group=HOW)] = 60.0,
+    json: Annotated[Switch, Parameter(group=WRITTEN)] = False,
+) -> int:
+    """Run a recorded run again: hold it against its log, or stop in it and show how all agents stand.
+
+    lmos-actors replay messages.jsonl
+
+    lmos-actors replay messages.jsonl --run 3 --at 41.2s
+
+    lmos-actors replay messages.jsonl --break "agent=weather action=getWeather"
+
+    lmos-actors replay messages.jsonl --break "agent=weather kind=crashed" --agent weather
+
+    lmos-actors replay messages.jsonl --break n=117
+
+    A log is what run --log writes; it says which file it is of, with which values and which seed.
+
+    Exit codes: 0 equal, 2 the log or the usage is wrong or the run never came there, 3 it could not run, \
+4 it was another run, 124 time limit.
+
+    Parameters
+    ----------
+    log
+        A message log.
+    run_
+        Which run of the log, counted from 1.
+    file
+        The scenario file, where it is not where it was.
+    at
+        Stop after everything of this instant of virtual time.
+    break_
+        Stop at the first record that all of this is so of: agent, action, property, event, kind, from, \
+verb, id, trace, n (its number in the log), nth=3 (the third such record).
+    agent
+        Show this agent alone; of a population or a supervisor, all that are in it.
+    time_limit
+        How long the run may take in real time, such as 10s or 2m.
+    json
+        Print what is found as JSON, and nothing else.
+    """
+    from lmos_actors.scenario import StopPoint, read_break
+
+    from ..run._replay import ReplayOptions, replay_log
+
+    if at is not None and break_ is not None:
+        raise ConfigError("give --at or --break, not both", "--at")
+    if run_ is not None and run_ < 1:
+        raise ConfigError("is counted from 1", "--run")
+    if time_limit <= 0:
+        raise ConfigError("must be more than 0s", "--time-limit")
+    point = StopPoint(at=at) if at is not None else read_break(break_) if break_ is not None else None
+    if agent is not None and point is None:
+        raise ConfigError("shows an agent where the run is stopped: give --at or --break too", "--agent")
+    options = ReplayOptions(
+        run=run_,
+        file=str(file) if file is not None else None,
+        point=point,
+        agent=agent,
+        time_limit=time_limit,
+        json=json,
+    )
+    return replay_log(str(log), options)
+
+
+@app.command(sort_key=31, group=STORIES)
+def diff(
+    first: Path,
+    second: Path,
+    /,
+    *,
+    run_: Annotated[int | None, Parameter(name="--run", metavar="N", group=WHICH)] = None,
+    context: Annotated[int, Parameter(metavar="N", group=WRITTEN)] = 3,
+    json: Annotated[Switch, Parameter(group=WRITTEN)] = False,
+) -> int:
+    """Compare two message logs and show where they part, side by side.
+
+    lmos-actors diff monday.jsonl tuesday.jsonl
+
+    lmos-actors diff monday.jsonl tuesday.jsonl --run 2 --context 10
+
+    Logs of several runs are compared run by run, up to the first difference.
+
+    Exit codes: 0 equal, 1 different, 2 one cannot be read.
+
+    Parameters
+    ----------
+    first
+        A message log.
+    second
+        Another one.
+    run_
+        Compare this run of both alone, counted from 1.
+    context
+        How many records to show before and after the difference.
+    json
+        Print what is found as JSON, and nothing else.
+    """
+    from ..run._diff import diff_logs
+
+    if run_ is not None and run_ < 1:
+        raise ConfigError("is counted from 1", "--run")
+    if context < 0:
+        raise ConfigError("must be at least 0", "--context")
+    return diff_logs(str(first), str(second), run=run_, context=context, json=json)

@@ -1,0 +1,197 @@
+"""`run` and `sim`, as their users see them: the docstrings are the help."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path  # noqa: TC003 - the application reads the types
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+from cyclopts import Parameter
+
+from lmos_actors.errors import ConfigError
+
+from .._app import (
+    HOW,
+    STORIES,
+    WHICH,
+    WRITTEN,
+    Files,
+    Settings,
+    Switch,
+    Time,
+    Workers,
+    Written,
+    app as app,
+    seeds_of,
+    settings_of,
+)
+
+if TYPE_CHECKING:
+    from ..run._run import RunOptions
+
+MOST_SPEED: Final = 1000.0
+"""Past it what trio itself takes counts for more than what is waited for."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """The options that `run` and `sim` have in common."""
+
+    set_: Settings = None
+    """Give a variable, or narrow a key of the matrix or the sweep. May be given several times."""
+    k: Annotated[str | None, Parameter(name=["-k", "--only"], metavar="WORDS", group=WHICH)] = None
+    """Only runs whose name and values have these words: "Berlin and not seed=7", "reject or drop"."""
+    label: Annotated[
+        list[str] | None,
+        Parameter(name=["-l", "--label"], negative=(), metavar="NAME=VALUE", group=WHICH),
+    ] = None
+    """Only files with this label: team=travel, team!=travel, or just team. Several: all of them."""
+    seed: Annotated[int | None, Parameter(metavar="N", group=WHICH)] = None
+    """Run with this seed alone."""
+    seeds: Annotated[str | None, Parameter(metavar="SEEDS", group=WHICH)] = None
+    """Run with these seeds instead of the file's: 7 or 1,7,42 or 1..500."""
+    trials: Annotated[int | None, Parameter(metavar="N", group=WHICH)] = None
+    """Run each cell so many times."""
+    workers: Annotated[Workers, Parameter(group=HOW)] = 1
+    """How many runs at once, each in a process of its own; auto: as many as there are processors."""
+    fail_fast: Annotated[Switch, Parameter(group=HOW)] = False
+    """Begin no further run once one has failed."""
+    check_determinism: Annotated[Literal["first", "all", "off"], Parameter(group=HOW)] = "first"
+    """Which cells run again, with another hash seed, to compare the logs: of the first seed, all, or none."""
+    time_limit: Annotated[Time, Parameter(group=HOW)] = 60.0
+    """How long one run may take in real time, such as 10s or 2m."""
+    speed: Annotated[float, Parameter(metavar="N", group=HOW)] = 1.0
+    """In worlds of real time, as websocket: so many of its seconds go by in one while everybody waits."""
+    log: Written = None
+    """The messages of all runs, as JSON lines; lmos-actors replay and diff read them."""
+    junit: Written = None
+    """JUnit XML, for the pages of a CI."""
+    html: Written = None
+    """One HTML file that needs nothing else: verdicts, timelines, sequence diagrams, series."""
+    sequence: Written = None
+    """A Mermaid sequence diagram of the first run that failed, else of the first."""
+    csv: Written = None
+    """The measured series, as a table."""
+    json: Annotated[Switch, Parameter(group=WRITTEN)] = False
+    """Print the results as JSON, and nothing else."""
+    verbose: Annotated[Switch, Parameter(name=["-v", "--verbose"], group=WRITTEN)] = False
+    """Print a line for every run, and every check."""
+
+    def options(self, until: float | None = None) -> RunOptions:
+        """Check what was given. Raises ConfigError."""
+        from ..run._run import RunOptions
+
+        if self.seed is not None and self.seeds is not None:
+            raise ConfigError("give --seed or --seeds, not both", "--seeds")
+        if self.time_limit <= 0:
+            raise ConfigError("must be more than 0s", "--time-limit")
+        if not 0 < self.speed <= MOST_SPEED:
+            raise ConfigError(f"must be more than 0 and at most {MOST_SPEED:g}", "--speed")
+        if self.trials is not None and self.trials < 1:
+            raise ConfigError("must be at least 1", "--trials")
+        return RunOptions(
+            settings=settings_of(self.set_),
+            seeds=self._seeds(),
+            trials=self.trials,
+            only=self.k,
+            labels=tuple(self.label or ()),
+            workers=self.workers,
+            fail_fast=self.fail_fast,
+            determinism=self.check_determinism,
+            until=until,
+            written={
+                "log": _text(self.log),
+                "junit": _text(self.junit),
+                "html": _text(self.html),
+                "sequence": _text(self.sequence),
+                "csv": _text(self.csv),
+            },
+            time_limit=self.time_limit,
+            speed=self.speed,
+            json=self.json,
+            verbose=self.verbose,
+        )
+
+    def _seeds(self) -> list[int] | None:
+        if self.seed is not None:
+            return [self.seed]
+        return seeds_of(self.seeds) if self.seeds is not None else None
+
+
+def _text(path: Path | None) -> str | None:
+    return str(path) if path is not None else None
+
+
+_NOTHING = Given()
+
+
+@app.command(sort_key=20, group=STORIES)
+def run(
+    files: Files,
+    /,
+    *,
+    update_recordings: Annotated[Switch, Parameter(group=HOW)] = False,
+    given: Given = _NOTHING,
+) -> int:
+    """Run scenario and simulation files: every combination of their matrix with every seed.
+
+    lmos-actors run scenarios/weather.yaml
+
+    lmos-actors run scenarios/*.yaml --seeds 1..20 -j 4 --fail-fast
+
+    lmos-actors run scenarios/weather.yaml --set city=Rome --log messages.jsonl
+
+    lmos-actors run scenarios/backpressure.yaml -k "reject or drop"
+
+    lmos-actors run scenarios/*.yaml -l tier=smoke --junit junit.xml --html report.html
+
+    Parameters
+    ----------
+    files
+        Scenario and simulation files: YAML, TOML or JSON.
+    update_recordings
+        Run replays as the real agents that they stand for, and write their logs anew.
+    """
+    if update_recordings:
+        from ..run._record import record_files
+
+        return record_files([str(file) for file in files], given.options())
+    from ..run._run import run_files
+
+    return run_files([str(file) for file in files], given.options())
+
+
+@app.command(sort_key=21, group=STORIES)
+def sim(
+    files: Files,
+    /,
+    *,
+    until: Annotated[Time | None, Parameter(group=HOW, show_default=False)] = None,
+    speed: Annotated[str, Parameter(group=HOW, metavar="SPEED")] = "max",
+    given: Given = _NOTHING,
+) -> int:
+    """Run simulations: as run does, with options for the virtual time that they take.
+
+    lmos-actors sim scenarios/gossip.yaml --seeds 1..20 -j 4 --csv series.csv
+
+    lmos-actors sim scenarios/gossip.yaml --until 2m --html gossip.html
+
+    Parameters
+    ----------
+    files
+        Simulation files: YAML, TOML or JSON.
+    until
+        End at this instant of virtual time at the latest, instead of the file's stop.
+    speed
+        max: as fast as it goes.
+    """
+    from ..run._run import run_files
+
+    if speed in ("1x", "10x"):
+        raise ConfigError(f'"{speed}" is not available yet', "--speed")
+    if speed != "max":
+        raise ConfigError(f'"{speed}" is not max', "--speed")
+    if until is not None and until <= 0:
+        raise ConfigError("must be more than 0s", "--until")
+    return run_files([str(file) for file in files], given.options(until))

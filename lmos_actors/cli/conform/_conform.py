@@ -1,0 +1,268 @@
+"""`conform`: a server is judged case by case; what comes of it is shown, written, and made an exit code."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import signal
+import threading
+import traceback
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import trio
+
+from lmos_actors.conformance import Card, Hints, Result, Unreachable, Verdict, chosen, conform
+from lmos_actors.errors import ConfigError
+from lmos_actors.node import coded_headers
+from lmos_actors.reports import printable
+from lmos_actors.transport import TcpNetwork, endpoint_of
+
+from .._signals import signals
+from ._output import (
+    FAILED,
+    INTERRUPTED_BY,
+    NOT_REACHED,
+    OK,
+    TIME_LIMIT,
+    Papers,
+    Telling,
+    complain,
+    print_card,
+    print_json,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lmos_actors._core import Headers
+    from lmos_actors.conformance import Case, ConformOptions
+    from lmos_actors.security import Credentials
+    from lmos_actors.transport import Network
+
+FEW: Final = 5
+"""How many cases that failed are named in a command that tries those alone."""
+
+
+@attrs.frozen(kw_only=True)
+class Order:
+    """What `conform` was told. `json`: to print JSON alone; `papers`: the files to write, by option."""
+
+    url: str
+    options: ConformOptions
+    cases: Sequence[Case]
+    within: float | None = None
+    json: bool = False
+    verbose: bool = False
+    papers: Mapping[str, str | None] = attrs.field(factory=dict[str, "str | None"])
+    inputs: Sequence[str] = ()
+    command: Sequence[str] = ()
+
+
+@attrs.frozen
+class Presented:
+    """What is sent along to a URL: the headers of the command line, and credentials to their place.
+
+    `hosts`: where the headers go, as a description may lead to others; None: everywhere.
+    """
+
+    headers: Headers = ()
+    credentials: Credentials | None = None
+    hosts: frozenset[str] | None = None
+
+    def __call__(self, url: str) -> Headers:
+        """Return the headers of a request to a URL."""
+        if "://" not in url:
+            return self.headers
+        own = self.headers if self.hosts is None or endpoint_of(url).host in self.hosts else ()
+        if self.credentials is None:
+            return own
+        return (*own, *self.credentials.headers_for(url, trio.current_time()))
+
+    @classmethod
+    def of(
+        cls, headers: Mapping[str, str], credentials: Credentials | None, places: Sequence[str] = ()
+    ) -> Presented:
+        """Return what `--header` and `--bearer` come to, for those who were named. Raises ConfigError.
+
+        A file is the word of whoever names it: the headers go wherever it leads.
+        """
+        known = bool(places) and all("://" in place for place in places)
+        hosts = frozenset(endpoint_of(place).host for place in places) if known else None
+        return cls(coded_headers(headers), credentials, hosts)
+
+
+def hints_of(path: str | None) -> Hints:
+    """Read the file of `--hints`. Blocks on the disk. Raises ConfigError."""
+    return Hints() if path is None else Hints.load(path)
+
+
+def cases_of(patterns: Sequence[str]) -> tuple[Case, ...]:
+    """Return the cases that `--case` names. Raises ConfigError."""
+    try:
+        return chosen(patterns)
+    except ConfigError as error:
+        raise ConfigError(error.message, "--case") from None
+
+
+def list_cases(cases: Sequence[Case], *, json: bool) -> int:
+    """Print cases."""
+    if json:
+        print_json({"cases": [_case_data(case) for case in cases]})
+        return OK
+    width = max(len(case.id) for case in cases)
+    for case in cases:
+        notes = [str(case.section), *([f"needs {case.needs}"] if case.needs else [])]
+        notes += ["--allow-unsafe"] if case.unsafe else []
+        print(f"{case.id:{width}}  {case.title} ({'; '.join(notes)})")
+    return OK
+
+
+def _case_data(case: Case) -> dict[str, Any]:
+    section = {"document": case.section.document, "place": case.section.place}
+    plain = {name: getattr(case, name) for name in ("id", "group", "title", "expected", "needs", "unsafe")}
+    return {**plain, "section": section}
+
+
+def judge(order: Order, network: Network | None = None) -> int:
+    """Judge a server, and return the exit code. Raises ConfigError, OSError, KeyboardInterrupt."""
+    papers = Papers.opened(order.papers, order.inputs)
+    telling = Telling(order.cases, json=order.json, verbose=order.verbose)
+    try:
+        with signals.in_order():
+            judging = Judging(order, telling)
+            trio.run(judging.run, TcpNetwork() if network is None else network)
+            with signals.held(drop=True):
+                return judging.told(papers)
+    finally:
+        telling.close()
+        papers.close()
+
+
+def not_tried(case: Case, why: str) -> Result:
+    """Return the result of a case that was not tried, and why."""
+    return Result(
+        id=case.id,
+        title=case.title,
+        section=case.section,
+        expected=case.expected,
+        verdict=Verdict.NOT_RUN,
+        seen=f"not tried: {why}",
+    )
+
+
+class Judging:
+    """One run of `conform`: what has come of it so far, and how it ended."""
+
+    def __init__(self, order: Order, telling: Telling) -> None:
+        self._order, self._telling = order, telling
+        self._card: Card | None = None
+        self._failure: BaseException | None = None
+        self._interrupted = ""  # the name of the signal
+        self._seconds = 0.0
+
+    async def run(self, network: Network) -> None:
+        """Judge until all is done, the time is over, or somebody interrupts. What goes wrong is kept."""
+        began = trio.current_time()
+        within = math.inf if self._order.within is None else self._order.within
+        async with trio.open_nursery() as nursery:
+            working = trio.CancelScope()
+            if threading.current_thread() is threading.main_thread():
+                await nursery.start(self._end_at_interrupt, working)
+            with working, trio.move_on_after(within):
+                await self._judge(network)
+            nursery.cancel_scope.cancel("it is over")
+        self._seconds = trio.current_time() - began
+
+    async def _judge(self, network: Network) -> None:
+        self._telling.begin(self._order.url)
+        try:
+            self._card = await conform(
+                network, self._order.url, self._order.options, on_result=self._telling.result
+            )
+        except Exception as error:  # a nursery on the way out would make a group of it
+            self._failure = error
+
+    async def _end_at_interrupt(
+        self, working: trio.CancelScope, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """At the first Ctrl-C, or SIGTERM, end in order; the second is Python's own."""
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
+            task_status.started()
+            self._interrupted = signal.Signals(await anext(received)).name
+        working.cancel("interrupted")
+
+    # --- afterwards
+
+    def told(self, papers: Papers) -> int:
+        """Show and write what has come of it; gives the exit code. Raises ConfigError, OSError."""
+        failure = self._failure
+        if isinstance(failure, ConfigError):  # it may name things as their server calls them
+            raise ConfigError("\n".join(map(printable, str(failure).splitlines())))
+        if isinstance(failure, OSError):
+            raise failure
+        if isinstance(failure, Unreachable):
+            return self._not_reached(failure)
+        if failure is not None:
+            traceback.print_exception(failure)
+            return NOT_REACHED
+        card, code = self._ended()
+        papers.write(card, code)
+        self._telling.end(card, self._more(card))
+        if self._order.json:
+            print_card(card, code)
+        if card.cut:
+            left = len(self._order.cases) - len(self._telling.results)
+            late = code == TIME_LIMIT
+            why = f"time limit: {self._order.within:g}s have passed" if late else "interrupted"
+            complain(f"{why}; {left} of {len(self._order.cases)} cases were not tried")
+        papers.say()
+        return code
+
+    def _ended(self) -> tuple[Card, int]:
+        order, card = self._order, self._card
+        command = shlex.join(order.command)
+        if card is not None:
+            return attrs.evolve(card, command=command), OK if card.passed else FAILED
+        done, code = self._telling.results, INTERRUPTED_BY.get(self._interrupted, TIME_LIMIT)
+        why = f"interrupted ({self._interrupted})" if self._interrupted else "time limit"
+        tried = {result.id for result in done}
+        left = [not_tried(case, why) for case in order.cases if case.id not in tried]
+        made = Card(
+            subject=order.url,
+            role="server",
+            title="",
+            thing=order.options.thing or "",
+            level=order.options.level,
+            spoken="",
+            seed=order.options.seed,
+            results=(*done, *left),
+            seconds=self._seconds,
+            command=command,
+            cut=f"{why}, {len(done)} of {len(order.cases)} cases tried, exit code {code}",
+        )
+        return made, code
+
+    def _not_reached(self, error: Unreachable) -> int:
+        if self._order.json:
+            print_json({"error": {"url": error.url, "message": error.why}, "exit_code": NOT_REACHED})
+        complain(str(error))
+        return NOT_REACHED
+
+    def _more(self, card: Card) -> list[str]:
+        failed = [result.id for result in card.results if result.verdict is Verdict.FAILED]
+        if not 0 < len(failed) <= FEW or len(failed) == len(card.results):
+            return []
+        words = without_cases(self._order.command)
+        return [
+            f"those that failed, alone: {shlex.join([*words, *(w for id in failed for w in ('--case', id))])}"
+        ]
+
+
+def without_cases(words: Sequence[str]) -> list[str]:
+    """Return the words of a command without `--case` and what follows it."""
+    return [
+        word
+        for before, word in zip(("", *words), words, strict=False)
+        if word != "--case" and before != "--case"
+    ]

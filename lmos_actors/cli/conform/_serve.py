@@ -1,0 +1,193 @@
+"""`conform --serve`: the kit is the server, and judges the clients that connect to it."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import trio
+
+from lmos_actors.conformance import CLIENT_CASES, Level, Verdict, judge_clients
+from lmos_actors.errors import ConfigError, TransportError, group_of
+from lmos_actors.transport import TcpNetwork, endpoint_of
+
+from .._signals import signals
+from ._output import (
+    FAILED,
+    INTERRUPTED_BY,
+    NOT_REACHED,
+    OK,
+    TIME_LIMIT,
+    Papers,
+    Telling,
+    complain,
+    print_card,
+    print_json,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lmos_actors.conformance import Card
+    from lmos_actors.transport import Endpoint, Network
+
+ADDRESS: Final = "127.0.0.1:8080"
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+@attrs.frozen(kw_only=True)
+class ServeOrder:
+    """What `conform --serve` was told."""
+
+    address: str = ADDRESS
+    once: bool = False
+    level: Level = Level.LENIENT
+    patience: float = 2.0
+    seed: int = 0
+    within: float | None = None
+    json: bool = False
+    verbose: bool = False
+    papers: Mapping[str, str | None] = attrs.field(factory=dict[str, "str | None"])
+    command: Sequence[str] = ()
+
+    def endpoint(self) -> Endpoint:
+        """Return where to listen. Raises ConfigError."""
+        text = f"127.0.0.1:{self.address}" if self.address.isdecimal() else self.address
+        try:
+            found = endpoint_of(text if "://" in text else f"ws://{text}")
+        except ConfigError as error:
+            raise ConfigError(f"{self.address!r} is not HOST:PORT: {error.message}", "--serve") from None
+        if found.secure:
+            raise ConfigError("clients are judged without TLS: ws, or HOST:PORT", "--serve")
+        return found
+
+
+def list_client_cases(*, json: bool) -> int:
+    """Print the cases that clients are judged by."""
+    if json:
+        sections = [{"document": case.section.document, "place": case.section.place} for case in CLIENT_CASES]
+        rows = [attrs.asdict(case, recurse=False) for case in CLIENT_CASES]
+        print_json({"cases": [{**row, "section": each} for row, each in zip(rows, sections, strict=True)]})
+        return OK
+    width = max(len(case.id) for case in CLIENT_CASES)
+    for case in CLIENT_CASES:
+        print(f"{case.id:{width}}  {case.title} ({case.section}{f'; {case.how}' if case.how else ''})")
+    return OK
+
+
+def serve_clients(order: ServeOrder, network: Network | None = None) -> int:
+    """Judge clients, and return the exit code. Raises ConfigError, OSError, KeyboardInterrupt."""
+    papers = Papers.opened(order.papers, ())
+    telling = Telling((), json=order.json, verbose=order.verbose)
+    try:
+        judging = JudgingClients(order)
+        try:
+            with signals.in_order():
+                card = trio.run(judging.run, TcpNetwork() if network is None else network)
+        except* (ConfigError, TransportError) as group:
+            judging.failure = _first(group)
+            card = None
+        if isinstance(judging.failure, ConfigError) and judging.failure.__cause__ is None:
+            raise judging.failure
+        if card is None:
+            complain(str(judging.failure))
+            return NOT_REACHED
+        with signals.in_order(), signals.held(drop=True):
+            return _told(order, judging, card, telling, papers)
+    finally:
+        telling.close()
+        papers.close()
+
+
+def _first(error: BaseException) -> BaseException:
+    group = group_of(error)
+    return error if group is None else _first(group.exceptions[0])
+
+
+def _told(order: ServeOrder, judging: JudgingClients, card: Card, telling: Telling, papers: Papers) -> int:
+    code = judging.code(card)
+    cut = f"{judging.reason(code)}, exit code {code}" if judging.reason(code) else ""
+    card = attrs.evolve(card, command=shlex.join(order.command), cut=cut)
+    papers.write(card, code)
+    telling.results[:] = card.results
+    telling.end(card)
+    if order.json:
+        print_card(card, code)
+    if cut:
+        complain(judging.reason(code))
+    papers.say()
+    return code
+
+
+class JudgingClients:
+    """One run of `conform --serve`."""
+
+    REASONS: Final = {
+        NOT_REACHED: "no client has come",
+        TIME_LIMIT: "time limit: the clients that came have not left",
+        **dict.fromkeys(INTERRUPTED_BY.values(), "interrupted before the clients that came had left"),
+    }
+
+    def __init__(self, order: ServeOrder) -> None:
+        self.failure: BaseException | None = None
+        self._order = order
+        self._late = False
+        self._interrupted = ""  # the name of the signal
+
+    async def run(self, network: Network) -> Card:
+        """Serve until that is over, and return the card. Raises groups of ConfigError and TransportError."""
+        order, stop = self._order, trio.Event()
+        async with trio.open_nursery() as nursery:
+            if threading.current_thread() is threading.main_thread():
+                await nursery.start(self._stop_at_signal, stop)
+            nursery.start_soon(self._stop_in_time, stop)
+            card = await judge_clients(
+                network,
+                order.endpoint(),
+                level=order.level,
+                patience=order.patience,
+                seed=order.seed,
+                once=order.once,
+                stop=stop,
+                announce=self._announce,
+            )
+            nursery.cancel_scope.cancel("it is over")
+        return card
+
+    def _announce(self, url: str) -> None:
+        ends = "when the clients that came have left" if self._order.once else "at Ctrl-C"
+        out = sys.stderr if self._order.json else sys.stdout
+        print(f"judging clients of {url}; ends {ends}", file=out, flush=True)
+
+    async def _stop_at_signal(
+        self, stop: trio.Event, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        with trio.open_signal_receiver(*_SIGNALS) as received:
+            task_status.started()
+            self._interrupted = signal.Signals(await anext(received)).name
+        stop.set()
+
+    async def _stop_in_time(self, stop: trio.Event) -> None:
+        await trio.sleep(math.inf if self._order.within is None else self._order.within)
+        self._late = True
+        stop.set()
+
+    def reason(self, code: int) -> str:
+        """Return what ended it before it was over, "" for what is meant to."""
+        return self.REASONS.get(code, "")
+
+    def code(self, card: Card) -> int:
+        """Return the exit code. Without `--once` a signal is how it is meant to end."""
+        tried = any(each.verdict not in (Verdict.NOT_RUN, Verdict.NOT_OFFERED) for each in card.results)
+        if self._interrupted and self._order.once:
+            return INTERRUPTED_BY[self._interrupted]
+        if not tried:
+            return NOT_REACHED
+        if self._late and self._order.once:
+            return TIME_LIMIT
+        return OK if card.passed else FAILED

@@ -1,0 +1,178 @@
+"""Who may reach what a command serves: the options that such commands have in common, and what they say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from cyclopts import Parameter
+
+from lmos_actors.errors import ConfigError, nearest
+
+from .._app import GUARDED, PRESENTED, Switch
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from lmos_actors.security import Credentials, Security
+
+
+_IN_SHELL: Final = (
+    ("by thing=", "by --thing"),
+    (" (local=True allows it)", ""),  # in a shell the address itself can be given
+    ("allow_insecure=True", "--insecure"),
+)
+
+
+def in_shell(text: str) -> str:
+    """Return a message in which arguments of Python are called as they are in a shell."""
+    for argument, option in _IN_SHELL:
+        text = text.replace(argument, option)
+    return text
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Guarding:
+    """The options of commands that listen."""
+
+    cert: Annotated[str | None, Parameter(metavar="FILE", group=GUARDED)] = None
+    """A file with the certificate, and those that vouch for it, for wss."""
+    key: Annotated[str | None, Parameter(metavar="FILE", group=GUARDED)] = None
+    """A file with its key, if that is not in the same file."""
+    client_ca: Annotated[str | None, Parameter(metavar="FILE", group=GUARDED)] = None
+    """A file with authorities: clients show a certificate that one of them has signed."""
+    security: Annotated[str | None, Parameter(metavar="FILE", group=GUARDED)] = None
+    """A YAML or TOML file that says who is let in, and to what. \
+Without it everybody who reaches it is let in."""
+    origin: Annotated[list[str] | None, Parameter(negative=(), metavar="ORIGIN", group=GUARDED)] = None
+    """Pages in browsers that are let in besides its own, as https://app.example. \
+May be given several times."""
+    insecure: Annotated[Switch, Parameter(group=GUARDED)] = False
+    """Listen where others reach it though nobody is asked who they are, or passwords travel without TLS."""
+
+    def options(self, addresses: Sequence[str]) -> dict[str, Any]:
+        """Return what `open_node` takes. Blocks on the disk. Raises ConfigError."""
+        from lmos_actors.bindings import Words, check_exposed
+        from lmos_actors.security import Security
+        from lmos_actors.transport import endpoint_of
+
+        rules = Security() if self.security is None else Security.load(self.security)
+        tls = self._tls(addresses, rules)
+        words = Words(
+            listen="--listen",
+            security="--security FILE",
+            insecure="--insecure",
+            tls="--cert FILE",
+            client_ca="--cert FILE and --client-ca FILE",
+        )
+        by_url = {url: endpoint_of(url) for url in addresses}
+        check_exposed(by_url, rules, tls, insecure=self.insecure, words=words)
+        origins = tuple(self.origin or ())
+        return {"tls": tls, "security": rules, "origins": origins, "insecure": self.insecure}
+
+    def _tls(self, addresses: Sequence[str], rules: Security) -> ssl.SSLContext | None:
+        from lmos_actors.security import ClientCertificates, NoSec, server_tls
+
+        if self.cert is None:
+            for name, value in (("--key", self.key), ("--client-ca", self.client_ca)):
+                if value is not None:
+                    raise ConfigError("goes with --cert", name)
+            for url in addresses:
+                if url.lower().startswith(("wss:", "https:")):
+                    raise ConfigError(f"{url!r} needs a certificate: --cert FILE, and --key FILE", "--listen")
+            return None
+        others = [each for each in rules.schemes if not isinstance(each, ClientCertificates | NoSec)]
+        return server_tls(self.cert, self.key, client_ca=self.client_ca, required=not others)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Presenting:
+    """The options of commands whose agents reach others."""
+
+    ca: Annotated[str | None, Parameter(metavar="FILE", group=PRESENTED)] = None
+    """A file with the authorities to trust, in place of those of the system."""
+    credential: Annotated[
+        list[str] | None, Parameter(negative=(), metavar="URL=CREDENTIAL", group=PRESENTED)
+    ] = None
+    """What is presented to a server: bearer:REF or basic:USER:REF, where REF is env:NAME or file:PATH. \
+May be given several times."""
+
+    def options(
+        self,
+        *,
+        insecure: bool,
+        cert: str | None = None,
+        key: str | None = None,
+        option: str = "--cert",
+    ) -> dict[str, Any]:
+        """Return what `open_node` takes. Blocks on the disk. Raises ConfigError.
+
+        `cert` and `key` are what is shown to servers that ask for a certificate; `option` is that of `cert`.
+        """
+        found: dict[str, Any] = {}
+        if key is not None and cert is None:
+            raise ConfigError(f"goes with {option}", option.replace("cert", "key"))
+        if self.ca is not None or cert is not None:
+            from lmos_actors.security import client_tls
+
+            found["client_tls"] = client_tls(self.ca, cert=cert, key=key)
+        if self.credential:
+            found["credentials"] = _credentials(self.credential, insecure=insecure)
+        return found
+
+
+def misfits(patterns: Iterable[str], names: Sequence[str]) -> Iterator[str]:
+    """Say of each pattern of an access list that it fits nothing which is served, as one that is misspelt.
+
+    Of agents that may yet come, below those that are there, nothing is said.
+    """
+    known = (*names, "directory", "metrics")
+    tops = {name.partition(".")[0]: None for name in known}
+    for pattern in patterns:
+        top = pattern.partition(".")[0]
+        if not any(fnmatchcase(name, pattern) for name in known) and not (
+            "." in pattern and any(fnmatchcase(name, top) for name in tops)
+        ):
+            near = nearest(pattern, names)
+            hint = f", did you mean {near!r}?" if near else ""
+            yield f"--security: access: {pattern!r} fits no agent that is served{hint}"
+
+
+def _credentials(given: Sequence[str], *, insecure: bool) -> Credentials:
+    known: dict[str, Any] = {}
+    for text in given:
+        url, equals, said = text.partition("=")
+        kind, _, rest = said.partition(":")
+        if not equals or "://" not in url or kind not in ("bearer", "basic"):
+            raise ConfigError("is to be URL=bearer:REF or URL=basic:USER:REF", "--credential")
+        if url in known:
+            raise ConfigError(f"{url} is given twice", "--credential")
+        known[url] = credential_of(kind, rest, "--credential")
+    return credentials_at(known, insecure=insecure, option="--credential")
+
+
+def credential_of(kind: str, text: str, option: str) -> Any:
+    """Read the credential that an option was given; never says it back. Raises ConfigError."""
+    from lmos_actors.security import BasicAuth, BearerToken
+
+    try:
+        if kind == "bearer":
+            return BearerToken(text)
+        user, _, reference = text.partition(":")
+        return BasicAuth(user, reference)
+    except ConfigError as error:
+        raise ConfigError(error.message, option) from None
+
+
+def credentials_at(known: dict[str, Any], *, insecure: bool, option: str) -> Credentials:
+    """Return credentials by where they are for. Blocks on the disk. Raises ConfigError."""
+    from lmos_actors.security import Credentials
+
+    try:
+        return Credentials(known, allow_insecure=insecure)
+    except ConfigError as error:
+        raise ConfigError(in_shell(error.message), error.path or option) from None

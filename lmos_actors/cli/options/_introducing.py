@@ -1,0 +1,28 @@
+"""How what a command serves is found, and finds others: the options for that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from .._app import FOUND, Switch
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Introducing:
+    """The options of commands whose agents are to be found."""
+
+    register: Annotated[list[str] | None, Parameter(negative=(), metavar="URL", group=FOUND)] = None
+    """The directory where its agents are registered for as long as they are there, as http://HOST:PORT. \
+They look for others there too. May be given several times."""
+    lookup: Annotated[list[str] | None, Parameter(negative=(), metavar="URL", group=FOUND)] = None
+    """A directory where they look for others, and are not registered. May be given several times."""
+    announce: Annotated[Switch, Parameter(group=FOUND)] = False
+    """Tell this network by DNS-SD that it is there. Needs the extra mdns."""
+
+    def options(self) -> dict[str, Any]:
+        """Return what `open_node` takes."""
+        return {"register": self.register, "lookup": self.lookup, "announce": self.announce}

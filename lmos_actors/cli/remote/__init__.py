@@ -1,0 +1,1 @@
+"""Talking to agents elsewhere: `call`, `read`, `write`, `observe`, `listen`, `monitor`."""

@@ -1,0 +1,218 @@
+"""A word with an agent elsewhere: it is reached, something is done, and an exit code comes of it."""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import attrs
+import trio
+
+from lmos_actors.errors import (
+    AgentUnavailable,
+    ConfigError,
+    DeadlineExceeded,
+    LmosActorsError,
+    LocalProtocolError,
+    NotFound,
+    OutcomeUnknown,
+    TransportError,
+    group_of,
+)
+from lmos_actors.node import open_node
+from lmos_actors.transport import ConnectionOptions, endpoint_of
+
+from .._answers import Said, error_members, explained
+from .._signals import signals
+from .._start_up import code_of as code_of_signal
+from ..options._guarding import in_shell
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+
+    from lmos_actors.bindings import ConsumedThing, Habits
+    from lmos_actors.protocol.td import Streams
+    from lmos_actors.security import Credentials
+
+    from .._answers import Answers
+
+OK: Final = 0
+ANSWERED_WITH_ERROR: Final = 1
+USAGE: Final = 2
+NOT_REACHED: Final = 3
+TIME_LIMIT: Final = 124
+
+GRACE: Final = 2.0
+"""Seconds that the agent has to say that it has cancelled what was asked for."""
+
+
+@attrs.frozen(kw_only=True)
+class Reach:
+    """Where the agent is, how to speak with it, and how many seconds there are for everything."""
+
+    url: str
+    thing: str | None = None
+    headers: Mapping[str, str] = attrs.Factory(dict[str, str])
+    habits: Habits = "auto"
+    within: float | None = None
+    credentials: Credentials | None = None
+    tls: ssl.SSLContext | None = None
+
+
+@attrs.define(eq=False)
+class Talk:
+    """What a command does its work with: the agent, where answers go, and how the command is ended."""
+
+    answers: Answers
+    thing: ConsumedThing = attrs.field(init=False)
+    interrupted: bool = False
+    signal: int = signal.SIGINT
+    failure: Exception | None = None
+
+    def about(self, kind: Literal["property", "action", "event"], name: str) -> Any:
+        """Return an affordance as the description has it, None if there is no description.
+
+        Raises ConfigError, with the nearest name, where the description has none of that name.
+        """
+        description = self.thing.description
+        if description is None:
+            return None
+        known: Mapping[str, Any] = getattr(description, _MEMBERS[kind]) or {}
+        if name in known:
+            return known[name]
+        error = NotFound(kind, name, where=description.title or self.thing.id, known=known)
+        there = "" if error.nearest else f"; there is {', '.join(known)}" if known else "; there is none"
+        raise ConfigError(f"{error}{there}")
+
+    def streams(self, action: str) -> Streams | None:
+        """Return the streams of an action as the description has them, None if it has none."""
+        description = self.thing.description
+        return None if description is None else description.streams_of(action)
+
+    async def fail(self, members: Mapping[str, Any], error: LmosActorsError) -> int:
+        """Say that a request was answered with an error, or with nothing. Returns the exit code.
+
+        Raises ConfigError for what was wrong here.
+        """
+        if isinstance(error, ConfigError):
+            raise ConfigError(in_shell(str(error)))
+        if isinstance(error, LocalProtocolError):
+            raise ConfigError(str(error)) from None
+        await self.answers.say(Said({**members, "error": error_members(error)}, None, aside=True))
+        self.answers.wrong(explained(error))
+        return code_of(error)
+
+
+_MEMBERS: Final = {"property": "properties", "action": "actions", "event": "events"}
+
+Work: TypeAlias = "Callable[[Talk], Awaitable[int]]"
+
+
+def converse(reach: Reach, answers: Answers, work: Work) -> int:
+    """Reach an agent, do the work with it, and return the exit code. Raises ConfigError, OSError."""
+    check_place(reach.url)
+    try:
+        with signals.in_order():
+            return trio.run(_converse, reach, answers, work)
+    except BaseException as error:
+        if _has_interrupt(error):  # the second Ctrl-C
+            raise KeyboardInterrupt from None
+        raise
+
+
+def check_place(place: str) -> None:
+    """Raise ConfigError for what is neither a URL nor a file."""
+    if "://" in place:
+        endpoint_of(place)
+        return
+    if Path(place).is_file():
+        return
+    if place.endswith((".json", ".jsonld", ".yaml", ".yml", ".toml")):
+        raise ConfigError("there is no such file", place)
+    host = place.partition("/")[0].rpartition(":")[0] or place.partition("/")[0]
+    near = f', did you mean "http://{place}"?' if "." in host or host == "localhost" else ""
+    raise ConfigError(f'"{place}" is no URL, such as http://127.0.0.1:8080/agents/weather, and no file{near}')
+
+
+def _has_interrupt(error: BaseException) -> bool:
+    group = group_of(error)
+    return isinstance(error, KeyboardInterrupt) or (
+        group is not None and any(_has_interrupt(each) for each in group.exceptions)
+    )
+
+
+async def _converse(reach: Reach, answers: Answers, work: Work) -> int:
+    talk = Talk(answers)
+    code: int | None = None
+    async with trio.open_nursery() as nursery:
+        working = trio.CancelScope()
+        if threading.current_thread() is threading.main_thread():
+            await nursery.start(_end_at_interrupt, talk, working)
+        with working, trio.move_on_after(math.inf if reach.within is None else reach.within):
+            code = await _reached(reach, talk, work)
+        nursery.cancel_scope.cancel()
+    answers.still()
+    if talk.interrupted:
+        return code_of_signal(talk.signal)
+    if talk.failure is not None:
+        raise talk.failure
+    if code is None:
+        answers.wrong(f"time limit: {reach.within:g}s have passed")
+        return TIME_LIMIT
+    return code
+
+
+async def _end_at_interrupt(
+    talk: Talk, working: trio.CancelScope, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """At the first Ctrl-C end the work in order; the second is Python's own."""
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
+        task_status.started()
+        talk.signal = await anext(received)
+    talk.interrupted = True
+    working.cancel("interrupted")
+
+
+async def _reached(reach: Reach, talk: Talk, work: Work) -> int:
+    ends = math.inf if reach.within is None else trio.current_time() + reach.within
+    try:
+        async with open_thing(reach) as thing:
+            left = ends - trio.current_time()
+            # the agent is told too, but a moment more: who ends the run is this side, which says so
+            talk.thing = thing if left == math.inf else thing.within(left + GRACE)
+            return await _kept(talk, work(talk))
+    except LmosActorsError as error:
+        return await _kept(talk, talk.fail({}, error))
+
+
+async def _kept(talk: Talk, done: Awaitable[int]) -> int:
+    """Keep what is wrong here, and an output that is gone: nurseries on the way would make groups of it."""
+    try:
+        return await done
+    except (ConfigError, OSError) as error:
+        talk.failure = error
+        return USAGE
+
+
+@asynccontextmanager
+async def open_thing(reach: Reach) -> AsyncGenerator[ConsumedThing]:
+    """Be connected with an agent elsewhere. Raises ConfigError, TransportError."""
+    connection = ConnectionOptions(close_seconds=GRACE)
+    async with open_node(connection=connection, credentials=reach.credentials, client_tls=reach.tls) as node:
+        yield await node.consume_thing(
+            reach.url, thing=reach.thing, headers=reach.headers, habits=reach.habits
+        )
+
+
+def code_of(error: LmosActorsError) -> int:
+    """Return which exit code an error has."""
+    if isinstance(error, DeadlineExceeded):
+        return TIME_LIMIT
+    if isinstance(error, AgentUnavailable | OutcomeUnknown | TransportError):
+        return NOT_REACHED
+    return ANSWERED_WITH_ERROR

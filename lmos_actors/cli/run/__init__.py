@@ -1,0 +1,1 @@
+"""Running files: `run`, `sim`, `validate`, `replay`, `diff`."""

@@ -1,0 +1,309 @@
+"""The runs of one file: done here one after the other, or by several processes; told in the file's order."""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+import attrs
+
+from lmos_actors.reports import Failure, Repeated, RunResult
+from lmos_actors.scenario import Going, Lost, Order, run_cell
+from lmos_actors.simulation import first_difference
+
+from ._pool import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lmos_actors.scenario import Cell, Resolved
+
+    from ._pool import Pool
+
+MOST_AHEAD = 4
+"""How many second runs wait in their process while first runs are done here."""
+
+
+@attrs.frozen(kw_only=True)
+class Asked:
+    """What is to be done with one file, as it was read: its chosen cells by number, which of them twice."""
+
+    file: str
+    resolved: Resolved
+    settings: dict[str, str]
+    seeds: list[int] | None
+    until: float | None
+    cells: Sequence[int]
+    twice: Sequence[int]
+    trials: int
+    time_limit: float
+    speed: float
+    workers: int
+
+    def cell(self, number: int) -> Cell:
+        """Return a cell by its number."""
+        return self.resolved.cells[number]
+
+    def tasks(self) -> list[Task]:
+        """List all runs in the file's order, the second ones among them.
+
+        Of every two cells the second runs change places: what one run leaves behind for the next, in a
+        module or a class, is another thing then, and is found by comparing.
+        """
+        seconds = dict(zip(self.twice, _changed_places(self.twice), strict=True))
+        found: list[Task] = []
+        for number in self.cells:
+            found += [Task(seconds[number], 1, second=True)] if number in seconds else []
+            found += [Task(number, trial) for trial in range(1, self.trials + 1)]
+        return found
+
+    def order(self, task: Task, *, log: bool, draw: bool) -> Order:
+        """Return the order for a process that is to do a run."""
+        return Order(
+            file=self.file,
+            settings=self.settings,
+            seeds=self.seeds,
+            until=self.until,
+            cell=task.cell,
+            label=self.cell(task.cell).label,
+            trial=task.trial,
+            real_limit=self.time_limit,
+            speed=self.speed,
+            log=log,
+            draw=draw,
+        )
+
+
+class Progress(Protocol):
+    """Who is told how one run goes on."""
+
+    def __call__(self, done: float, total: float, text: str, /) -> None:
+        """Take how much is done, of how much, and what it is at."""
+        ...
+
+    def telling(self, watching: Any, /) -> None:
+        """Take what may be looked at meanwhile."""
+        ...
+
+
+class Told(Protocol):
+    """Who is told how runs go."""
+
+    @property
+    def draws(self) -> bool:
+        """Whether trees are wanted while runs go on."""
+        ...
+
+    @property
+    def fail_fast(self) -> bool:
+        """Whether no further run is to be begun once one has failed."""
+        ...
+
+    def wants_log(self, cell: Cell) -> bool:
+        """Whether the message log of a cell's runs is wanted."""
+        ...
+
+    def progress(self, cell: Cell, trial: int) -> Progress:
+        """Return who is told how a run goes on that is done here."""
+        ...
+
+    def going(self, cell: Cell, trial: int, going: Going) -> None:
+        """A run goes on in another process."""
+        ...
+
+    def gone(self, cell: Cell, trial: int) -> None:
+        """A run in another process is over."""
+        ...
+
+    def last_words(self, cell: Cell, why: str, where: str) -> None:
+        """This process ends, for a run that cannot be ended."""
+        ...
+
+    def ended(self, cell: Cell, run: RunResult) -> None:
+        """A run has ended; called in the file's order."""
+        ...
+
+
+class Jobs:
+    """The runs of one file. `repeated` are the second ones, compared with the first, in the file's order."""
+
+    def __init__(self, asked: Asked, pool: Pool, told: Told) -> None:
+        self._asked = asked
+        self._pool = pool
+        self._told = told
+        self._tasks = asked.tasks()
+        self._order = [task for task in self._tasks if not task.second]
+        self._results: dict[Task, RunResult] = {}
+        self._firsts: dict[int, RunResult] = {}
+        self._seconds: dict[int, RunResult | Lost] = {}
+        self._given: dict[int, Task] = {}
+        self._repeated: dict[int, Repeated] = {}
+        self._under_way: set[Task] = set()
+        self._next = 0
+        self._stopped = False
+
+    @property
+    def repeated(self) -> list[Repeated]:
+        """What came of the second runs so far."""
+        return [self._repeated[number] for number in self._asked.cells if number in self._repeated]
+
+    @property
+    def under_way(self) -> frozenset[tuple[int, int]]:
+        """The runs that were begun and have not ended, each as the number of its cell and its trial."""
+        return frozenset((task.cell, task.trial) for task in self._under_way)
+
+    def run(self) -> None:
+        """Do all runs. Raises KeyboardInterrupt."""
+        waiting = deque(self._tasks)
+        while waiting or self._pool.busy:
+            if waiting and (self._stopped or self._needless(waiting[0])):
+                waiting.popleft()
+            elif waiting and self._has_room(waiting[0]):
+                self._begin(waiting.popleft())
+                self._take(wait=False)
+            else:
+                self._take()
+        self.tell_rest()
+
+    def tell_rest(self) -> None:
+        """Tell of the runs that have ended and are not told of yet, since one before them has not ended."""
+        self._tell(whatever=True)
+
+    def _needless(self, task: Task) -> bool:
+        """Whether a cell need not be run twice, since its first run has no log to compare."""
+        first = self._firsts.get(task.cell)
+        return task.second and first is not None and not _has_ended(first)
+
+    def _has_room(self, task: Task) -> bool:
+        if self._asked.workers > 1:
+            return self._pool.busy < self._asked.workers and self._pool.has_room(second=task.second)
+        return not task.second or self._pool.busy < MOST_AHEAD
+
+    def _begin(self, task: Task) -> None:
+        if task.second:
+            self._given[task.cell] = task
+        else:
+            self._under_way.add(task)
+        if self._asked.workers == 1 and not task.second:
+            self._ended(task, self._here(task))
+            return
+        draw = self._told.draws and not task.second
+        order = self._asked.order(task, log=self._log_of(task), draw=draw)
+        self._pool.give(task, order, beside=self._asked.workers > 1)
+
+    def _log_of(self, task: Task) -> bool:
+        """Whether the log of a run is written somewhere, or compared."""
+        return task.second or self._is_compared(task) or self._told.wants_log(self._asked.cell(task.cell))
+
+    def _is_compared(self, task: Task) -> bool:
+        return task.trial == 1 and task.cell in self._asked.twice
+
+    def _here(self, task: Task) -> RunResult:
+        cell = self._asked.cell(task.cell)
+        progress = self._told.progress(cell, task.trial)
+        return run_cell(
+            self._asked.resolved,
+            cell,
+            task.trial,
+            real_limit=self._asked.time_limit,
+            speed=self._asked.speed,
+            progress=progress,
+            telling=progress.telling,
+            whole_log=self._log_of(task),
+            last_words=partial(self._told.last_words, cell),
+        )
+
+    def _take(self, *, wait: bool = True) -> None:
+        """Hear what the processes say, one thing of it if that has to be waited for."""
+        while (heard := self._pool.take(wait=wait)) is not None:
+            task, what = heard
+            if isinstance(what, Going):
+                if not task.second:
+                    self._told.going(self._asked.cell(task.cell), task.trial, what)
+            elif task.second:
+                self._seconds[task.cell] = what
+                self._compare(task.cell)
+            else:
+                self._told.gone(self._asked.cell(task.cell), task.trial)
+                self._ended(task, lost_run(self._asked, task, what) if isinstance(what, Lost) else what)
+            wait = False
+
+    def _ended(self, task: Task, run: RunResult) -> None:
+        self._results[task] = run
+        self._under_way.discard(task)
+        if self._is_compared(task):
+            self._firsts[task.cell] = run
+            if not _has_ended(run) and task.cell in self._given:
+                self._pool.drop(self._given[task.cell])
+            self._compare(task.cell)
+        self._stop_if(not run.ok)
+        self._tell()
+
+    def _stop_if(self, failed: bool) -> None:
+        self._stopped = self._stopped or (failed and self._told.fail_fast)
+
+    def _tell(self, *, whatever: bool = False) -> None:
+        """Tell of the runs that have ended, in order, up to one that has not; or of those behind it too."""
+        for task in self._order[self._next :]:
+            run = self._results.pop(task, None)
+            if run is not None:
+                self._told.ended(self._asked.cell(task.cell), run)
+            elif not whatever:
+                return
+            self._next += 1
+
+    def _compare(self, number: int) -> None:
+        """Compare the two runs of a cell, once both are there, and forget their logs."""
+        first, second = self._firsts.get(number), self._seconds.get(number)
+        if first is None or second is None or not _has_ended(first):
+            return
+        found = self._repeated[number] = repeated(first, second)
+        self._stop_if(found.difference is not None or found.problem is not None)
+        self._firsts[number] = attrs.evolve(first, log=())
+        self._seconds[number] = Lost("")
+
+
+def _changed_places(numbers: Sequence[int]) -> list[int]:
+    """Return numbers with every two of them the other way round."""
+    return [each for at in range(0, len(numbers), 2) for each in reversed(numbers[at : at + 2])]
+
+
+def _has_ended(run: RunResult) -> bool:
+    """Whether a run has come to an end of its own, so that it has a log to compare."""
+    return run.ended in ("passed", "failed")
+
+
+def repeated(first: RunResult, second: RunResult | Lost) -> Repeated:
+    """Compare two runs of one cell."""
+    if isinstance(second, Lost):
+        where = f" at {second.where}" if second.where else ""
+        problem = f"the second process gave no log: {second.why}{where}"
+        return Repeated(first.label, problem=problem)
+    if first.digest == second.digest:
+        return Repeated(first.label)
+    difference = first_difference(first.log, second.log)
+    unseen = None if difference else "the logs differ, in lines that are not kept"
+    return Repeated(first.label, difference, unseen)
+
+
+def lost_run(asked: Asked, task: Task, lost: Lost) -> RunResult:
+    """Return the result of a run that has none of its own, for its process is gone."""
+    cell = asked.cell(task.cell)
+    scenario: Any = cell.scenario
+    saw = lost.why + (f", it hangs at {lost.where}" if lost.where else "")
+    return RunResult(
+        label=cell.label,
+        values=cell.values,
+        seed=cell.seed,
+        trial=task.trial,
+        ended="time limit" if lost.late else "could not run",
+        steps=0,
+        steps_done=0,
+        checks=len(scenario.checks),
+        checks_passed=0,
+        failures=(Failure("", "the run", "an end", saw),),
+        virtual=0.0,
+        real=0.0,
+        digest="",
+    )

@@ -1,0 +1,241 @@
+"""What moves at the bottom of a terminal while runs go on: how far they are, and the tree of one of them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from contextlib import suppress
+from time import monotonic, thread_time
+from typing import TYPE_CHECKING, Any, Protocol
+
+import attrs
+from rich.console import Console
+from rich.file_proxy import FileProxy
+from rich.live import Live
+from rich.text import Text
+
+from lmos_actors.reports import bar, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import BinaryIO, TextIO
+
+REFRESH = 0.1
+"""Seconds of real time between two pictures."""
+
+BEGIN = 0.15
+"""Seconds after which a file, or a run, that still goes on is shown."""
+
+SHARE = 100
+"""A picture that took so long to draw is followed by no other for so many times as long."""
+
+MOST_RUNS = 8
+COUNTED = 10_000
+"""Of more than so many things to be done it is told how many in a hundred are done."""
+
+
+class Watching(Protocol):
+    """A run that goes on in this process, to be looked at from the thread that it runs in."""
+
+    def tree(self) -> Sequence[str]:
+        """Draw the tree as it stands."""
+        ...
+
+
+@attrs.define(eq=False)
+class Moving:
+    """A run that goes on: called with how far it is, as often as it likes, and once with what to look at."""
+
+    label: str
+    begun: float = attrs.Factory(monotonic)
+    done: float = 0
+    total: float = 0
+    text: str = ""
+    tree: Sequence[str] = ()
+    watching: Watching | None = None
+    due: float = 0.0
+
+    def __call__(self, done: float, total: float, text: str) -> None:
+        """Take how much is done, of how much, and what it is at."""
+        self.done, self.total, self.text = done, total, text
+        if self.watching is not None and (now := monotonic()) >= self.due:
+            self.look(now)
+
+    def look(self, now: float) -> None:
+        """Draw the tree, but not so often that the run would be slower for it."""
+        assert self.watching is not None
+        began = thread_time()
+        self.tree = self.watching.tree()
+        self.due = now + max(REFRESH, SHARE * (thread_time() - began))
+
+    def telling(self, watching: Watching) -> None:
+        """Take what the tree can be drawn from; nothing is drawn of a run that is soon over."""
+        self.due = self.begun + BEGIN
+        self.watching = watching
+
+    def line(self, width: int, now: float) -> str:
+        """Return how far it is, and how long it has taken."""
+        far = ""
+        if self.total > COUNTED:
+            far = f"{100 * self.done / self.total:.0f} %"
+        elif self.total:
+            far = f"{self.done:g}/{self.total:g}"
+        done = f"{bar(self.done, self.total or 1)} {far:>7}"
+        return f" {self.label:{width}}  {done}  {now - self.begun:.1f} s  {self.text}"
+
+
+class Screen:
+    """A terminal: what is printed stays, what moves is below it and drawn anew several times a second.
+
+    A thread of its own draws, so that a run need not wait for it, and one that is busy is seen to be so.
+    """
+
+    def __init__(self, out: TextIO) -> None:
+        self.console = Console(file=out, highlight=False, soft_wrap=True)
+        self._out = out
+        self._head: Callable[[float], str] | None = None
+        self._width = 0
+        self._since = 0.0
+        self._moving: list[Moving] = []
+        self._live: Live | None = None
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._stderr: Any = None
+        self._pipe: BinaryIO | None = None
+        self._reader: threading.Thread | None = None
+        self._lock = threading.RLock()
+
+    def begin(self, head: Callable[[float], str], width: int) -> None:
+        """Show from now on how a file goes: `head` says it, given the present; labels are `width` wide."""
+        with self._lock:
+            self._head, self._width, self._since = head, width, monotonic()
+        self._take_errors()
+        if self._thread is None:  # here, since a simulated world starts no threads
+            self._thread = threading.Thread(target=self._draw_on, name="terminal", daemon=True)
+            self._thread.start()
+
+    def end(self) -> None:
+        """Show nothing, until the next file begins."""
+        with self._lock:
+            self._head = None
+            self._moving.clear()
+
+    def _take_errors(self) -> None:
+        """Have what agents print stand above what moves, where that is the same terminal."""
+        if self._stderr is None and sys.stderr.isatty():
+            self._stderr = sys.stderr
+            sys.stderr = FileProxy(self.console, sys.stderr)
+
+    def errors(self) -> BinaryIO | None:
+        """Return what other processes may print to, where they share the terminal."""
+        self._take_errors()
+        if self._stderr is None:
+            return None
+        reading, writing = os.pipe()
+        self._pipe = os.fdopen(writing, "wb")
+        self._reader = threading.Thread(target=_pass_on, args=(reading,), name="agents' words", daemon=True)
+        self._reader.start()
+        return self._pipe
+
+    def add(self, moving: Moving) -> None:
+        """Show a run that begins."""
+        with self._lock:
+            self._moving.append(moving)
+
+    def remove(self, moving: Moving) -> None:
+        """Show a run no longer."""
+        with self._lock:
+            if moving in self._moving:
+                self._moving.remove(moving)
+
+    def print(self, text: Text) -> None:
+        """Print a line that stays, above what moves."""
+        self.console.print(text)
+
+    def close(self) -> None:
+        """Take away what moves, and be a terminal like any other."""
+        self._over.set()
+        if self._pipe is not None:
+            self._pipe.close()
+        for thread in (self._thread, self._reader):
+            if thread is not None:
+                thread.join(1.0)
+        if self._stderr is not None:
+            with suppress(OSError):
+                sys.stderr.flush()
+            sys.stderr, self._stderr = self._stderr, None
+        with self._lock:
+            self._moving.clear()
+            live, self._live = self._live, None
+            if live is not None:
+                live.stop()
+
+    def abandon(self) -> None:
+        """Leave a terminal on which one sees what one types, in a process that ends this moment."""
+        self._over.set()
+        if self._stderr is not None:
+            sys.stderr = self._stderr
+        if self._live is not None:
+            with suppress(OSError, ValueError):
+                os.write(self._out.fileno(), b"\r\n\x1b[?25h")
+
+    def _draw_on(self) -> None:
+        gap = REFRESH
+        while not self._over.wait(gap):
+            began = thread_time()
+            try:
+                self._draw()
+            except (OSError, ValueError):  # nobody reads; whoever prints next finds out
+                return
+            gap = max(REFRESH, SHARE * (thread_time() - began))
+
+    def _draw(self) -> None:
+        now = monotonic()
+        with self._lock:
+            if self._over.is_set():
+                return
+            lines = self.lines(now)
+            if not lines and self._live is None:
+                return
+            if self._live is None:
+                self._live = Live(
+                    console=self.console,
+                    auto_refresh=False,
+                    transient=True,
+                    redirect_stdout=False,
+                    redirect_stderr=False,
+                    vertical_overflow="crop",
+                )
+                self._live.start()
+            # an empty picture would leave an empty line behind
+            self._live.update(picture(lines or [" "], self.console.width), refresh=True)
+
+    def lines(self, now: float) -> list[str]:
+        """Return what there is to see; the less room, the less of it."""
+        shown = [moving for moving in self._moving if now - moving.begun >= BEGIN]
+        if self._head is None or now - self._since < BEGIN:
+            return []
+        room = max(self.console.height // 2, 4)  # what has been printed is to stay in sight
+        lines = [self._head(now), *(moving.line(self._width, now) for moving in shown[:MOST_RUNS])]
+        if len(shown) > MOST_RUNS:
+            lines.append(f" and {len(shown) - MOST_RUNS} more")
+        tree = [f"   {row}" for row in shown[0].tree] if shown else []
+        if len(lines) + len(tree) > room:
+            cut = max(room - len(lines) - 1, 0)
+            tree = [*tree[:cut], f"   and {len(tree) - cut} rows more"] if cut else []
+        return [*lines[:room], *tree]
+
+
+def _pass_on(reading: int) -> None:
+    with suppress(OSError, ValueError), open(reading, encoding="utf-8", errors="backslashreplace") as lines:
+        for line in lines:
+            print(line.rstrip("\n"), file=sys.stderr)
+
+
+def picture(lines: Iterable[str], width: int) -> Text:
+    """Put lines below each other, each of which fits."""
+    rows = [Text(printable(line), no_wrap=True, overflow="ellipsis") for line in lines]
+    for row in rows:
+        row.truncate(width, overflow="ellipsis")
+    return Text("\n", no_wrap=True, overflow="crop").join(rows)

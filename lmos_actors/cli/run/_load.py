@@ -1,0 +1,94 @@
+"""Files read, checked, and complained about."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import redirect_stdout
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from lmos_actors._collector import collector
+from lmos_actors.errors import ConfigError
+from lmos_actors.files import FileError
+from lmos_actors.reports import worst
+from lmos_actors.scenario import REAL_LIMIT, Guard, load_scenario, outlived, staying
+
+from ._show import mistakes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from lmos_actors.scenario import Resolved
+
+T = TypeVar("T")
+Wrong: TypeAlias = list[dict[str, Any]]
+"""Mistakes as plain data, for `--json`."""
+
+WRONG, COULD_NOT_RUN, TIME_LIMIT = 2, 3, 124
+
+
+def load_files(
+    files: Sequence[str],
+    settings: Mapping[str, str],
+    seeds: Sequence[int] | None = None,
+    real_limit: float = REAL_LIMIT,
+    wrong: Wrong | None = None,
+) -> tuple[list[tuple[str, Resolved]], int]:
+    """Read all files, importing what they name; print mistakes and warnings. Returns the exit code too.
+
+    Mistakes go into `wrong` too, where that is given.
+    """
+    found: list[tuple[str, Resolved]] = []
+    codes: set[int] = set()
+    for file in files:
+        load = partial(load_scenario, file, settings=settings, seeds=seeds)
+        loaded = importing(file, load, real_limit, wrong)
+        if isinstance(loaded, int):
+            codes.add(loaded)
+            continue
+        for note in loaded.notes:
+            print(f"{note.file}:{note.line}:{note.column}: note: {note.message}", file=sys.stderr)
+        found.append((file, loaded))
+    collector.settle()
+    return found, worst(codes)
+
+
+def importing(
+    what: str, load: Callable[[], T], real_limit: float = REAL_LIMIT, wrong: Wrong | None = None
+) -> T | int:
+    """Call what runs the code of a user's modules, which may hang as any other.
+
+    Where it fails or takes longer than `real_limit` seconds, that is printed, and the exit code is given.
+    """
+    guard = Guard(real_limit, lambda why, where: print(_hangs(what, why, where), file=sys.stderr, flush=True))
+    try:
+        with redirect_stdout(sys.stderr), staying(), outlived(), guard, guard.heeding():
+            loaded = load()
+        if not guard.interrupted:
+            return loaded
+        raise KeyboardInterrupt
+    except ConfigError as error:
+        return complain(error, wrong)
+    except KeyboardInterrupt:
+        if not guard.fired:
+            raise
+    said = _hangs(what, "time limit", guard.where)
+    print(said, file=sys.stderr)
+    if wrong is not None:
+        wrong += mistakes_of(ConfigError(said, what))
+    return TIME_LIMIT
+
+
+def _hangs(file: str, why: str, where: str) -> str:
+    return f"{file}: {why}, importing its agents hangs at {where}"
+
+
+def complain(error: ConfigError, wrong: Wrong | None = None) -> int:
+    """Print what is wrong with a file or a target, and return the exit code."""
+    if wrong is not None:
+        wrong += mistakes_of(error)
+    mistakes = error.mistakes if isinstance(error, FileError) else ()
+    for text in [str(mistake) for mistake in mistakes] or [str(error)]:
+        print(text, file=sys.stderr)
+    in_their_code = [mistake.kind == "import" for mistake in mistakes] or [error.__cause__ is not None]
+    return COULD_NOT_RUN if all(in_their_code) else WRONG

@@ -1,0 +1,172 @@
+"""The processes that runs are given to: started when needed, replaced when they die, ended with all else."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import deque
+from queue import Empty, SimpleQueue
+from time import monotonic
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+import attrs
+
+from lmos_actors.scenario import Going, Lost, Order, Ready, Said, Worker
+
+if TYPE_CHECKING:
+    from lmos_actors.reports import RunResult
+
+SPARE = 30.0
+"""Seconds of real time that a process has for itself, beside those of a run."""
+
+
+@attrs.frozen(eq=False)
+class Task:
+    """One run to be done: the cell by its number, the trial, and whether it is the `second` of the same."""
+
+    cell: int
+    trial: int
+    second: bool = False
+
+
+@attrs.define(eq=False)
+class _Seat:
+    """A process, and what it has been told to do; `errors` is what its agents print, where it is kept."""
+
+    worker: Worker
+    second: bool
+    errors: BinaryIO | None
+    given: deque[tuple[Task, Order]]
+    ready: bool = False
+    due: float = 0.0
+
+    def give(self, task: Task, order: Order) -> None:
+        self.given.append((task, order))
+        self.worker.begin(order)
+        if len(self.given) == 1:
+            self.wait_for_next()
+
+    def wait_for_next(self) -> None:
+        if self.given:
+            self.due = monotonic() + SPARE + self.given[0][1].real_limit
+
+    def last_line(self) -> str:
+        """Return what it printed last, to be told with its end."""
+        if self.errors is None:
+            return ""
+        self.errors.seek(0)
+        lines = self.errors.read().decode("utf-8", "replace").strip().splitlines()
+        return f": {lines[-1]}" if lines else ""
+
+    def end(self) -> None:
+        self.worker.end()
+        if self.errors is not None:
+            self.errors.close()
+
+
+class Pool:
+    """Processes that run cells; `with` ends all of them. Those for second runs have another hash seed.
+
+    What agents print in first runs goes to `errors`, to standard error unless set.
+    """
+
+    def __init__(self) -> None:
+        self.errors: BinaryIO | None = None
+        own = os.environ.get("PYTHONHASHSEED", "")
+        self._hash_seeds = (own if own.isdecimal() else "0", "2" if own == "1" else "1")
+        self._inbox: SimpleQueue[Said] = SimpleQueue()
+        self._seats: list[_Seat] = []
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        seats, self._seats = self._seats, []
+        for seat in seats:
+            seat.end()
+
+    @property
+    def busy(self) -> int:
+        """How many runs are under way, or wait in a process for the one before."""
+        return sum(len(seat.given) for seat in self._seats)
+
+    def has_room(self, *, second: bool) -> bool:
+        """Whether a run need not wait: for one that ends, or for processes that are still being started.
+
+        No more are started at a time than there are processors: short runs are over before all could be.
+        """
+        idle = any(not seat.given for seat in self._seats if seat.second is second)
+        return idle or sum(not seat.ready for seat in self._seats) < (os.cpu_count() or 1)
+
+    def prepare(self) -> None:
+        """Start the process that second runs will need, so that it is there when they are."""
+        self._start(second=True)
+
+    def give(self, task: Task, order: Order, *, beside: bool = True) -> None:
+        """Have a run done, by a process that has nothing to do; without `beside`, by any, behind the rest."""
+        mine = [seat for seat in self._seats if seat.second is task.second]
+        idle = next((seat for seat in mine if not seat.given or not beside), None)
+        (idle or self._start(task.second)).give(task, order)
+
+    def _start(self, second: bool) -> _Seat:
+        # what agents print is not to be seen twice
+        errors = cast("BinaryIO", tempfile.TemporaryFile()) if second else None  # noqa: SIM115 - the seat does
+        seat = _Seat(
+            Worker(self._hash_seeds[second], self._inbox, errors or self.errors), second, errors, deque()
+        )
+        self._seats.append(seat)
+        return seat
+
+    def drop(self, task: Task) -> None:
+        """Forget a run that has been given, if it is not over."""
+        for seat in self._seats:
+            if any(given is task for given, _ in seat.given):
+                self._give_up(seat, [each for each in seat.given if each[0] is not task])
+                return
+
+    def take(self, *, wait: bool = True) -> tuple[Task, Going | Lost | RunResult] | None:
+        """Return what is said next of a run; waits for it, but not for ever. None if there was nothing."""
+        try:
+            said = self._inbox.get(timeout=self._patience() if wait else 0.0)
+        except Empty:
+            return self._overdue()
+        seat = next((seat for seat in self._seats if seat.worker is said.worker), None)
+        if seat is None:
+            return None
+        return self._heard(seat, said)
+
+    def _heard(self, seat: _Seat, said: Said) -> tuple[Task, Going | Lost | RunResult] | None:
+        what: Any = said.what
+        seat.ready = True
+        if isinstance(what, Ready):
+            return None
+        if isinstance(what, Going):
+            return (seat.given[0][0], what) if seat.given else None
+        task = seat.given.popleft()[0] if seat.given else None
+        if said.died:
+            what = attrs.evolve(what, why=what.why + seat.last_line())
+            self._give_up(seat, list(seat.given))
+        else:
+            seat.wait_for_next()
+        return (task, what) if task is not None else None
+
+    def _give_up(self, seat: _Seat, left: list[tuple[Task, Order]]) -> None:
+        """End a process, and have another do what is left."""
+        self._seats.remove(seat)
+        seat.end()
+        for task, order in left:
+            self.give(task, order, beside=False)
+
+    def _patience(self) -> float:
+        return max(min((seat.due for seat in self._seats if seat.given), default=0.0) - monotonic(), 0.0)
+
+    def _overdue(self) -> tuple[Task, Lost] | None:
+        now = monotonic()
+        for seat in self._seats:
+            if seat.given and seat.due <= now:
+                task, order = seat.given.popleft()
+                self._give_up(seat, list(seat.given))
+                return task, Lost(
+                    f"its process has said nothing for {SPARE + order.real_limit:g} s", late=True
+                )
+        return None

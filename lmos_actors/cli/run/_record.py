@@ -1,0 +1,108 @@
+"""`run --update-recordings`: replays run as the real agents they stand for, and their logs written anew."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from lmos_actors.errors import ConfigError
+from lmos_actors.files import FileError
+from lmos_actors.reports import failure_lines, run_line, worst
+from lmos_actors.scenario import LogFile, load_scenario, recordings_of, run_cell
+
+from .._signals import signals
+from ._load import importing
+from ._select import selection
+from ._written import replace_file, unwritten
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from lmos_actors.scenario import Cell, Resolved
+
+    from ._run import RunOptions
+
+
+def record_files(files: Sequence[str], options: RunOptions) -> int:
+    """Run the chosen cells of files once each, and write the logs of their replays. Returns the exit code.
+
+    A log is written once all chosen cells that have it have passed; it keeps the runs of other cells.
+    Interrupted before, it records nothing, and says so.
+    """
+    with signals.in_order():
+        return _record_files(files, options)
+
+
+def _record_files(files: Sequence[str], options: RunOptions) -> int:
+    chosen = selection(options.only, options.labels)
+    found: list[tuple[str, Resolved]] = []
+    codes: list[int] = []
+    for file in files:
+        load = partial(load_scenario, file, settings=options.settings, seeds=options.seeds, recording=True)
+        loaded = importing(file, load, options.time_limit)
+        if isinstance(loaded, int):
+            codes.append(loaded)
+        else:
+            found.append((file, loaded))
+    if codes:
+        return worst(set(codes))
+    chosen.check(found)
+    for file, resolved in found:
+        cells = [cell for cell in resolved.cells if chosen.fits(cell)]
+        try:
+            codes.append(_record(file, resolved, cells, options))
+        except KeyboardInterrupt:
+            print(f"{file}: nothing is recorded, as not every run has ended", file=sys.stderr)
+            raise
+    return worst(set(codes))
+
+
+def _record(file: str, resolved: Resolved, cells: Sequence[Cell], options: RunOptions) -> int:
+    logs: dict[Path, dict[str, tuple[str, ...]]] = {}
+    if not any(recordings_of(resolved, cell) for cell in cells):
+        raise ConfigError("has no agent from: replay, there is nothing to record", file)
+    failed = False
+    for cell in cells:
+        run = run_cell(resolved, cell, 1, real_limit=options.time_limit, last_words=_last_words)
+        print(run_line(run, max(len(cell.label) for cell in cells), 1))
+        for line in [] if run.ok else failure_lines(run):
+            print(line)
+        failed = failed or not run.ok
+        for path in recordings_of(resolved, cell):
+            logs.setdefault(path, {})[cell.label] = run.log
+    if failed:
+        print(f"{file}: nothing is recorded, as not every run passed", file=sys.stderr)
+        return 1
+    with signals.held():
+        for path, runs in logs.items():
+            _write(path, _others(path, runs) | runs)
+            print(f"recorded {len(runs)} run{'s' * (len(runs) != 1)}: {path}")
+    return 0
+
+
+def _last_words(why: str, where: str) -> None:
+    print(f"{why}, and the run cannot be ended: it hangs at {where}", file=sys.stderr, flush=True)
+
+
+def _others(path: Path, runs: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Return the runs that the file has already and that are not recorded anew."""
+    found: dict[str, tuple[str, ...]] = {}
+    with suppress(FileError), LogFile(path) as file:
+        for run in file.runs():
+            label = str(run.run.get("label", ""))
+            lines = tuple(line.text for line in run)
+            if label not in runs and run.problem is None:
+                found[label] = lines
+    return found
+
+
+def _write(path: Path, runs: dict[str, tuple[str, ...]]) -> None:
+    """Write a file as a whole, or leave the one that is there. Raises ConfigError, OSError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritten(str(path), error) from None
+    replace_file(str(path), "".join(line + "\n" for lines in runs.values() for line in lines))

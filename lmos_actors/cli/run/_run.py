@@ -1,0 +1,365 @@
+"""`run` and `validate`: files read and checked, their cells run and told of, the results written."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from contextlib import ExitStack
+from functools import partial
+from json import dumps
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Literal
+
+import attrs
+
+from lmos_actors.files import Duration, mapped
+from lmos_actors.reports import Cut, FileResult, Missing, worst
+from lmos_actors.scenario import Compare, is_real, judge_compared, stopped_at
+
+from .._signals import signals
+from ._jobs import Asked, Jobs, Progress
+from ._load import load_files
+from ._pool import Pool
+from ._select import Selection, selection
+from ._show import Show, print_wrong
+from ._written import Written
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from lmos_actors.reports import RunResult
+    from lmos_actors.scenario import Cell, Going, Resolved
+
+    from ._load import Wrong
+    from ._written import Kind
+
+COULD_NOT_RUN, TIME_LIMIT = 3, 124
+
+
+@attrs.frozen(kw_only=True)
+class RunOptions:
+    """What `run` was given. `workers` 0 stands for as many as there are processors."""
+
+    settings: dict[str, str]
+    seeds: Sequence[int] | None = None
+    trials: int | None = None
+    only: str | None = None
+    labels: Sequence[str] = ()
+    workers: int = 1
+    fail_fast: bool = False
+    determinism: Literal["all", "first", "off"] = "first"
+    until: float | None = None
+    written: Mapping[Kind, str | None] = attrs.Factory(dict["Kind", "str | None"])
+    time_limit: float = 60.0
+    speed: float = 1.0
+    json: bool = False
+    verbose: bool = False
+
+
+def read_files(files: Sequence[str], settings: Mapping[str, str], *, json: bool = False) -> int:
+    """Check files and say so. Returns the exit code."""
+    wrong: Wrong = []
+    found, code = load_files(files, settings, wrong=wrong)
+    if json:
+        print_wrong(wrong, code, [_read(file, resolved) for file, resolved in found])
+        return code
+    for file, resolved in found:
+        runs = len(resolved.cells)
+        print(f"{file}: {resolved.name}, {runs} run{'s' * (runs != 1)}, ok")
+    return code
+
+
+def _read(file: str, resolved: Resolved) -> dict[str, Any]:
+    """Return a file that is right as plain data."""
+    notes = [{"line": note.line, "column": note.column, "message": note.message} for note in resolved.notes]
+    return {"file": file, "name": resolved.name, "runs": len(resolved.cells), "notes": notes}
+
+
+def run_files(files: Sequence[str], options: RunOptions) -> int:
+    """Run files, show how it goes, and return the exit code. Nothing runs while a file is wrong."""
+    chosen = selection(options.only, options.labels)
+    show = Show(
+        json=options.json, verbose=options.verbose
+    )  # before agents' modules, which may hide what it imports
+    wrong: Wrong = []
+    with ExitStack() as stack, signals.in_order():
+        stack.callback(show.close)
+        pool = stack.enter_context(Pool())
+        if options.determinism != "off":
+            pool.prepare()
+        found, code = load_files(files, options.settings, options.seeds, options.time_limit, wrong)
+        if code:
+            if options.json:
+                print_wrong(wrong, code)
+            return code
+        found = [(file, stopped_at(resolved, options.until)) for file, resolved in found]
+        chosen.check(found)
+        running = _Running(files, options, chosen, show, pool, stack)
+        running.open(found)
+        try:
+            running.run()
+        except KeyboardInterrupt:
+            with signals.held():
+                running.cut_short(Cut("interrupted", signals.code, signals.name))
+            raise
+        with signals.held(drop=True):  # all is done: what is written and the exit code are to agree
+            running.end()
+        return running.code()
+
+
+@attrs.frozen
+class _Planned:
+    """A file, and the numbers of its cells that were chosen."""
+
+    resolved: Resolved
+    cells: list[int]
+    result: FileResult
+
+
+class _Running:
+    """One call of `run`: what has come of it so far, what is shown, what is written."""
+
+    def __init__(
+        self,
+        files: Sequence[str],
+        options: RunOptions,
+        chosen: Selection,
+        show: Show,
+        pool: Pool,
+        stack: ExitStack,
+    ) -> None:
+        self.options = options
+        self.chosen = chosen
+        self._planned: list[_Planned] = []
+        self._at: _Planned | None = None
+        self._jobs: Jobs | None = None
+        self._began = perf_counter()
+        self._show = show
+        self._written = Written(options.written, files)
+        self._workers = options.workers or os.cpu_count() or 1
+        stack.callback(self._written.close)
+        self._pool = pool
+        pool.errors = show.errors()
+
+    @property
+    def results(self) -> list[FileResult]:
+        """What has come of the files that were begun, and of those with runs that are missing."""
+        return [each.result for each in self._planned if each.result.runs or each.result.cut is not None]
+
+    def code(self) -> int:
+        """Return the exit code."""
+        codes = {result.exit_code() for result in self.results}
+        return worst(codes | ({COULD_NOT_RUN} if self._written.problems else set()))
+
+    def open(self, found: Sequence[tuple[str, Resolved]]) -> None:
+        """Open what is to be written: what cannot be is to be known before anything runs."""
+        for file, resolved in found:
+            cells = [number for number, cell in enumerate(resolved.cells) if self.chosen.fits(cell)]
+            for number in cells:
+                self._written.open(file, resolved.cells[number].scenario)
+            if cells:
+                self._planned.append(_Planned(resolved, cells, self._result(file, resolved, cells)))
+
+    def _result(self, file: str, resolved: Resolved, cells: list[int]) -> FileResult:
+        scenario = resolved.cells[0].scenario
+        seeds = len(dict.fromkeys(resolved.cells[number].seed for number in cells))
+        trials = self.options.trials or scenario.trials.count
+        return FileResult(file, resolved.name, scenario.trials.pass_rate, trials, len(cells), seeds=seeds)
+
+    def run(self) -> None:
+        """Run all files; after a failure with `--fail-fast` no more of them. Raises KeyboardInterrupt."""
+        for planned in self._planned:
+            self._at = planned
+            self._file(planned)
+            if self.options.fail_fast and self.code():
+                break
+        self._note_missing(Cut("fail-fast"))
+
+    def _file(self, planned: _Planned) -> None:
+        """Run the chosen cells of a file."""
+        resolved, cells, result = planned.resolved, planned.cells, planned.result
+        labels = [resolved.cells[number].label for number in cells]
+        self._show.begin(result, max(map(len, labels)))
+        began = perf_counter()
+        told = _Told(result, self.options, self._show, self._written, self.hung)
+        self._jobs = jobs = Jobs(self._asked(result, resolved, cells), self._pool, told)
+        try:
+            jobs.run()
+        finally:
+            with signals.held():
+                jobs.tell_rest()
+                result.repeated[:] = jobs.repeated
+                result.seconds = perf_counter() - began
+        result.compared[:] = judge_compared(
+            resolved.cells[0].scenario.checks,
+            result.runs,
+            partial(_place_of_check, resolved),
+            narrowed=self._narrowed(result.file, resolved, cells),
+        )
+        self._show.end_file(result)
+
+    def _note_missing(self, cut: Cut) -> None:
+        """Note the runs that were asked for and have no result, and why."""
+        for planned in self._planned:
+            here = planned is self._at
+            under_way = (
+                self._jobs.under_way if here and self._jobs is not None else frozenset[tuple[int, int]]()
+            )
+            missing = list(_missing(planned, under_way))
+            for cell, run in missing:
+                planned.result.missing.append(run)
+                self._written.missing(planned.result, run, cell.scenario)
+            if missing or (here and cut.code):
+                planned.result.cut = cut
+
+    def _narrowed(self, file: str, resolved: Resolved, cells: list[int]) -> list[str]:
+        """Return the keys of which the command line has left one value alone.
+
+        Return what is not judged so.
+        """
+        values = resolved.cells[cells[0]].values
+        left = [key for key in values if _distinct(resolved, cells, key) == 1]
+        everything = range(len(resolved.cells))
+        cut = [k for k in left if k in self.options.settings or _distinct(resolved, everything, k) > 1]
+        for check in resolved.cells[0].scenario.checks:
+            if isinstance(check, Compare) and check.across in cut:
+                what = f"{check.metric} is not compared, it runs with one {check.across} alone"
+                print(f"{file}: note: {what}", file=sys.stderr)
+        return cut
+
+    def _asked(self, result: FileResult, resolved: Resolved, cells: list[int]) -> Asked:
+        options = self.options
+        return Asked(
+            file=result.file,
+            resolved=resolved,
+            settings=options.settings,
+            seeds=list(options.seeds) if options.seeds is not None else None,
+            until=options.until,
+            cells=cells,
+            twice=_to_repeat(resolved, cells, options.determinism),
+            trials=result.trials,
+            time_limit=options.time_limit,
+            speed=options.speed,
+            workers=self._workers,
+        )
+
+    def cut_short(self, cut: Cut) -> None:
+        """Write and show what there is to tell of what has run, and what is missing."""
+        self._note_missing(cut)
+        if self._at is not None:
+            self._show.end_file(self._at.result)
+        self.end()
+
+    def hung(self, why: str) -> None:
+        """Write and show the same, as the process ends with a run that nothing ends; in another thread."""
+        code = signals.code if why == "interrupted" else TIME_LIMIT
+        name = signals.name if why == "interrupted" else ""
+        self.cut_short(Cut("interrupted" if why == "interrupted" else "time limit", code, name))
+
+    def end(self) -> None:
+        """Write and show what has come of everything."""
+        wrote = self._written.finish()
+        self._show.end(self.results, perf_counter() - self._began, self.code(), self._written.problems)
+        for path in wrote:
+            print(f"wrote {path}", file=sys.stderr, flush=True)
+
+
+class _Told:
+    """Shows and writes how the runs of one file go."""
+
+    def __init__(
+        self,
+        result: FileResult,
+        options: RunOptions,
+        show: Show,
+        written: Written,
+        hung: Callable[[str], None],
+    ) -> None:
+        self._result = result
+        self._options = options
+        self._show = show
+        self._written = written
+        self._hung = hung
+
+    @property
+    def draws(self) -> bool:
+        return self._show.draws
+
+    @property
+    def fail_fast(self) -> bool:
+        return self._options.fail_fast
+
+    def wants_log(self, cell: Cell) -> bool:
+        return self._written.wants_log(cell.scenario)
+
+    def progress(self, cell: Cell, trial: int) -> Progress:
+        return self._show.progress(cell.label, trial)
+
+    def going(self, cell: Cell, trial: int, going: Going) -> None:
+        self._show.going(cell.label, trial, going.done, going.total, going.text, going.tree)
+
+    def gone(self, cell: Cell, trial: int) -> None:
+        self._show.gone(cell.label, trial)
+
+    def last_words(self, cell: Cell, why: str, where: str) -> None:
+        """Say why the process ends: a run that nothing else can end."""
+        self._show.abandon()
+        said = f"{self._result.file} {cell.label}: {why}, and it cannot be ended: it hangs at {where}"
+        print(said, file=sys.stderr, flush=True)
+        self._hung(why)
+        sys.stdout.flush()
+        signals.end_process(interrupted=why == "interrupted")
+
+    def ended(self, cell: Cell, run: RunResult) -> None:
+        run = attrs.evolve(run, again=self._again(run))
+        with signals.held():  # what the reports tell, and what the log has, are the same runs
+            kept = self._written.run(self._result, run, cell.scenario)
+            self._result.runs.append(kept)
+        self._show.run(kept, self._result)
+
+    def _again(self, run: RunResult) -> str:
+        until = self._options.until
+        words = ["lmos-actors", "run" if until is None else "sim", self._result.file, "--seed", str(run.seed)]
+        if until is not None:
+            words += ["--until", str(Duration(until))]
+        if run.trial > 1:
+            words += ["--trials", str(run.trial)]
+        for key, value in (self._options.settings | run.values).items():
+            shown = mapped(value).get("name", value)
+            words += ["--set", f"{key}={shown if isinstance(shown, str) else dumps(shown)}"]
+        return shlex.join(words)
+
+
+def _missing(planned: _Planned, under_way: frozenset[tuple[int, int]]) -> Iterator[tuple[Cell, Missing]]:
+    """Yield the runs of a file that have no result; `under_way` are those that were begun."""
+    has = {(run.label, run.trial) for run in planned.result.runs}
+    for number in planned.cells:
+        cell = planned.resolved.cells[number]
+        for trial in range(1, planned.result.trials + 1):
+            if (cell.label, trial) not in has:
+                begun = (number, trial) in under_way
+                yield (
+                    cell,
+                    Missing(label=cell.label, values=cell.values, seed=cell.seed, trial=trial, begun=begun),
+                )
+
+
+def _distinct(resolved: Resolved, cells: Iterable[int], key: str) -> int:
+    return len({str(resolved.cells[number].values[key]) for number in cells})
+
+
+def _place_of_check(resolved: Resolved, index: int) -> str:
+    return resolved.document.place(("checks", index))
+
+
+def _to_repeat(resolved: Resolved, cells: list[int], which: str) -> list[int]:
+    """Choose the cells to run twice: those of the first seed of each combination, all, or none.
+
+    In real time no two runs are the same.
+    """
+    if which == "off":
+        return []
+    cells = [number for number in cells if not is_real(resolved.cells[number].scenario.world)]
+    first = resolved.cells[cells[0]].seed if cells else 0
+    return [number for number in cells if which == "all" or resolved.cells[number].seed == first]

@@ -1,0 +1,313 @@
+"""What is printed: live on a terminal, plain text elsewhere, or JSON alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from lmos_actors.files import FileError
+from lmos_actors.reports import (
+    LAST,
+    SOME_MESSAGES,
+    RunResult,
+    as_data,
+    check_lines,
+    clean,
+    combination,
+    compared_lines,
+    count,
+    cut_data,
+    cut_of,
+    failure_lines,
+    file_line,
+    first_failure,
+    folded_line,
+    head,
+    missing_lines,
+    printable,
+    repeated_lines,
+    run_line,
+    summary,
+    trial_lines,
+    verdict,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import BinaryIO
+
+    from lmos_actors.errors import ConfigError
+    from lmos_actors.reports import FileResult
+
+    from ._live import Moving, Screen
+
+FOLDED = 20
+"""Of a file with more runs than this, those that pass share a line with the others of their combination."""
+
+TOLD_WHOLE = 5
+"""How many of the runs of a file that fail are told with everything."""
+
+TOLD_MISSING = 20
+"""How many lines are printed of runs that are missing."""
+
+TOLD = 50
+"""How many of the runs of a file that fail are told at all."""
+
+
+def takes_all(out: Any) -> bool:
+    """Whether a stream can carry every character."""
+    return str(getattr(out, "encoding", "")).lower().replace("-", "") == "utf8"
+
+
+@attrs.define
+class _Told:
+    """What has been told of one file."""
+
+    result: FileResult
+    width: int
+    folds: bool
+    failed: int = 0
+    fold: list[RunResult] = attrs.Factory(list[RunResult])
+
+
+class Show:
+    """Prints how runs go. `verbose`: each run on a line of its own, with its checks."""
+
+    def __init__(self, *, json: bool, verbose: bool = False) -> None:
+        self._json = json
+        self._verbose = verbose
+        # kept: while a run goes on, sys.stdout is where agents print to
+        self._out = sys.stdout
+        self._told: _Told | None = None
+        self._moving: dict[tuple[str, int], Moving] = {}
+        self._screen: Screen | None = None
+        if not json and self._out.isatty() and os.environ.get("TERM") not in ("dumb", "unknown"):
+            from ._live import Screen
+
+            self._screen = Screen(self._out)
+
+    @property
+    def draws(self) -> bool:
+        """Whether trees are shown while runs go on."""
+        return self._screen is not None
+
+    def errors(self) -> BinaryIO | None:
+        """Return where other processes have their agents print to; None: to standard error."""
+        return self._screen.errors() if self._screen is not None else None
+
+    # --- files and runs, in their order
+
+    def begin(self, result: FileResult, width: int) -> None:
+        """A file begins; `width` is that of its longest label."""
+        folds = not self._verbose and result.cells * result.trials > FOLDED
+        self._pass_on()
+        self._told = _Told(result, width, folds)
+        self._print(head(result), "bold")
+        if self._screen is not None:
+            began = monotonic()
+            self._screen.begin(lambda now: _so_far(result, now - began), width)
+
+    def progress(self, label: str, trial: int) -> Moving | _Nobody:
+        """Return what a run in this process is to call as it goes; `telling` takes what to look at."""
+        if self._screen is None:
+            return _Nobody()
+        self.gone(label, trial)
+        return self._moves(label, trial)
+
+    def going(
+        self, label: str, trial: int, done: float, total: float, text: str, tree: tuple[str, ...] = ()
+    ) -> None:
+        """A run goes on in another process."""
+        if self._screen is not None:
+            moving = self._moves(label, trial)
+            moving(done, total, text)
+            moving.tree = tree or moving.tree
+
+    def gone(self, label: str, trial: int) -> None:
+        """A run does not go on any more."""
+        moving = self._moving.pop((label, trial), None)
+        if moving is not None and self._screen is not None:
+            self._screen.remove(moving)
+
+    def _moves(self, label: str, trial: int) -> Moving:
+        from ._live import Moving
+
+        assert self._screen is not None
+        if (label, trial) not in self._moving:
+            several = self._told is not None and self._told.result.trials > 1
+            self._moving[label, trial] = Moving(f"{label}  trial {trial}" if several else label)
+            self._screen.add(self._moving[label, trial])
+        return self._moving[label, trial]
+
+    def run(self, run: RunResult, result: FileResult) -> None:
+        """A run has ended; told in the file's order."""
+        self.gone(run.label, run.trial)
+        told = self._told
+        if told is None or told.result is not result:
+            told = self._told = _Told(result, len(run.label), folds=False)
+        if told.folds:
+            if told.fold and combination(told.fold[0]) != combination(run):
+                self._unfold(told)
+            told.fold.append(run)
+            if run.ok:
+                return
+        if not run.ok:
+            told.failed += 1
+            if told.failed > TOLD and not self._verbose:
+                return
+        self._run(told, run)
+
+    def _run(self, told: _Told, run: RunResult) -> None:
+        self._print(run_line(run, told.width, told.result.trials), _style(run.ok), verdict(run))
+        if self._verbose:
+            for line in check_lines(run):
+                self._print(line)
+        if run.ok:
+            return
+        if told.failed > TOLD_WHOLE and not self._verbose:
+            self._print(f"   {first_failure(run)}")
+            self._print(f"   again:  {run.again}")
+            return
+        for line in failure_lines(run, LAST if self._verbose else SOME_MESSAGES):
+            self._print(line)
+
+    def _unfold(self, told: _Told) -> None:
+        runs, told.fold = told.fold, []
+        if runs:
+            ok = all(run.ok for run in runs)
+            self._print(folded_line(runs, told.width), _style(ok), "ok" if ok else "FAILED")
+
+    def end_file(self, result: FileResult) -> None:
+        """A file has ended."""
+        self._moving.clear()
+        if self._screen is not None:
+            self._screen.end()
+        told = self._told
+        if told is not None:
+            self._unfold(told)
+            if told.failed > TOLD and not self._verbose:
+                self._print(f" {told.failed - TOLD} more failed; -v tells them all")
+        for line in trial_lines(result):
+            self._print(line)
+        for check, line in zip(result.compared, compared_lines(result.compared), strict=True):
+            self._print(line, _style(check.ok), "ok" if check.ok else "FAILED")
+        for line in repeated_lines(result.repeated):
+            self._print(line)
+
+    def _pass_on(self) -> None:
+        """Sum up the file before, now that it turns out to be one of several."""
+        if self._told is not None and len(self._told.result.runs) > 1:
+            self._print(file_line(self._told.result))
+
+    def end(
+        self,
+        results: Sequence[FileResult],
+        seconds: float,
+        code: int,
+        problems: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        """Everything has ended; `problems` are files that could not be written, and why."""
+        if self._json:
+            files = [as_data(result) for result in results]
+            data = {"files": files, "cut": cut_data(results), "seconds": seconds}
+            _print_json(data, [_unwritten(*problem) for problem in problems], code, self._out)
+        else:
+            if len(results) > 1:
+                self._pass_on()
+            cut = cut_of(results)
+            for line in missing_lines(results, TOLD_MISSING) if cut is not None and cut.code else ():
+                self._print(f" {line}")
+            self._print(summary(results, seconds), "green" if code == 0 else "bold red")
+
+    # --- how it is printed
+
+    def _print(self, text: str, style: str = "", part: str = "") -> None:
+        """Print a line; only the last `part` of it in style, where one is given."""
+        if self._json:
+            return
+        text = printable(text)
+        if self._screen is None:
+            print(text, file=self._out, flush=True)
+            return
+        from rich.text import Text
+
+        at = text.rfind(f"  {part}  ") + 2 if part else 0
+        end = at + len(part) if part else len(text)
+        shown = Text(text)
+        shown.stylize(style, at, end)
+        self._screen.print(shown)
+
+    def close(self) -> None:
+        """Take away what moves."""
+        if self._screen is not None:
+            self._screen.close()
+
+    def abandon(self) -> None:
+        """Leave the terminal in order, just before the process is ended."""
+        if self._screen is not None:
+            self._screen.abandon()
+
+
+class _Nobody:
+    """Where nobody watches."""
+
+    def __call__(self, done: float, total: float, text: str) -> None:
+        pass
+
+    def telling(self, watching: object) -> None:
+        pass
+
+
+def _style(ok: bool) -> str:
+    return "green" if ok else "bold red"
+
+
+def _so_far(result: FileResult, seconds: float) -> str:
+    runs, failed = result.cells * result.trials, len(result.runs) - result.passed
+    bad = f", {failed} failed" if failed else ""
+    return f" {result.name}  {len(result.runs)} of {count(runs, 'run')} done{bad}  {seconds:.1f} s"
+
+
+# --- what is wrong, as JSON
+
+
+def mistakes_of(error: ConfigError) -> list[dict[str, Any]]:
+    """Return what is wrong as plain data.
+
+    File, line, column (None where no place is meant), message, kind.
+    """
+    if isinstance(error, FileError):
+        return [
+            {
+                "file": clean(mistake.file),
+                "line": mistake.line or None,
+                "column": mistake.column or None,
+                "message": clean(mistake.message),
+                "kind": mistake.kind,
+            }
+            for mistake in error.mistakes
+        ]
+    kind = "import" if error.__cause__ is not None else "usage"
+    message = clean(error.message)
+    return [
+        {"file": clean(error.path) or None, "line": None, "column": None, "message": message, "kind": kind}
+    ]
+
+
+def _unwritten(file: str, why: str) -> dict[str, Any]:
+    return {"file": clean(file), "line": None, "column": None, "message": clean(why), "kind": "output"}
+
+
+def print_wrong(mistakes: Sequence[dict[str, Any]], code: int, files: Sequence[dict[str, Any]] = ()) -> None:
+    """Print as JSON that nothing was run, since something is wrong; or of which `files` nothing is."""
+    _print_json({"files": list(files), "cut": None, "seconds": 0.0}, mistakes, code, sys.stdout)
+
+
+def _print_json(data: dict[str, Any], mistakes: Sequence[dict[str, Any]], code: int, out: Any) -> None:
+    whole = {**data, "mistakes": list(mistakes), "exit_code": code}
+    print(json.dumps(whole, ensure_ascii=not takes_all(out)), file=out, flush=True)

@@ -1,0 +1,439 @@
+"""The report files of one call of `run`: opened before anything runs, written as it goes and at the end.
+
+A regular file is written beside its place and renamed, so that whoever looks sees it whole, or sees the old
+one; a process that is killed leaves a file with a name of its own behind, at worst. What is no regular file,
+as a pipe, a terminal or `/dev/null`, is written in place; so is a file that stands alone in a folder where
+none can be made, and one that our own output goes to. A message log is written in place too, as runs end:
+it is long, and worth having when the process is killed.
+
+What cannot be opened is a mistake of who asked for it (ConfigError); what cannot be written later, as the
+disk is full, is an OSError that names the file.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shlex
+import stat
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import attrs
+
+from lmos_actors.errors import ConfigError
+from lmos_actors.reports import (
+    FileResult,
+    csv_text,
+    cut_data,
+    cut_of,
+    html_page,
+    junit_xml,
+    mark_cut,
+    mermaid,
+    missing_lines,
+)
+
+from .._signals import signals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from lmos_actors.reports import Missing, RunResult
+
+Kind: TypeAlias = Literal["log", "junit", "html", "sequence", "csv"]
+KINDS: Final[tuple[Kind, ...]] = ("log", "junit", "html", "sequence", "csv")
+_NAMES: Final[dict[Kind, str]] = {
+    "log": "message log",
+    "junit": "JUnit report",
+    "html": "HTML report",
+    "sequence": "sequence diagram",
+    "csv": "CSV file",
+}
+_LOGS: Final = frozenset({"log", "html", "sequence"})
+
+_DISK: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG})
+"""What is no mistake of who named a file."""
+
+MOST_KEPT = 200_000
+"""How many lines of logs are kept for the page: of the runs that passed, and again of those that failed."""
+
+
+@attrs.define(eq=False)
+class Target:
+    """A file that a report goes to. `descriptor` is that of a file that is written in place, else None."""
+
+    path: str
+    descriptor: int | None
+    size: int | None = 0
+    """How many bytes of ours it holds; None: what it held before is there yet."""
+
+    def append(self, text: str) -> None:
+        """Write at the end of a file that is written in place. Raises OSError, which names the file.
+
+        What the file held before is gone. Where there is no room for all of the text, none of it stays.
+        """
+        assert self.descriptor is not None
+        data = text.encode("utf-8", "surrogatepass")
+        try:
+            if self.size is None:
+                self._truncate(0)
+            self.size = self.size or 0
+            _write_all(self.descriptor, data)
+        except OSError as error:
+            self._truncate(self.size or 0)
+            raise _named(error, self.path) from None
+        self.size += len(data)
+
+    def _truncate(self, size: int) -> None:
+        assert self.descriptor is not None
+        with suppress(OSError):  # a pipe has no length
+            os.ftruncate(self.descriptor, size)
+            os.lseek(self.descriptor, size, os.SEEK_SET)
+
+    def write(self, text: str) -> None:
+        """Write all that the file is to hold. Raises OSError, which names the file."""
+        if self.descriptor is not None:
+            self.append(text)
+        else:
+            replace_file(self.path, text)
+
+    @property
+    def is_regular(self) -> bool:
+        """Whether it is a file that can be looked at afterwards, and none that our own output goes to."""
+        if self.descriptor is None:
+            return True
+        return stat.S_ISREG(os.fstat(self.descriptor).st_mode) and not _is_our_output(self.path)
+
+    def close(self) -> None:
+        """Close the file."""
+        descriptor, self.descriptor = self.descriptor, None
+        if descriptor is not None:
+            with suppress(OSError):
+                os.close(descriptor)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+def _named(error: OSError, path: str) -> OSError:
+    """Return an error of writing a file as one that names it."""
+    reason = error.strerror or str(error)
+    return OSError(error.errno or errno.EIO, f"cannot be written: {reason}", ascii(path)[1:-1])
+
+
+def replace_file(path: str, text: str) -> None:
+    """Write a file as a whole, or leave the one that is there. Raises OSError, which names the file."""
+    with signals.in_order(), signals.held():
+        _replace(path, text.encode("utf-8", "surrogatepass"))
+
+
+def _replace(path: str, data: bytes) -> None:
+    real, half = os.path.realpath(path), ""
+    try:
+        descriptor, half = _beside(real)
+        try:
+            _write_all(descriptor, data)
+        finally:
+            os.close(descriptor)
+        os.chmod(half, _mode(real))
+        os.replace(half, real)
+    except OSError as error:
+        raise _named(error, path) from None
+    finally:
+        with suppress(OSError):
+            os.unlink(half)
+
+
+def _beside(real: str) -> tuple[int, str]:
+    """Make a file beside another, with a name of its own. Raises OSError."""
+    folder, name = os.path.split(real)
+    return tempfile.mkstemp(prefix=f".{name[:40]}.", suffix=".tmp", dir=folder)
+
+
+def _mode(path: str) -> int:
+    """Return the permissions of a file that is there, else those that a new one has."""
+    with suppress(OSError):
+        return os.stat(path).st_mode & 0o777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+@attrs.define
+class _Report:
+    """One file to write, and what it will tell of."""
+
+    kind: Kind
+    file: Target
+    results: list[tuple[FileResult, FileResult]] = attrs.Factory(list[tuple[FileResult, FileResult]])
+    """The results of a file, and the part of them that this report tells."""
+    drawn: RunResult | None = None
+    diagram: str = ""
+    runs: int = 0
+    failed: bool = False
+    """Whether it could not be written; it is not tried again."""
+
+    @property
+    def path(self) -> str:
+        """The path that was asked for."""
+        return self.file.path
+
+    def part_of(self, result: FileResult) -> FileResult:
+        """Return that part of a file's results which this report tells."""
+        own = next((own for whole, own in self.results if whole is result), None)
+        if own is None:
+            own = attrs.evolve(result, runs=[], missing=[])
+            self.results.append((result, own))
+        return own
+
+    def draw(self, result: FileResult, run: RunResult) -> None:
+        """Draw the first run, and instead of it the first that failed."""
+        if self.drawn is None or self.drawn.ok > run.ok:
+            self.drawn, self.diagram = attrs.evolve(run, log=()), mermaid(run, result.name)
+
+    def told(self) -> list[FileResult]:
+        """Return the results to tell, with what is known by now of the files as a whole."""
+        return [
+            attrs.evolve(
+                own, repeated=whole.repeated, compared=whole.compared, seconds=whole.seconds, cut=whole.cut
+            )
+            for whole, own in self.results
+        ]
+
+
+class Written:
+    """Writes report files; `asked` are those of the command line, `inputs` what must not be written over."""
+
+    def __init__(self, asked: Mapping[Kind, str | None], inputs: Sequence[str]) -> None:
+        self._asked: dict[Kind, str] = {kind: path for kind in KINDS if (path := asked.get(kind)) is not None}
+        self._inputs = dict.fromkeys(inputs, "a scenario file")
+        self._all: list[_Report] = []
+        self.problems: list[tuple[str, str]] = []
+        """The files that could not be written, and why."""
+        self._places: dict[tuple[Kind, str], int] = {}  # in that list
+        self._room = {True: MOST_KEPT, False: MOST_KEPT}
+        try:
+            for kind, path in self._asked.items():
+                self._open(kind, path)
+        except ConfigError:
+            self.close()
+            raise
+
+    def open(self, file: str, scenario: Any) -> None:
+        """Open what a cell of a file asks for in its `report`. Raises ConfigError if it cannot be written."""
+        for entry in scenario.agents.values():
+            recording: str | None = getattr(entry, "log", None)
+            if recording is not None:
+                self._keep_out(str(Path(file).parent / recording), "a recording")
+        for kind, path in _own(scenario):
+            self._open(kind, path)
+
+    def wants_log(self, scenario: Any) -> bool:
+        """Whether the messages of a run of this cell are written, or shown, somewhere."""
+        return any(report.kind in _LOGS for report in self._of(scenario))
+
+    def run(self, result: FileResult, run: RunResult, scenario: Any) -> RunResult:
+        """Write what a run has to say for itself, and return it as it is to be kept."""
+        reports = self._of(scenario)
+        run = attrs.evolve(run, logged=max(run.logged, len(run.log)))
+        for report in reports:
+            if report.kind == "log":
+                report.part_of(result).runs.append(attrs.evolve(run, log=()))
+                report.runs += 1
+                self._try(report, report.file.append, "".join(line + "\n" for line in run.log))
+                run = attrs.evolve(run, replay=run.replay or ("" if run.real_time else _replay(report)))
+        for report in reports:
+            if report.kind == "sequence":
+                report.draw(result, run)
+            if report.kind != "log":
+                log = self._part(run) if report.kind == "html" else ()
+                report.part_of(result).runs.append(attrs.evolve(run, log=log))
+        return attrs.evolve(run, log=())
+
+    def missing(self, result: FileResult, run: Missing, scenario: Any) -> None:
+        """Note a run that has no result."""
+        for report in self._of(scenario):
+            report.part_of(result).missing.append(run)
+
+    def finish(self) -> list[str]:
+        """Write what tells of all runs, or of those that there are. Returns the files that were written."""
+        for report in self._all:
+            if report.kind != "log":
+                self._try(report, report.file.write, _text(report))
+            else:
+                self._try(report, report.file.append, _cut_mark(report))
+        return [report.path for report in self._all if report.file.is_regular and not report.failed]
+
+    def _try(self, report: _Report, write: Callable[[str], None], text: str) -> None:
+        """Write, and note what cannot be written: the runs go on, and so do the other reports."""
+        if report.failed:
+            return
+        try:
+            write(text)
+        except OSError as error:
+            report.failed = True
+            self.problems.append((report.path, str(error.strerror)))
+            print(f"lmos-actors: {error.filename}: {error.strerror}", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """Close all files."""
+        for report in self._all:
+            report.file.close()
+
+    def _of(self, scenario: Any) -> list[_Report]:
+        entries = dict.fromkeys([*self._asked.items(), *_own(scenario)])
+        places = dict.fromkeys(self._places[entry] for entry in entries)
+        return [self._all[place] for place in places]
+
+    def _part(self, run: RunResult) -> tuple[str, ...]:
+        """Return as much of a log as there is room for: its beginning and its end."""
+        room = self._room[run.ok]
+        if len(run.log) <= room:
+            self._room[run.ok] -= len(run.log)
+            return run.log
+        self._room[run.ok] = 0
+        return (*run.log[: room - room // 2], *run.log[len(run.log) - room // 2 :])
+
+    def _keep_out(self, path: str, what: str) -> None:
+        self._inputs.setdefault(path, what)
+        for report in self._all:
+            if same_file(path, report.path):
+                raise ConfigError(
+                    f"is {what}, the {_NAMES[report.kind]} would be written over it", report.path
+                )
+
+    def _open(self, kind: Kind, path: str) -> None:
+        if (kind, path) in self._places:
+            return
+        if path.endswith(".py"):
+            raise ConfigError(f"is Python source, the {_NAMES[kind]} would be written over it", path)
+        for file, what in self._inputs.items():
+            if same_file(path, file):
+                raise ConfigError(f"is {what}, the {_NAMES[kind]} would be written over it", path)
+        for place, other in enumerate(self._all):
+            if same_file(path, other.path):
+                if other.kind != kind:
+                    raise ConfigError(
+                        f"cannot hold both the {_NAMES[other.kind]} and the {_NAMES[kind]}", path
+                    )
+                self._places[kind, path] = place
+                return
+        self._places[kind, path] = len(self._all)
+        self._all.append(_Report(kind, opened_file(path, grows=kind == "log")))
+
+
+def _own(scenario: Any) -> Iterator[tuple[Kind, str]]:
+    for kind in KINDS:
+        path: str | None = getattr(scenario.report, kind)
+        if path is not None:
+            yield kind, path
+
+
+def _text(report: _Report) -> str:
+    """Return what a report has to say at the end; a log has said it."""
+    results = report.told()
+    match report.kind:
+        case "junit":
+            return junit_xml(results)
+        case "html":
+            names = ", ".join(dict.fromkeys(result.name for result in results))
+            return html_page(results, title=names)
+        case "csv":
+            return csv_text(results)
+        case "sequence":
+            return mark_cut(report.diagram, results)
+        case "log":
+            return ""
+
+
+def _cut_mark(report: _Report) -> str:
+    """Return the last line of a log of which runs are missing; "" where none are."""
+    results = report.told()
+    cut, data = cut_of(results), cut_data(results)
+    if cut is None or data is None:
+        return ""
+    mark = {**data, "exit_code": cut.code, "missing": missing_lines(results)}
+    return json.dumps({"cut": mark}, separators=(",", ":")) + "\n"
+
+
+def _replay(report: _Report) -> str:
+    if not Path(report.path).is_file():
+        return ""
+    number = ["--run", str(report.runs)] if report.runs > 1 else []
+    return shlex.join(["lmos-actors", "replay", report.path, *number])
+
+
+def opened_file(path: str, *, grows: bool = False) -> Target:
+    """Open a file to write, in folders that are made; what it holds stays for now. Raises ConfigError.
+
+    One that `grows` is written in place.
+    """
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        if grows or not _can_be_replaced(path):
+            return Target(path, _opened(path), None)
+        return Target(path, None)
+    except (OSError, ValueError) as error:
+        raise unwritten(path, error) from None
+
+
+def _opened(path: str) -> int:
+    """Open a file to be written in place.
+
+    What it holds stays until there is something to write, for it may turn out that it must stay. A pipe that
+    nobody reads is an error, and nothing to wait for.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NONBLOCK", 0)
+    descriptor = os.open(path, flags, 0o666)
+    os.set_blocking(descriptor, True)
+    return descriptor
+
+
+def _can_be_replaced(path: str) -> bool:
+    """Whether a file can be made beside a path, to take its place. Raises OSError for one write-protected."""
+    real = os.path.realpath(path)
+    if os.path.lexists(real):
+        if not stat.S_ISREG(os.stat(real).st_mode) or _is_our_output(real):
+            return False
+        os.close(_opened(real))  # it may be one that must not be written
+    try:
+        descriptor, half = _beside(real)
+    except OSError:
+        return False
+    os.close(descriptor)
+    os.unlink(half)
+    return not os.path.ismount(real)
+
+
+def _is_our_output(path: str) -> bool:
+    """Whether our standard output, or error output, goes to a file."""
+    with suppress(OSError):
+        there = os.stat(path)
+        return any(os.path.samestat(there, os.fstat(number)) for number in (1, 2))
+    return False
+
+
+def unwritten(path: str, error: OSError | ValueError) -> ConfigError | OSError:
+    """Return what says that a file cannot be written: a mistake, unless the disk is at fault."""
+    if isinstance(error, OSError) and error.errno in _DISK:
+        return _named(error, path)
+    reason = error.strerror if isinstance(error, OSError) else error
+    return ConfigError(f"cannot be written: {reason}", ascii(path)[1:-1])
+
+
+def same_file(one: str, other: str) -> bool:
+    """Whether two paths lead to one file, which need not be there yet."""
+    try:
+        if os.path.realpath(one) == os.path.realpath(other):
+            return True
+        return os.path.samefile(one, other)
+    except (OSError, ValueError):
+        return False

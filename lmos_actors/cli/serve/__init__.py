@@ -1,0 +1,1 @@
+"""Serving agents: `serve` and `directory serve`."""

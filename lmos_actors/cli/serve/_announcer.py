@@ -1,0 +1,68 @@
+"""What `serve` prints: lines for people on a terminal, JSON lines where the output is none."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from .._describe import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lmos_actors.node import Node
+
+
+class Announcer:
+    """Says what is served and how it ends."""
+
+    def __init__(self, *, json: bool) -> None:
+        self.json = json or not sys.stdout.isatty()
+
+    def _say(self, text: str, event: str, **members: Any) -> None:
+        line = json.dumps({"event": event, **members}) if self.json else visible(text)
+        try:
+            print(line, flush=True)
+        except OSError:  # whoever has read it is gone: that is no reason to stop serving
+            sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - left with the process
+
+    def serving(self, agents: Mapping[str, str], urls: Sequence[str], process: int) -> None:
+        """Say what is reached where, and that everything is ready."""
+        width = max(map(len, agents), default=0)
+        for name, url in agents.items():
+            self._say(f"{name:{width}}  {url}", "agent", name=name, url=url)
+        for url in urls:
+            self._say(f"LMOS at {url}/ws", "listening", url=f"{url}/ws")
+        count = f"{len(agents)} agent" + ("s" if len(agents) != 1 else "")
+        self._say(f"ready: {count}, process {process}, Ctrl-C stops", "ready", process=process)
+
+    def draining(self, signal: str) -> None:
+        """Say that the end has begun."""
+        self._say(f"{signal}: draining; again ends at once", "draining", signal=signal)
+
+    def waiting(self, agents: Mapping[str, int], connections: int) -> None:
+        """Say what the end waits for."""
+        busy = ", ".join(f"{name} ({count})" for name, count in agents.items())
+        parts = [busy and f"requests at {busy}", connections and f"{connections} connections"]
+        text = " and ".join(str(part) for part in parts if part)
+        self._say(f"waiting for {text}", "waiting", agents=dict(agents), connections=connections)
+
+    def stopped(self) -> None:
+        """Say that all has ended in order."""
+        self._say("stopped", "stopped")
+
+    def cut_short(self) -> None:
+        """Say that the end was not waited for."""
+        self._say("ended at once", "ended")
+
+
+def busy_in(node: Node) -> dict[str, int]:
+    """Count what waits and runs, by the paths of the agents that have any."""
+    found: dict[str, int] = {}
+    for ref in node.agents():
+        counted = ref.statistics()
+        if counted.waiting or counted.running:
+            found[ref.path] = counted.waiting + counted.running
+    return found

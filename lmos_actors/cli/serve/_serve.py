@@ -1,0 +1,297 @@
+"""`serve`: runs agents until it is told to stop, and lets others reach them."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import threading
+import traceback
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import trio
+
+from lmos_actors.bindings import public_name, url_of
+from lmos_actors.errors import ConfigError, SupervisionError, TransportError, group_of
+from lmos_actors.node import Node, open_node
+from lmos_actors.supervision import SupervisorSpec, Tree
+from lmos_actors.transport import DoorOptions, raise_descriptor_limit
+
+from .._answers import PRESENT, explained
+from ..options._guarding import in_shell, misfits
+from ..run._load import complain
+from ._announcer import Announcer, busy_in
+from ._targets import planned_of, tree_at
+from ._tracing import spans_to
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+
+    from lmos_actors.actors import Agent, Ref
+    from lmos_actors.discovery import DirectoryOptions
+
+    from ..options._guarding import Guarding, Presenting
+    from ..options._introducing import Introducing
+    from ._targets import Planned
+
+OK: Final = 0
+COULD_NOT_RUN: Final = 3
+INTERRUPTED: Final = 130
+
+DESCRIPTORS: Final = 1 << 20
+"""Open connections and files at most, where the system allows that many."""
+
+RESERVED: Final = 64
+"""Of those, what is left for other things than the connections of others."""
+
+PATIENCE: Final = 1.0
+"""Seconds after which it is said what the end waits for, and again after twice as long, and so on."""
+
+OPTIONS: Final = {
+    "announce": "--announce",
+    "client_tls": "--ca",
+    "credentials": "--credential",
+    "directory": "--database",
+    "insecure": "--insecure",
+    "listen": "--listen",
+    "lookup": "--lookup",
+    "metrics": "--metrics",
+    "origins": "--origin",
+    "public_url": "--public-url",
+    "register": "--register",
+    "security": "--security",
+    "tls": "--cert",
+    "tracing": "--tracing",
+}
+"""The options by which arguments of `open_node` are given here."""
+
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+@attrs.frozen(kw_only=True)
+class Order:
+    """What `serve` was told."""
+
+    targets: Sequence[str] = ()
+    tree: str | None = None
+    listen: Sequence[str] = ()
+    public_url: str | None = None
+    arguments: Sequence[str] = ()
+    guarding: Guarding
+    presenting: Presenting
+    present_cert: str | None = None
+    present_key: str | None = None
+    metrics: bool = False
+    tracing: str | None = None
+    directory: DirectoryOptions | None = None
+    introducing: Introducing | None = None
+    json: bool = False
+
+    def addresses(self) -> tuple[str, ...]:
+        """Return what to listen at: with a certificate over TLS, where nothing else is said."""
+        return tuple(self.listen) or (f"{'wss' if self.guarding.cert else 'ws'}://127.0.0.1:8080",)
+
+    def presented(self) -> dict[str, Any]:
+        """Return what `open_node` takes of what is presented to others. Raises ConfigError."""
+        return self.presenting.options(
+            insecure=self.guarding.insecure,
+            cert=self.present_cert,
+            key=self.present_key,
+            option="--present-cert",
+        )
+
+
+def serve_targets(order: Order) -> int:
+    """Serve until a signal comes. Returns the exit code. Raises ConfigError."""
+    addresses = order.addresses()
+    options = order.guarding.options(addresses)
+    options |= order.presented()
+    options |= order.introducing.options() if order.introducing is not None else {}
+    planned = _planned(order)
+    if isinstance(planned, int):
+        return planned
+    tree, later = planned
+    door = door_options(raise_descriptor_limit(DESCRIPTORS), len(addresses))
+    opened = partial(
+        open_node,
+        tree,
+        listen=addresses,
+        public_url=order.public_url,
+        door=door,
+        metrics=order.metrics,
+        directory=order.directory,
+        **options,
+    )
+    serving = Serving(Announcer(json=order.json), order.public_url, later, tuple(options["security"].access))
+    try:
+        with spans_to(order.tracing) as provider:
+            trio.run(serving.run, partial(opened, tracing=provider))
+    except ConfigError as error:
+        if error.__cause__ is None:
+            raise ConfigError(in_shell(error.message), as_option(error.path)) from None
+        return complain(error)
+    except (SupervisionError, TransportError) as error:
+        print(f"lmos-actors: {_why(error)}", file=sys.stderr)
+        return COULD_NOT_RUN
+    except Exception:
+        traceback.print_exc()
+        return COULD_NOT_RUN
+    return INTERRUPTED if serving.signals > 1 else OK
+
+
+def _planned(order: Order) -> tuple[SupervisorSpec, list[Planned]] | int:
+    """Return the tree to open, and those that need refs and start after it; or the exit code of an import."""
+    if order.tree is None and not order.targets and order.directory is None:
+        raise ConfigError(
+            "nothing to serve: name an agent class, as agents/weather.py:WeatherAgent, or a --tree"
+        )
+    used = None if order.tree is None else tree_at(order.tree)
+    if isinstance(used, int):
+        return used
+    planned = planned_of(order.targets, order.arguments, used)
+    if isinstance(planned, int):
+        return planned
+    root = SupervisorSpec("root") if used is None else used.spec
+    more = [each.spec({}) for each in planned if not each.refs]
+    tree = attrs.evolve(root, children=(*root.children, *more))
+    return tree, [each for each in planned if each.refs]
+
+
+def as_option(path: str) -> str:
+    """Return the option that an argument of `open_node` is called in a shell; any other place as it is."""
+    argument = re.fullmatch(r"open_node\((\w+)=\.\.\.\)", path)
+    return path if argument is None else OPTIONS.get(argument[1], path)
+
+
+def door_options(descriptors: int, doors: int) -> DoorOptions:
+    """Return the limits of each of some doors where so many files may be open.
+
+    So that who is one too many is told so, or those give way who say nothing: without a descriptor nobody
+    could be heard.
+    """
+    usual = DoorOptions()
+    places = max(descriptors - RESERVED, descriptors // 2) // doors
+    most = max(1, min(usual.max_connections, places * 4 // 5))  # the rest is for those who are told so
+    return DoorOptions(max_connections=most, max_half_open=max(1, min(usual.max_half_open, most // 4)))
+
+
+def _why(error: SupervisionError | TransportError) -> str:
+    """Return what ended the node, with the exceptions that it came of."""
+    cause = error.__cause__
+    group = None if cause is None else group_of(cause)
+    causes = group.exceptions if group is not None else [cause] if cause is not None else []
+    said = [f"  {type(each).__name__}: {each}" for each in causes]
+    return "\n".join([explained(error, who=PRESENT, cert="--present-cert"), *dict.fromkeys(said)])
+
+
+class Serving:
+    """One run of `serve`: from the start of the agents to the end that signals ask for."""
+
+    def __init__(
+        self,
+        announcer: Announcer,
+        public_url: str | None,
+        later: Sequence[Planned] = (),
+        access: Sequence[str] = (),
+    ) -> None:
+        self.signals = 0
+        self._access = access  # the patterns of who may do what
+        self._later = later  # those with refs, which come after what these lead to
+        self._announcer = announcer
+        self._public_url = public_url
+        self._asked = trio.Event()
+        self._opening = trio.CancelScope()
+        self._node: Node | None = None
+        self._ready = False
+        self._token: trio.lowlevel.TrioToken | None = None
+
+    async def run(self, opened: Any) -> None:
+        """Open the node, and close it when that is asked for. Raises what ends the node."""
+        self._token = trio.lowlevel.current_trio_token()
+        failure: BaseException | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._tell_of_waiting)
+            try:
+                with _handling(self._signalled):
+                    await self._open(opened)
+            except BaseException as error:  # noqa: ASYNC103 -- raised below, and not as a group of one
+                failure = error
+            nursery.cancel_scope.cancel("the node has ended")
+        if failure is not None:
+            raise failure
+        if self.signals > 1:
+            self._announcer.cut_short()
+        else:
+            self._announcer.stopped()
+
+    async def _open(self, opened: Any) -> None:
+        with self._opening:
+            async with opened() as node:
+                self._node = node
+                for planned in self._later:
+                    refs = {name: await _ref(node, *there) for name, there in planned.refs.items()}
+                    await node.start_child(planned.spec(refs))
+                self._ready = True
+                self._announce(node)
+                await self._asked.wait()
+
+    def _announce(self, node: Node) -> None:
+        base = self._public_url or node.urls[0]
+        served = (link.path for link, _ in Tree(node.root).every(None, None))
+        agents = {path: url_of(base, public_name(path)) for path in served}
+        self._announcer.serving(agents, node.urls, os.getpid())
+        everything = [public_name(link.path) for link in Tree(node.root).links()]  # members of pools too
+        for text in misfits(self._access, everything):
+            print(f"lmos-actors: {text}", file=sys.stderr, flush=True)
+
+    async def _tell_of_waiting(self) -> None:
+        await self._asked.wait()
+        patience = PATIENCE
+        while True:
+            await trio.sleep(patience)
+            patience *= 2
+            if self._node is not None:
+                self._announcer.waiting(busy_in(self._node), self._node.connections)
+
+    # ---- signals: the handler runs between any two steps of any code
+
+    def _signalled(self, number: int, _: object) -> None:
+        self.signals += 1
+        assert self._token is not None
+        if self.signals == 1:
+            self._token.run_sync_soon(self._drain, signal.Signals(number).name)
+        elif self.signals == 2 and self._asked.is_set():
+            self._token.run_sync_soon(self._hurry)
+        else:  # an agent's turn does not end, so nothing else would happen
+            os._exit(INTERRUPTED)
+
+    def _drain(self, name: str) -> None:
+        self._asked.set()  # first: whoever reads that it drains may send the second signal at once
+        self._announcer.draining(name)
+        if not self._ready:  # its agents are still starting
+            self._opening.cancel("told to stop")
+
+    def _hurry(self) -> None:
+        if self._node is not None:
+            self._node.hurry()
+
+
+async def _ref(node: Node, cls: type[Agent], where: str) -> Ref[Any]:
+    return await node.consume(cls, where) if "://" in where else node.find(cls, where)
+
+
+@contextmanager
+def _handling(handler: Callable[[int, object], None]) -> Generator[None]:
+    """Have it called for the signals that stop a process; they reach the main thread alone."""
+    theirs: dict[signal.Signals, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        theirs = {each: signal.signal(each, handler) for each in SIGNALS}
+    try:
+        yield
+    finally:
+        for each, before in theirs.items():
+            signal.signal(each, before)

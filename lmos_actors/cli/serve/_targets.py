@@ -1,0 +1,185 @@
+"""What `serve` is to serve: agent classes, what each is called, and what each is made with."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from lmos_actors.errors import ConfigError, InvalidInput, nearest
+from lmos_actors.scenario import fields_of_agent, use_tree
+from lmos_actors.supervision import ChildSpec, name_of
+
+from .._describe import agent_class, from_here
+from ..run._load import importing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lmos_actors.actors import Agent, Ref
+    from lmos_actors.scenario import UsedTree
+
+
+@attrs.frozen
+class Target:
+    """One word of the command line: `weather=agents/weather.py:WeatherAgent`, or the same without a name."""
+
+    text: str
+    name: str
+    cls: type[Agent]
+
+
+@attrs.frozen
+class Planned:
+    """A child to be: what it is made with, and to whom its refs lead, by a target's name or by a URL."""
+
+    name: str
+    cls: type[Agent]
+    given: dict[str, Any]
+    refs: dict[str, tuple[type[Agent], str]]
+
+    def spec(self, refs: Mapping[str, Ref[Any]]) -> ChildSpec[Any]:
+        """Return the spec of the child, with the refs that it needs. Raises ConfigError."""
+        given = {**self.given, **refs}
+        return ChildSpec(self.name, partial(self.cls, **given) if given else self.cls)
+
+
+def tree_at(target: str) -> UsedTree | int:
+    """Import the tree that `--tree` names; a path is meant from here. Returns the exit code where that fails.
+
+    Raises ConfigError.
+    """
+    if ":" not in target:
+        raise ConfigError(f'"{target}" is not path/file.py:tree, nor package.module:tree', "--tree")
+    target, root = from_here(target)
+    return importing(target, partial(use_tree, target, root))
+
+
+def planned_of(
+    words: Sequence[str], arguments: Sequence[str], tree: UsedTree | None = None
+) -> list[Planned] | int:
+    """Import what is named and return how it is made; where an import fails, that is told: the exit code.
+
+    The agents of `tree` are there too: refs may lead to them. Raises ConfigError.
+    """
+    targets: list[Target] = []
+    for word in words:
+        target = _target(word)
+        if isinstance(target, int):
+            return target
+        targets.append(target)
+    _check_names(targets, tree)
+    given = _given(targets, arguments, tree)
+    known = {target.name: target.cls for target in targets}
+    if tree is not None:
+        known |= {path: cls for path in tree.agents if (cls := tree.class_of(path)) is not None}
+    return [_planned(target, given[target.name], known) for target in targets]
+
+
+def _target(word: str) -> Target | int:
+    name, equals, place = word.rpartition("=")
+    if equals and not name:
+        raise ConfigError(f'"{word}" has no name before the "="')
+    if ":" not in place:
+        hint = f": the class is missing, as in {place}:Weather" if place.endswith(".py") else ""
+        raise ConfigError(f'"{word}" is not path/file.py:Class, nor package.module:Class{hint}')
+    cls = agent_class(place)
+    if isinstance(cls, int):
+        return cls
+    found = Target(word, name or name_of(cls), cls)
+    ChildSpec(found.name, cls)  # which checks the name
+    return found
+
+
+def _check_names(targets: Sequence[Target], tree: UsedTree | None) -> None:
+    seen = {} if tree is None else {child.name: f"--tree {tree.target}" for child in tree.spec.children}
+    for target in targets:
+        other = seen.setdefault(target.name, target.text)
+        if other is not target.text:
+            raise ConfigError(
+                f'"{other}" and "{target.text}" are both called {target.name}: '
+                f"name one of them, as in other={target.text.rpartition('=')[2]}"
+            )
+
+
+def _given(
+    targets: Sequence[Target], arguments: Sequence[str], tree: UsedTree | None
+) -> dict[str, dict[str, Any]]:
+    """Return the arguments of each target by its name."""
+    found: dict[str, dict[str, Any]] = {target.name: {} for target in targets}
+    by_name = {target.name: target for target in targets}
+    for argument in arguments:
+        key, equals, text = argument.partition("=")
+        if not equals or not key:
+            raise ConfigError(f'"{argument}" is not NAME=VALUE', "--arg")
+        agent, dot, field = key.rpartition(".")
+        if tree is not None and (agent in tree.agents or not targets):
+            raise ConfigError(f'"{key}": {tree.target} has the arguments of its agents itself', "--arg")
+        if not dot and len(targets) > 1:
+            raise ConfigError(
+                f'whose is "{key}"? With several targets it is said, as in {targets[0].name}.{key}', "--arg"
+            )
+        target = by_name.get(agent) if dot else targets[0]
+        if target is None:
+            near = nearest(agent, by_name)
+            hint = f', did you mean "{near}"?' if near else ""
+            raise ConfigError(f'no target is called "{agent}"{hint}', "--arg")
+        found[target.name][field] = _value(target.cls, field, text)
+    return found
+
+
+def _value(cls: type[Agent], name: str, text: str) -> Any:
+    """Read a value as its field has it: JSON, or the text itself where the field takes a text."""
+    field = fields_of_agent(cls).get(name)
+    if field is None:
+        near = nearest(name, fields_of_agent(cls))
+        hint = f', did you mean "{near}"?' if near else ""
+        raise ConfigError(f'{cls.__name__} has no argument "{name}"{hint}', "--arg")
+    if field.points_to is not None:
+        return text
+    if field.shape is None:
+        raise ConfigError(f'"{name}" of {cls.__name__} is no plain data, and cannot be given here', "--arg")
+    try:
+        return field.shape.take(json.loads(text))
+    except (ValueError, InvalidInput) as error:
+        try:
+            return field.shape.take(text)
+        except InvalidInput:
+            said = error if isinstance(error, InvalidInput) else f"{text!r} is no JSON: {error}"
+            raise ConfigError(f'"{name}" of {cls.__name__}: {said}', "--arg") from None
+
+
+def _planned(target: Target, given: dict[str, Any], known: Mapping[str, type[Agent]]) -> Planned:
+    """Check what is given. A ref that is needed, and not given, leads to the only agent of its class.
+
+    `known` are the classes of all that is served, by name or path.
+    """
+    fields = fields_of_agent(target.cls)
+    refs: dict[str, tuple[type[Agent], str]] = {}
+    for name, field in fields.items():
+        cls: type[Agent] | None = field.points_to
+        where: str | None = given.get(name) if cls is not None else None
+        if cls is not None and where is None and field.required:
+            where = _only(cls, target, known)
+        if cls is not None and where is not None:
+            _check_ref(target, name, where, known)
+            refs[name] = (cls, where)
+        elif field.required and name not in given:
+            value = "VALUE" if cls is None else "TARGET or =URL"
+            raise ConfigError(f'"{target.text}" needs {name}: say --arg {target.name}.{name}={value}')
+    plain = {name: value for name, value in given.items() if name not in refs}
+    return Planned(target.name, target.cls, plain, refs)
+
+
+def _only(cls: type[Agent], own: Target, known: Mapping[str, type[Agent]]) -> str | None:
+    found = [name for name, other in known.items() if name != own.name and issubclass(other, cls)]
+    return found[0] if len(found) == 1 else None
+
+
+def _check_ref(target: Target, name: str, where: str, known: Mapping[str, type[Agent]]) -> None:
+    if "://" not in where and where not in known:
+        near = nearest(where, known)
+        hint = f', did you mean "{near}"?' if near else ""
+        raise ConfigError(f'"{name}" of {target.cls.__name__}: no target is called "{where}"{hint}', "--arg")

@@ -1,0 +1,64 @@
+"""Where `serve --tracing` sends spans: a collector of OpenTelemetry, over OTLP and HTTP."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from lmos_actors.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from opentelemetry.sdk.trace import TracerProvider
+
+FLAG: Final = "--tracing"
+PLACE: Final = "/v1/traces"
+SERVICE: Final = "lmos-actors"
+"""The name of the service, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES say another."""
+
+SECONDS: Final = 5
+"""That one export may take: so much longer the end takes at most when there is no collector."""
+
+
+@contextmanager
+def spans_to(url: str | None) -> Generator[TracerProvider | None]:
+    """Return a provider whose spans go to the collector at `url`, until the block is left; None without one.
+
+    They are sent by a thread of its own, the last ones at the end. Raises ConfigError for no such URL, and
+    where the extra otel is not installed.
+    """
+    if url is None:
+        yield None
+        return
+    provider = _provider(_endpoint(url))
+    try:
+        yield provider
+    finally:
+        provider.shutdown()
+
+
+def _endpoint(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        right = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        right = False
+    if not right:
+        raise ConfigError(f"must be the URL of a collector, such as http://127.0.0.1:4318, not {url!r}", FLAG)
+    return url if url.rstrip("/").endswith(PLACE) else url.rstrip("/") + PLACE
+
+
+def _provider(endpoint: str) -> TracerProvider:
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError:
+        raise ConfigError("needs the extra otel: pip install 'lmos-actors[otel]'", FLAG) from None
+    said = Resource.create().merge(Resource({"service.name": SERVICE})).merge(OTELResourceDetector().detect())
+    provider = TracerProvider(resource=said, shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint, timeout=SECONDS)))
+    return provider

@@ -1,0 +1,320 @@
+"""One process worth of actors: the composition root.
+
+A node nests stages, each of whose tasks is shielded until the stage inside it has ended:
+services ⊃ connections ⊃ supervisors ⊃ the user's body. So the body ends first, then the children in reverse
+start order, then the connections that carried their last answers, then the tasks that carried their turns.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+
+import attrs
+import trio
+
+from lmos_actors.actors import (
+    Agent,
+    CrashReport,
+    DeadLetter,
+    Feed,
+    Group,
+    Outside,
+    Ref,
+    Runtime,
+    Topic,
+    WaitingGraph,
+    awaited,
+    topic_of,
+)
+from lmos_actors.errors import ConfigError
+from lmos_actors.observe import NodeStatistics, dump, graph_of, statistics_of
+from lmos_actors.portal import Portal, open_portal
+from lmos_actors.supervision import (
+    ChildSpec,
+    Pool,
+    PoolRef,
+    Supervisor,
+    SupervisorSpec,
+    agents_of,
+    check_top,
+    draw,
+)
+
+from ._discovery import Introduced, Reaching
+from ._lifecycle import Stages, opened
+from ._network import Consuming
+from ._options import Wanted
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
+    from os import PathLike
+    from ssl import SSLContext
+    from types import UnionType
+
+    from opentelemetry.trace import TracerProvider
+
+    from lmos_actors._core import Instrument
+    from lmos_actors.discovery import DirectoryOptions, Registration
+    from lmos_actors.observe import MetricsOptions
+    from lmos_actors.protocol.lmos import SessionOptions
+    from lmos_actors.security import Credentials, Security
+    from lmos_actors.transport import ConnectionOptions, DoorOptions, Network
+
+A = TypeVar("A", bound=Agent)
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class Node(Reaching, Consuming):
+    """What `open_node` gives: the root supervisor and everything that is asked of the tree as a whole."""
+
+    def __init__(self, stages: Stages) -> None:
+        self._rt = stages.rt
+        self._discovering = stages.discovering
+        self._root = stages.root
+        self._services = stages.services
+        self._connections = stages.connections
+        self._portal: Portal | None = None
+
+    @property
+    def root(self) -> Supervisor:
+        """The root supervisor."""
+        return self._root
+
+    def start(
+        self, factory: Callable[P, A], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, Ref[A]]:
+        """Start a permanent agent named after its class: `weather`, then `weather-2`. Raises StartFailed."""
+        turns = self._rt.turns  # as `awaited` does, at less cost: this is done by the thousand
+        if turns.slot is not None:
+            raise turns.misuse("start", of="node.")
+        made = partial(factory, *args, **kwargs) if args or kwargs else factory
+        return self._root.start_named(factory, made)
+
+    @awaited("node.")
+    async def start_child(self, spec: ChildSpec[A]) -> Ref[A]:
+        """Start an agent under the root supervisor. Raises NameTaken, StartFailed."""
+        return await self._root.start_child(spec)
+
+    @awaited("node.")
+    async def start_pool(self, spec: Pool[A]) -> PoolRef[A]:
+        """Start a pool under the root supervisor. Raises NameTaken (if it was named), StartFailed."""
+        return await self._root.start_pool(spec)
+
+    @awaited("node.")
+    async def start_supervisor(self, spec: SupervisorSpec) -> Supervisor:
+        """Start a supervisor and its children under the root. Raises NameTaken, StartFailed."""
+        return await self._root.start_supervisor(spec)
+
+    @overload
+    def topic(self, name: str, tp: type[T], /) -> Topic[T]: ...
+    @overload
+    def topic(self, name: str, tp: UnionType, /) -> Topic[Any]: ...
+    def topic(self, name: str, tp: Any, /) -> Topic[Any]:
+        """Return the topic of that name and type. Raises TypeError if it is one of another type."""
+        return topic_of(self._rt, name, tp)
+
+    def group(self, name: str, cls: type[A], /) -> Group[A]:
+        """Return the members of a group that are of that class; agents join by `self.join_group(name)`."""
+        return Group(self._rt, name, cls)
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The addresses at which it listens, such as `ws://127.0.0.1:8080`, with the ports as they are."""
+        return self._connections.urls
+
+    @property
+    def connections(self) -> int:
+        """How many connections others have to this node now."""
+        return self._connections.count()
+
+    @property
+    def connection_failures(self) -> tuple[BaseException, ...]:
+        """The last hundred exceptions that ended a connection and nothing else, the oldest first.
+
+        They are mistakes in a program: what peers do, whatever it is, is no exception here.
+        """
+        return tuple(self._connections.failures)
+
+    @awaited("node.")
+    async def drain(self) -> None:
+        """Take no more requests over the network; wait until those taken are answered and no peer is left.
+
+        Near callers notice nothing. Leaving the node's block does the same, and more: it stops the agents.
+        """
+        self._connections.refuse()
+        await self._connections.drained()
+
+    def hurry(self) -> None:
+        """Give nobody any more time: end all agents and connections at once. For whoever leaves the block."""
+        self._root.kill()
+        self._connections.hurry()
+
+    def portal(self) -> Portal:
+        """Return the way into this node for other threads and for asyncio code; to be called in the node.
+
+        Raises ForbiddenCall on virtual time, where there are no other threads.
+        """
+        if self._portal is None:
+            home: Any = self  # pyright takes a decorated generic method for another than itself
+            self._portal = open_portal(self._rt, self._services, home)
+        return self._portal
+
+    def agents(self) -> list[Ref[Any]]:
+        """Return refs to all agents of the tree, in start order, whatever their status."""
+        return [Ref(slot) for slot in agents_of(self._root)]
+
+    def statistics(self) -> NodeStatistics:
+        """Count over all agents that are in the tree now, and what peers hold of the node's memory."""
+        return statistics_of(self._rt, self._connections.memory())
+
+    def waiting_graph(self) -> WaitingGraph:
+        """Return who waits for whom now, and which of them wait in a circle. As text, circles come first."""
+        return graph_of(self._root, self._rt)
+
+    def dump(self) -> str:
+        """Write down the turn in progress, the tree with mailboxes and accounts, where runs and tasks stand,
+        who waits for whom, and the last dead letters. Bounded, and never raises.
+
+        A process with open nodes that is sent SIGUSR1 writes the same to standard error.
+        """
+        return dump(self._root, self._rt)
+
+    @awaited("node.")
+    async def metrics(self) -> str:
+        """Return the node's metrics as Prometheus reads them. Raises RuntimeError where it keeps none."""
+        if self._connections.metrics is None:
+            raise RuntimeError("this node keeps no metrics: open_node(metrics=True) does")
+        return await self._connections.metrics.text()
+
+    def tree(self) -> str:
+        """Draw the tree with the state of every child, as text."""
+        return "\n".join(draw(self._root))
+
+    @property
+    def dead_letters(self) -> tuple[DeadLetter, ...]:
+        """The last thousand messages that nobody handled and whose senders were not told."""
+        return tuple(self._rt.dead_letters)
+
+    @asynccontextmanager
+    @trio.lowlevel.enable_ki_protection
+    async def watch_dead_letters(self, *, size: int = 64) -> AsyncGenerator[Feed[DeadLetter]]:
+        """Return every dead letter from now on, until the node ends.
+
+        Past `size` waiting ones the oldest is dropped and counted.
+        """
+        with _listed(self._rt, self._rt.dead_letter_feeds, size) as feed:
+            yield feed
+
+    @property
+    def crash_reports(self) -> tuple[CrashReport, ...]:
+        """The last hundred crashes of agents, the oldest first."""
+        return tuple(self._rt.crashes.reports)
+
+    @asynccontextmanager
+    @trio.lowlevel.enable_ki_protection
+    async def watch_crash_reports(self, *, size: int = 64) -> AsyncGenerator[Feed[CrashReport]]:
+        """Return every crash report from now on, until the node ends.
+
+        Past `size` waiting ones the oldest is dropped and counted.
+        """
+        with _listed(self._rt, self._rt.crashes.feeds, size) as feed:
+            yield feed
+
+
+@contextmanager
+def _listed(rt: Runtime, feeds: list[Feed[T]], size: int) -> Generator[Feed[T]]:
+    """Keep one more feed in a list until the block is left; it ends with the node."""
+    feed: Feed[T] = Feed(rt.timers, size=size)
+    if rt.ended:
+        feed.close()
+    feeds.append(feed)
+    try:
+        yield feed
+    finally:
+        feeds.remove(feed)
+
+
+def _check_call(tree: SupervisorSpec | None) -> None:
+    if not trio.lowlevel.in_trio_run():
+        raise RuntimeError("open_node needs trio.run(...); where no trio runs, use open_node_in_thread()")
+    if tree is not None and not isinstance(tree, SupervisorSpec):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(f"open_node takes a SupervisorSpec, not {tree!r}; node.start(...) starts one agent")
+    if tree is not None:
+        for reference in tree.outward:
+            raise ConfigError("leads above the root supervisor", reference.place)
+        for child in tree.children:
+            check_top(child)
+
+
+@asynccontextmanager
+@trio.lowlevel.enable_ki_protection
+async def open_node(
+    tree: SupervisorSpec | None = None,
+    *,
+    instrument: Instrument | None = None,
+    threads: int | None = None,
+    processes: int | None = None,
+    listen: str | Sequence[str] | None = None,
+    public_url: str | None = None,
+    tls: SSLContext | None = None,
+    client_tls: SSLContext | None = None,
+    network: Network | None = None,
+    session: SessionOptions | None = None,
+    connection: ConnectionOptions | None = None,
+    door: DoorOptions | None = None,
+    security: Security | None = None,
+    origins: Sequence[str] = (),
+    insecure: bool = False,
+    credentials: Credentials | None = None,
+    register: str | Sequence[str] | Registration | bool | None = None,
+    lookup: str | Sequence[str] | None = None,
+    directory: DirectoryOptions | str | PathLike[str] | bool | None = None,
+    announce: bool | str = False,
+    metrics: bool | MetricsOptions = False,
+    tracing: bool | TracerProvider | None = None,
+) -> AsyncGenerator[Node]:
+    """Open a node: a root supervisor with the children of `tree`, and what carries their turns.
+
+    At most `threads` threads, by default 16, and `processes` worker processes, by default as many as there
+    are processors, work for its agents at a time (`self.to_thread`, `self.to_process`).
+
+    `listen` is where its agents are reached, such as `"ws://127.0.0.1:8080"`, or several of such; port 0
+    finds a free one, `node.urls` tells. For `wss` it takes a `tls` with a certificate. `public_url` is what
+    descriptions say instead, where a proxy stands before it. `client_tls` is whom its own refs trust, by
+    default whom the system trusts. `session`, `connection` and `door` set limits.
+    `network` is where connections come from and go to: where time is virtual, one in memory that all nodes of
+    the trio run share; else that of the operating system.
+
+    `security` says who is let in, and to what; without it everybody is who reaches the node. Pages in
+    browsers are not, but those from here and those of `origins`. To listen where others reach it without
+    security, or where passwords would travel without TLS, takes `insecure=True`, but on a network in memory.
+    `credentials` are what its own refs present, each to the place it is for.
+
+    `metrics` has it counted what agents, requests and connections do: at `/metrics`, and by `node.metrics()`.
+    `tracing` records requests that come in and go out as spans of OpenTelemetry: by the provider given, with
+    True by the one that the program has set.
+
+    `register` is the URL of a directory, or several, at which its agents are registered for as long as they
+    are there, or a `Registration`; True is its own. `lookup` are directories in which its refs look for
+    agents without registering. `directory` hosts one: the path of its database, True for one in memory, or
+    `DirectoryOptions`. `announce` tells this network of the node by DNS-SD, under a name if it is one; that
+    takes the extra `mdns`.
+
+    Leaving the block stops the children in reverse start order, each within its `shutdown`. When the
+    root supervisor gives up, the body is cancelled and `RestartIntensityExceeded` raised. An exception
+    of the body comes out as itself. Ctrl-C stops in order; a second one gives nobody more time.
+
+    Raises StartFailed when a child of `tree` cannot start, ConfigError for an argument of another kind and
+    for an address at which it cannot listen.
+    """
+    _check_call(tree)
+    wanted = Wanted(listen, public_url, tls, client_tls, network, session, connection, door)
+    told = Introduced(register, lookup, directory, announce)
+    wanted = attrs.evolve(wanted, security=security, origins=tuple(origins), insecure=insecure)
+    wanted = attrs.evolve(wanted, credentials=credentials, metrics=metrics, tracing=tracing)
+    outside = Outside(threads=threads, processes=processes)
+    async with opened(tree, instrument, outside, wanted, told) as stages:
+        yield Node(stages)

@@ -1,0 +1,203 @@
+"""A node in a thread of its own, for notebooks and for scripts that know nothing of trio."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+import trio
+
+from lmos_actors.errors import AgentError
+from lmos_actors.observe import dumps
+
+from ._node import Node, open_node
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
+    from os import PathLike
+    from ssl import SSLContext
+    from types import TracebackType
+
+    from opentelemetry.trace import TracerProvider
+
+    from lmos_actors._core import Instrument
+    from lmos_actors.discovery import DirectoryOptions, Registration
+    from lmos_actors.observe import MetricsOptions
+    from lmos_actors.portal import Portal
+    from lmos_actors.security import Credentials, Security
+    from lmos_actors.supervision import SupervisorSpec
+
+
+class NodeThread:
+    """A node that runs in a thread of its own; made by `open_node_in_thread`.
+
+    A context manager that gives the portal and closes at the end, or to be ended by `close()`. What has
+    not been closed when the interpreter exits is closed then. A forked process has no such node: there
+    `close()` does nothing.
+    """
+
+    def __init__(self, opened: Callable[[], AbstractAsyncContextManager[Node]]) -> None:
+        self._opened = opened
+        self._ready = threading.Event()
+        self._ended = threading.Event()
+        self._closed = False
+        self._given_up = False
+        self._failure: BaseException | None = None
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._starting = trio.CancelScope()
+        self._leave: Callable[[], None] = self._starting.cancel
+        self._node: Node | None = None
+        self._portal: Portal | None = None
+        self._thread = threading.Thread(target=self._run, name="lmos node", daemon=True)
+        self._process = os.getpid()
+
+    @property
+    def portal(self) -> Portal:
+        """The way into the node, for any thread but its own."""
+        assert self._portal is not None
+        return self._portal
+
+    @property
+    def node(self) -> Node:
+        """The node itself, to be used in its own thread: `portal.run(thread.node.start_child, spec)`."""
+        assert self._node is not None
+        return self._node
+
+    def close(self) -> None:
+        """Stop the node in order and wait until it has ended; again, it does nothing.
+
+        Raises what ended the node, if it did not end well, such as RestartIntensityExceeded. Ctrl-C while
+        it waits gives nobody in the node more time. RuntimeError in the node's own thread.
+        """
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("a node's own thread cannot wait for its end")
+        if self._closed or os.getpid() != self._process:
+            return
+        try:
+            self._soon(self._leave)
+            self._ended.wait()
+        except BaseException:
+            self._soon(self._hurry)
+            self._ended.wait()
+            raise
+        finally:
+            self._forget()
+        if self._failure is not None:
+            raise self._failure
+
+    def __enter__(self) -> Portal:
+        return self.portal
+
+    def __exit__(
+        self, _: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except BaseException as own:
+            if error is None or isinstance(error, AgentError) or not isinstance(own, Exception):
+                raise  # what the body met came of it, and is its context
+            raise BaseExceptionGroup("errors of one node", [error, own]) from None
+
+    # ---- in the caller's thread
+
+    def _begin(self) -> None:
+        """Start the thread and wait until the tree has started. Raises what open_node raises."""
+        try:
+            self._launch()
+            atexit.register(self.close)
+            dumps.claim(self)
+            self._ready.wait()
+        except BaseException:
+            self._given_up = True
+            self._soon(self._leave)
+            self._ended.wait()
+            self._forget()
+            raise
+        if self._node is None:
+            self.close()
+
+    def _launch(self) -> None:
+        try:
+            self._thread.start()
+        except RuntimeError:  # there can be no more threads; of this one no end is to be waited for
+            self._ended.set()
+            raise
+
+    def _soon(self, fn: Callable[[], object]) -> None:
+        if self._token is not None:
+            with suppress(trio.RunFinishedError):
+                self._token.run_sync_soon(fn)
+
+    def _hurry(self) -> None:
+        if self._node is not None:
+            self._node.hurry()
+
+    def _forget(self) -> None:
+        if self._ended.is_set():
+            self._closed = True
+            if self._thread.ident is not None:
+                self._thread.join()
+            dumps.release(self)
+            atexit.unregister(self.close)
+
+    # ---- in the node's thread
+
+    def _run(self) -> None:
+        try:
+            trio.run(self._main)
+        except BaseException as exc:  # noqa: ASYNC103 -- outside of trio: whoever closes the node gets it
+            self._failure = exc
+        finally:
+            self._ended.set()
+            self._ready.set()
+
+    async def _main(self) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+        with self._starting:
+            if self._given_up:
+                return
+            async with self._opened() as node:
+                left = trio.Event()
+                self._leave = left.set
+                self._portal = node.portal()
+                self._node = node
+                self._ready.set()
+                await left.wait()
+
+
+def open_node_in_thread(
+    tree: SupervisorSpec | None = None,
+    *,
+    instrument: Instrument | None = None,
+    threads: int | None = None,
+    processes: int | None = None,
+    listen: str | Sequence[str] | None = None,
+    public_url: str | None = None,
+    tls: SSLContext | None = None,
+    client_tls: SSLContext | None = None,
+    security: Security | None = None,
+    origins: Sequence[str] = (),
+    insecure: bool = False,
+    credentials: Credentials | None = None,
+    register: str | Sequence[str] | Registration | bool | None = None,
+    lookup: str | Sequence[str] | None = None,
+    directory: DirectoryOptions | str | PathLike[str] | bool | None = None,
+    announce: bool | str = False,
+    metrics: bool | MetricsOptions = False,
+    tracing: bool | TracerProvider | None = None,
+) -> NodeThread:
+    """Open a node in a thread of its own; returns when its tree has started.
+
+    `with open_node_in_thread(tree) as portal:` stops the node in order at the end of the block. Without a
+    block, as in a notebook: `node = open_node_in_thread(tree)`, `node.portal`, `node.close()`. Arguments
+    and errors are those of `open_node`; what ends the node later is raised by `close`, or out of the block.
+    """
+    options = locals()  # nothing but the arguments, by name
+    thread = NodeThread(partial(open_node, **options))
+    thread._begin()  # pyright: ignore[reportPrivateUsage] # nobody else starts it
+    return thread

@@ -1,0 +1,200 @@
+"""What a consumer has asked for: answers, runs, word about runs, values and events as they come."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+
+from msgspec import UNSET, Struct
+
+from ._dialects import message_type
+
+if TYPE_CHECKING:
+    from lmos_actors.errors import LmosActorsError
+
+    from ._messages import (
+        CancelAction,
+        InvokeAction,
+        ObserveProperty,
+        QueryAction,
+        Request,
+        SubscribeAllEvents,
+        SubscribeEvent,
+    )
+    from ._streams import Incoming, Outgoing
+
+Kind: TypeAlias = Literal["property", "event", "events"]
+Key: TypeAlias = tuple[Kind, str, str]
+
+
+class Trace(TypedDict, total=False):
+    """The members of a message that carry a W3C trace context, as `traceparent="00-..."`."""
+
+    traceparent: str | None
+    tracestate: str | None
+
+
+class Standing(Struct, frozen=True):
+    """Where a run stood when it was asked: the value of a query and of a cancel.
+
+    `status` is `pending`, `in progress`, `completed`, `failed`, `cancelled` or a word of the peer's own;
+    `progress` and `output` are UNSET where none is known; `cancelled`, with `reason`, that somebody ended it.
+    """
+
+    status: str
+    progress: Any = UNSET
+    output: Any = UNSET
+    cancelled: bool = False
+    reason: str | None = None
+
+
+class Pending:
+    """A request to a thing, and what became of it; known by its identity.
+
+    `sent` says whether its frame was taken from the session; `done` whether it has ended: with `value`, or
+    with `error` if that is not None. `forgotten`: nobody waits for it any more. `request` is the message.
+    `host` is for whoever has asked, to keep with it what is wanted when it ends.
+    """
+
+    __slots__ = ("done", "error", "forgotten", "host", "request", "sent", "value", "whole")
+
+    def __init__(self, request: Request, whole: Several | None = None) -> None:
+        self.request = request
+        self.whole = whole
+        self.host: Any = None
+        self.sent = False
+        self.done = False
+        self.forgotten = False
+        self.value: Any = None
+        self.error: LmosActorsError | None = None
+
+    def __repr__(self) -> str:
+        state = "done" if self.done else "sent" if self.sent else "unsent"
+        return f"<{self.verb} {self.message_id} {state}>"
+
+    @property
+    def thing_id(self) -> str:
+        """The thing that was asked."""
+        return self.request.thing_id
+
+    @property
+    def message_id(self) -> str:
+        """The `messageID` of the request, under which its answer comes."""
+        return self.request.message_id
+
+    @property
+    def correlation(self) -> str:
+        """What its answers carry."""
+        return self.request.message_id
+
+    @property
+    def verb(self) -> str:
+        """The `messageType` of the request, by the specification's tables."""
+        return message_type(self.request)
+
+
+class Several(Pending):
+    """One request of the host that goes out as several: answered when all are, failed with the first.
+
+    Its own `request` is the one message that would say the same, and is not sent.
+    """
+
+    __slots__ = ("parts", "values")
+
+    def __init__(self, request: Request) -> None:
+        super().__init__(request)
+        self.parts: dict[str, Pending] = {}  # open ones
+        self.values: dict[str, Any] = {}
+
+
+class Call(Pending):
+    """A call of an action: its run, as the consumer holds it.
+
+    `status`, `progress`, `output`, `cancelled` and `reason` are the latest known of it; `waited` whether its
+    thing has said that it has to wait. `inputs` are its
+    input streams by parameter; `answer` is the stream of items it gives, None where none was asked for.
+    """
+
+    __slots__ = (
+        "answer", "asides", "cancelled", "inputs", "output", "progress", "reason", "status", "waited",
+    )  # fmt: skip
+    request: InvokeAction
+
+    def __init__(self, request: InvokeAction) -> None:
+        super().__init__(request)
+        self.status = "pending"
+        self.waited = False
+        self.progress: Any = UNSET
+        self.output: Any = UNSET
+        self.cancelled = False
+        self.reason: str | None = None
+        self.inputs: dict[str, Outgoing] = {}
+        self.answer: Incoming | None = None
+        self.asides: list[Aside] = []  # open ones, oldest first
+
+    def standing(self) -> Standing:
+        """Return where it stands, by what is known here."""
+        return Standing(self.status, self.progress, self.output, self.cancelled, self.reason)
+
+
+class Told(Pending):
+    """A one-way message: its `number` on the connection, 0 where the peer knows none, and `size` in bytes."""
+
+    __slots__ = ("number", "size")
+    request: InvokeAction
+
+    def __init__(self, request: InvokeAction) -> None:
+        super().__init__(request)
+        self.number = request.tell or 0
+        self.size = 0
+        self.forgotten = True
+
+
+class Aside(Pending):
+    """A query or a cancel of a run."""
+
+    __slots__ = ("run",)
+    request: QueryAction | CancelAction
+
+    def __init__(self, request: QueryAction | CancelAction, run: Call) -> None:
+        super().__init__(request)
+        self.run = run
+
+
+class Feed:
+    """An observation (`property`), a subscription (`event`), or one to all events (`events`); an identity.
+
+    `name` is "" for all events. `established`: the thing has confirmed it, or does not confirm; `ended`: no
+    value will come any more, because of `error` if that is not None.
+    """
+
+    __slots__ = ("ended", "error", "established", "kind", "name", "request", "sent")
+
+    def __init__(
+        self, kind: Kind, name: str, request: ObserveProperty | SubscribeEvent | SubscribeAllEvents
+    ) -> None:
+        self.kind: Kind = kind
+        self.name = name
+        self.request = request
+        self.sent = False
+        self.established = False
+        self.ended = False
+        self.error: LmosActorsError | None = None
+
+    def __repr__(self) -> str:
+        state = "ended" if self.ended else "established" if self.established else "asked for"
+        return f"<{self.kind} {self.name!r} of {self.thing_id} {state}>"
+
+    @property
+    def thing_id(self) -> str:
+        """The thing that is listened to."""
+        return self.request.thing_id
+
+    @property
+    def message_id(self) -> str:
+        """The `messageID` of the request that made it last, under which its values come."""
+        return self.request.message_id
+
+    @property
+    def key(self) -> Key:
+        """What it listens to: no two live ones of a connection have the same."""
+        return self.kind, self.request.thing_id, self.name

@@ -1,0 +1,279 @@
+"""Observations and subscriptions: how they are confirmed, to which of them a value goes, how they end.
+
+A value goes to the feed whose correlation it carries. Else (D10, D11)
+
+    a reading without correlation             to the observation of that property; by kotlin-wot's habits only
+                                              once its first, correlated reading has come
+    an event without, or with a foreign one   to the subscription of that event, else to that of all events
+    with the correlation of a former feed     nowhere: it was on its way
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from lmos_actors.errors import LocalProtocolError, NotAllowed
+
+from .._messages import (
+    ObserveProperty,
+    SubscribeAllEvents,
+    SubscribeEvent,
+    UnobserveProperty,
+    UnsubscribeAllEvents,
+    UnsubscribeEvent,
+)
+from .._pending import Feed
+from .._problems import error_of
+from ._outcomes import Ended, Established, Missed, Occurred, Read
+
+if TYPE_CHECKING:
+    from lmos_actors.errors import LmosActorsError
+
+    from .._messages import Acknowledgement, Base, Error, Event, Gap, PropertyReading
+    from .._pending import Key, Trace
+    from ._outcomes import Happenings
+    from ._wire import Wire
+
+FORMER: Final = 256  # ids of feeds that have ended, and of stops, that are known
+
+
+class Feeds:
+    """What one connection listens to: live feeds, by key and by correlation, and those being stopped."""
+
+    __slots__ = ("_by_id", "_by_key", "_former", "_stopping", "_wire")
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._by_key: dict[Key, Feed] = {}
+        self._by_id: dict[str, Feed] = {}
+        self._stopping: dict[str, Feed] = {}
+        self._former: OrderedDict[str, Feed] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    @property
+    def remembered(self) -> int:
+        """How many that were stopped, or have ended, are known."""
+        return len(self._stopping) + len(self._former)
+
+    # -- asking
+
+    def observe(self, thing: str, name: str, trace: Trace) -> Feed:
+        """Listen to a property."""
+        new_id, gaps = self._wire.new_id(), self._gaps
+        request = ObserveProperty(
+            thing_id=thing, message_id=new_id, correlation_id=new_id, name=name, gaps=gaps, **trace
+        )
+        return self._start(Feed("property", name, request))
+
+    def subscribe(self, thing: str, event: str, trace: Trace) -> Feed:
+        """Listen to an event."""
+        new_id, gaps, ack = self._wire.new_id(), self._gaps, self._acks
+        request = SubscribeEvent(
+            thing_id=thing, message_id=new_id, correlation_id=new_id, event=event, gaps=gaps, ack=ack, **trace
+        )
+        return self._start(Feed("event", event, request))
+
+    def subscribe_all(self, thing: str, trace: Trace) -> Feed:
+        """Listen to all events.
+
+        Raises NotAllowed: a peer of kotlin-wot's habits would close the connection (D19).
+        """
+        if self._wire.kotlin:
+            raise NotAllowed("this peer knows no subscription to all events")
+        new_id, gaps, ack = self._wire.new_id(), self._gaps, self._acks
+        request = SubscribeAllEvents(
+            thing_id=thing, message_id=new_id, correlation_id=new_id, gaps=gaps, ack=ack, **trace
+        )
+        return self._start(Feed("events", "", request))
+
+    @property
+    def _gaps(self) -> bool:
+        return "gaps" in self._wire.known
+
+    @property
+    def _acks(self) -> bool:
+        return "acks" in self._wire.known
+
+    def _start(self, feed: Feed) -> Feed:
+        held = len(self) + len(self._stopping)  # so that neither table grows beyond the limit
+        self._wire.admit(feed.thing_id, held, self._wire.options.max_listening)
+        if feed.key in self._by_key:
+            raise LocalProtocolError(f"{feed.kind} {feed.name!r} of {feed.thing_id!r} is listened to already")
+        self._wire.outbox.put(feed.request, feed)
+        self._by_key[feed.key] = self._by_id[feed.message_id] = feed
+        # without acknowledgements no answer is a yes (D9); an observation is confirmed by its first reading
+        feed.established = feed.kind != "property" and not self._confirms
+        return feed
+
+    @property
+    def _confirms(self) -> bool:
+        return self._wire.kotlin or self._acks
+
+    def stop(self, feed: Feed) -> None:
+        """Listen no more; nothing is done if it has ended, or is being stopped, already."""
+        self._wire.check_open()
+        if self._by_key.get(feed.key) is not feed:
+            return
+        request = self._opposite(feed)
+        self._take_out(feed)
+        if self._wire.outbox.drop(feed) and not feed.sent:  # what was sent may have been renewed since
+            feed.ended = True
+            return
+        self._wire.outbox.put(request)
+        if self._confirms:
+            self._stopping[request.message_id] = feed
+        else:
+            feed.ended = True
+            self._remember(request.message_id, feed)
+        if feed.kind == "events":
+            self._renew(feed.thing_id)
+
+    def _opposite(self, feed: Feed) -> UnobserveProperty | UnsubscribeEvent | UnsubscribeAllEvents:
+        new_id, thing, ack = self._wire.new_id(), feed.thing_id, self._acks
+        if feed.kind == "property":
+            return UnobserveProperty(
+                thing_id=thing, message_id=new_id, correlation_id=new_id, name=feed.name, ack=ack
+            )
+        if feed.kind == "event":
+            return UnsubscribeEvent(
+                thing_id=thing, message_id=new_id, correlation_id=new_id, event=feed.name, ack=ack
+            )
+        return UnsubscribeAllEvents(thing_id=thing, message_id=new_id, correlation_id=new_id, ack=ack)
+
+    def _renew(self, thing: str) -> None:
+        """Subscribe again to single events, which a peer may have ended with those to all (C20)."""
+        for feed in self._by_key.values():
+            if feed.kind == "event" and feed.thing_id == thing:
+                self._renew_one(feed)
+
+    def _renew_one(self, feed: Feed) -> None:
+        self._wire.outbox.drop(feed)
+        del self._by_id[feed.message_id]
+        self._remember(feed.message_id, feed)  # what is on its way under the old id is for it all the same
+        new_id = self._wire.new_id()
+        feed.request = msgspec.structs.replace(feed.request, message_id=new_id, correlation_id=new_id)
+        self._by_id[new_id] = feed
+        self._wire.outbox.put(feed.request, feed)
+
+    # -- ending
+
+    def _take_out(self, feed: Feed) -> None:
+        del self._by_key[feed.key]
+        del self._by_id[feed.message_id]
+        self._remember(feed.message_id, feed)
+
+    def _remember(self, message_id: str, feed: Feed) -> None:
+        self._former[message_id] = feed
+        if len(self._former) > FORMER:
+            self._former.popitem(last=False)
+
+    def _end(self, feed: Feed, error: LmosActorsError | None) -> Happenings:
+        feed.ended, feed.error = True, error
+        return (Ended(feed, error),)
+
+    def close(self) -> list[Feed]:
+        """End everything, as the connection is gone; what was live, oldest first."""
+        found = list(self._by_key.values())
+        for feed in (*found, *self._stopping.values()):
+            feed.ended = True
+        for table in (self._by_key, self._by_id, self._stopping, self._former):
+            table.clear()
+        return found
+
+    # -- what comes in
+
+    def find(self, correlation: str | None) -> Feed | None:
+        """Return the live feed of this correlation, or of which it was that before it was renewed."""
+        if correlation is None:
+            return None
+        feed = self._by_id.get(correlation) or self._former.get(correlation)
+        return feed if feed is not None and self._by_key.get(feed.key) is feed else None
+
+    def is_former(self, correlation: str | None) -> bool:
+        """Whether this is the correlation of one that has ended, or of a stop."""
+        return correlation is not None and correlation in self._former
+
+    def take_reading(self, message: PropertyReading) -> Happenings | None:
+        """Take a reading; None if it is for none of the feeds."""
+        feed = self.find(message.correlation_id)
+        if feed is None:
+            if message.correlation_id is not None:
+                return self._wire.come_late() if self.is_former(message.correlation_id) else None
+            feed = self._by_key.get(("property", message.thing_id, message.name))
+            if feed is None or (self._wire.kotlin and not feed.established):
+                return None
+        elif feed.kind != "property" or feed.name != message.name:
+            return self._wire.stray(message, f"not what the {feed.kind} feed listens to")
+        return self._confirmed(feed, Read(feed, message.value, message.timestamp))
+
+    def take_event(self, message: Event) -> Happenings:
+        """Take an event."""
+        feed = self.find(message.correlation_id)
+        if feed is None:
+            if self.is_former(message.correlation_id):
+                return self._wire.come_late()
+            thing = message.thing_id
+            one = self._by_key.get(("event", thing, message.event))
+            feed = one or self._by_key.get(("events", thing, ""))
+        if feed is None or feed.kind == "property" or feed.name not in ("", message.event):
+            return self._wire.stray(message, "nobody listens to it")
+        trace = message.traceparent, message.tracestate
+        return self._confirmed(feed, Occurred(feed, message.event, message.data, message.timestamp, *trace))
+
+    def _confirmed(self, feed: Feed, value: Read | Occurred) -> Happenings:
+        if feed.established:
+            return (value,)
+        feed.established = True
+        return (Established(feed), value)
+
+    def take_gap(self, message: Gap) -> Happenings:
+        """Take word that values are missing."""
+        feed = self.find(message.correlation_id)
+        if feed is None:
+            return self._unclaimed(message)
+        return (Missed(feed, message.reason, message.missed),)
+
+    def take_acknowledgement(self, message: Acknowledgement) -> Happenings:
+        """Take the confirmation of a subscription or of a stop; one that was not waited for is fine."""
+        stopped = self._stopping.pop(message.correlation_id or "", None)
+        if stopped is not None:
+            return self._end(stopped, None)
+        feed = self.find(message.correlation_id)
+        if feed is None:
+            return self._unclaimed(message)
+        if feed.established:
+            return ()
+        feed.established = True
+        return (Established(feed),)
+
+    def awaits(self, thing: str) -> bool:
+        """Whether something that was asked for there is not confirmed yet."""
+        return any(feed.thing_id == thing and not feed.established for feed in self._by_id.values())
+
+    def take_error(self, message: Error) -> Happenings:
+        """Take an error that answers no request: it ends a feed, and confirms a stop."""
+        feed = self.find(message.correlation_id)
+        error = error_of(message, None if feed is None else feed.request)
+        found = self.refuse(message.correlation_id, error)
+        return self._unclaimed(message) if found is None else found
+
+    def refuse(self, correlation: str | None, error: LmosActorsError) -> Happenings | None:
+        """End what has this correlation: a feed with the error, a stop without; None if there is neither."""
+        stopped = self._stopping.pop(correlation or "", None)
+        if stopped is not None:
+            return self._end(stopped, None)
+        feed = self.find(correlation)
+        if feed is None:
+            return None
+        self._take_out(feed)
+        return self._end(feed, error)
+
+    def _unclaimed(self, message: Base) -> Happenings:
+        if self.is_former(message.correlation_id):
+            return self._wire.come_late()
+        return self._wire.stray(message, "nothing of this correlation is open")

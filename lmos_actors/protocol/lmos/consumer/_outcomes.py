@@ -1,0 +1,135 @@
+"""What a frame means to a consumer: what `ConsumerSession.receive` gives, in the order of happening."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec import UNSET, Struct
+
+from .._peer import Close
+from .._streams import Credited, Stopped
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from lmos_actors.errors import LmosActorsError
+
+    from .._codec import Unreadable
+    from .._messages import Base
+    from .._pending import Call, Feed, Pending
+
+
+class Answered(Struct, frozen=True):
+    """A request has its value.
+
+    Of a read, or a write, the property's; of several properties, values by name; of a run, the output, UNSET
+    where there is none; of a query or a cancel, a `Standing`.
+    """
+
+    pending: Pending
+    value: Any
+
+
+class Failed(Struct, frozen=True):
+    """A request was refused, or failed: the exception says how."""
+
+    pending: Pending
+    error: LmosActorsError
+
+
+class Moved(Struct, frozen=True):
+    """A run has another status, or new progress (UNSET if none was told)."""
+
+    pending: Call
+    status: str
+    progress: Any = UNSET
+
+
+class Item(Struct, frozen=True):
+    """A run has given one item; the host says `consumed` when it has taken it."""
+
+    pending: Call
+    output: Any
+
+
+class Lost(Struct, frozen=True):
+    """A forgotten request was answered by an error."""
+
+    pending: Pending
+    error: LmosActorsError
+
+
+class Established(Struct, frozen=True):
+    """The thing has confirmed an observation or subscription."""
+
+    feed: Feed
+
+
+class Read(Struct, frozen=True):
+    """An observed property has this value; `at` is the time that the thing tells, if any."""
+
+    feed: Feed
+    value: Any
+    at: datetime | None
+
+
+class Occurred(Struct, frozen=True, repr_omit_defaults=True):
+    """An event that was subscribed to; `at` is the time that the thing tells, if any.
+
+    The last two are the W3C trace context in which it was emitted, if the thing tells one.
+    """
+
+    feed: Feed
+    event: str
+    data: Any
+    at: datetime | None
+    traceparent: str | None = None
+    tracestate: str | None = None
+
+
+class Missed(Struct, frozen=True):
+    """Values are missing here: `missed` of them, None where nobody knows."""
+
+    feed: Feed
+    reason: str
+    missed: int | None
+
+
+class Ended(Struct, frozen=True):
+    """No more values come: because of an error, or, without one, since the stop was acknowledged."""
+
+    feed: Feed
+    error: LmosActorsError | None = None
+
+
+class TellRoom(Struct, frozen=True):
+    """One-way messages that found no credit may find some now; see `ConsumerSession.may_tell`."""
+
+
+class Stray(Struct, frozen=True):
+    """A frame that answers nothing: it is counted, and changes nothing. `why` is for a log."""
+
+    message: Base | Unreadable
+    why: str
+
+
+Happening: TypeAlias = (
+    Answered
+    | Failed
+    | Moved
+    | Item
+    | Lost
+    | Established
+    | Read
+    | Occurred
+    | Missed
+    | Ended
+    | Credited
+    | Stopped
+    | TellRoom
+    | Stray
+    | Close
+)
+"""What `ConsumerSession.receive` gives."""
+
+Happenings: TypeAlias = tuple[Happening, ...]

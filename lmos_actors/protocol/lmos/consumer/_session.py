@@ -1,0 +1,396 @@
+"""One connection as its client sees it: requests out, what became of them in. No I/O and no clock."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import attrs
+from msgspec import UNSET
+
+from .._codec import Codec
+from .._dialects import Dialect
+from .._limits import Limits
+from .._messages import (
+    InvokeAction,
+    ReadAllProperties,
+    ReadMultipleProperties,
+    ReadProperty,
+    WriteMultipleProperties,
+    WriteProperty,
+)
+from .._peer import SessionOptions
+from .._pending import Aside, Call, Feed, Pending, Several, Told, Trace
+from ._feeds import Feeds
+from ._receiver import Receiver
+from ._requests import Requests
+from ._runs import Runs
+from ._streams import ConsumerStreams
+from ._wire import Wire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Unpack
+
+    from .._messages import Credit, Request
+    from .._outbox import Sendable
+    from .._streams import Outgoing
+    from ._outcomes import Happenings
+
+
+@attrs.frozen(kw_only=True)
+class ConsumerStatistics:
+    """Counts of one session: `asked = answered + failed + forgotten + unanswered + open`, in messages.
+
+    `unanswered` were open when the session was closed. `remembered` are ended and forgotten ones, and feeds,
+    that are still known; `waiting` frames in the outbox; `strays` answered nothing; `late` came for what had
+    ended here; `unreadable` were no messages.
+    """
+
+    asked: int
+    answered: int
+    failed: int
+    forgotten: int
+    unanswered: int
+    open: int
+    listening: int
+    remembered: int
+    waiting: int
+    strays: int
+    late: int
+    unreadable: int
+
+
+@attrs.frozen
+class Left:
+    """What a connection leaves: open requests, each with whether it was sent, and the feeds it had."""
+
+    pendings: tuple[tuple[Pending, bool], ...]
+    feeds: tuple[Feed, ...]
+
+
+class ConsumerSession:
+    """The client's side of one LMOS connection.
+
+    `selected` says whether the server selected the subprotocol `lmosprotocol`, from which `auto` takes its
+    habits (D3); `new_id` gives UUIDv4 texts; `offers` are the extensions that the peer's description
+    announces. `wake` is called, in the midst of a method, when frames wait where none did; it must not call
+    the session.
+
+    The methods that ask put a message into the outbox, and give an object that is known by its identity. What
+    becomes of it is told by `receive`; where it ends at once, the object says so when the method returns.
+    `frames` gives what is to be sent. Nothing blocks, and nothing that a peer sends raises. Every method that
+    asks raises LocalProtocolError once the session is closed, for an empty thing, for a payload that JSON
+    has no form for, and for a message of more than `max_bytes`; and MailboxFull where the options allow no
+    more open ones, or the outbox is full.
+    """
+
+    __slots__ = ("_feeds", "_receiver", "_requests", "_runs", "_streams", "_wire")
+
+    def __init__(
+        self,
+        *,
+        selected: bool,
+        new_id: Callable[[], str],
+        habits: Literal["auto", "spec", "kotlin-wot"] = "auto",
+        options: SessionOptions | None = None,
+        offers: tuple[str, ...] = (),
+        wake: Callable[[], object] | None = None,
+    ) -> None:
+        options = SessionOptions() if options is None else options
+        limits = Limits(max_bytes=options.max_bytes, strict=options.strict)
+        codec = Codec(Dialect.of_consumer(selected, habits), limits)
+        self._wire = Wire(codec, new_id, options, offers, wake)
+        self._requests = Requests(self._wire)
+        self._feeds = Feeds(self._wire)
+        self._streams = ConsumerStreams(encode=self._wire.encode, new_id=new_id, max_open=options.max_open)
+        self._runs = Runs(self._wire, self._requests, self._streams)
+        self._receiver = Receiver(self._wire, self._requests, self._feeds, self._runs, self._streams)
+
+    # -- properties
+
+    def read(self, thing: str, name: str, **trace: Unpack[Trace]) -> Pending:
+        """Ask for the value of a property."""
+        new_id = self._wire.new_id()
+        request = ReadProperty(thing_id=thing, message_id=new_id, correlation_id=new_id, name=name, **trace)
+        return self._requests.ask(Pending(request))
+
+    def read_many(self, thing: str, names: Iterable[str], **trace: Unpack[Trace]) -> Pending:
+        """Ask for several properties, one message each: all values by name are the answer, or an error."""
+        new_id, known = self._wire.new_id, list(dict.fromkeys(names))
+        request = ReadMultipleProperties(thing_id=thing, message_id=new_id(), properties=known)
+        reads: list[Request] = []
+        for name in known:
+            one = new_id()
+            reads.append(ReadProperty(thing_id=thing, message_id=one, correlation_id=one, name=name, **trace))
+        return self._requests.ask_several(Several(request), reads)
+
+    def read_all(self, thing: str, **trace: Unpack[Trace]) -> Pending:
+        """Ask for the values of all properties.
+
+        The message is kotlin-wot's and not in the specification: where the names are known, `read_many` is
+        understood by every peer.
+        """
+        new_id = self._wire.new_id()
+        request = ReadAllProperties(thing_id=thing, message_id=new_id, correlation_id=new_id, **trace)
+        return self._requests.ask(Pending(request))
+
+    def write(self, thing: str, name: str, value: Any, **trace: Unpack[Trace]) -> Pending:
+        """Set a property; the answer is the value that the thing has taken."""
+        new_id = self._wire.new_id()
+        request = WriteProperty(
+            thing_id=thing, message_id=new_id, correlation_id=new_id, name=name, data=value, **trace
+        )
+        return self._requests.ask(Pending(request))
+
+    def write_many(self, thing: str, values: Mapping[str, Any], **trace: Unpack[Trace]) -> Pending:
+        """Set several properties: in one message or, by kotlin-wot's habits, in one each (D19)."""
+        new_id = self._wire.new_id()
+        request = WriteMultipleProperties(
+            thing_id=thing, message_id=new_id, correlation_id=new_id, data=dict(values), **trace
+        )
+        if not self._wire.kotlin:
+            return self._requests.ask(Pending(request))
+        writes: list[Request] = []
+        for name, value in request.data.items():
+            one = self._wire.new_id()
+            writes.append(
+                WriteProperty(
+                    thing_id=thing, message_id=one, correlation_id=one, name=name, data=value, **trace
+                )
+            )
+        return self._requests.ask_several(Several(request), writes)
+
+    # -- actions
+
+    def invoke(
+        self,
+        thing: str,
+        action: str,
+        input: Any = UNSET,
+        *,
+        remaining: float | None = None,
+        attempt: int | None = None,
+        message_id: str | None = None,
+        credit: Credit | None = None,
+        streams: Mapping[str, str] | None = None,
+        binary: bool = False,
+        **trace: Unpack[Trace],
+    ) -> Call:
+        """Ask for a run of an action; `input` is absent by default, which is not null.
+
+        By kotlin-wot's habits it is null then: its server refuses a request without the member.
+
+        `remaining` seconds until the caller gives up, and `attempt` from 1, are sent to peers that offer
+        `deadlines` and `retries`; a retry repeats the `message_id`. `credit` is given for a stream of items
+        as the answer, of bytes in binary frames if `binary`, to peers that offer `streams`; others send what
+        they like. `streams` opens input streams: their content types by parameter.
+
+        Raises NotAllowed: input streams, and the peer does not offer them.
+        """
+        known = self._wire.known
+        new_id = message_id or self._wire.new_id()
+        request = InvokeAction(
+            thing_id=thing,
+            message_id=new_id,
+            correlation_id=new_id,
+            action=action,
+            input=self._given(input),
+            remaining=remaining if "deadlines" in known else None,
+            attempt=attempt if "retries" in known else None,
+            **trace,
+        )
+        run = Call(request)
+        if credit is None and not streams and not binary:
+            return self._requests.ask(run)
+        return self._runs.ask_streaming(run, credit, streams or {}, binary=binary)
+
+    def _given(self, input: Any) -> Any:
+        return None if input is UNSET and self._wire.kotlin else input
+
+    def tell(
+        self, thing: str, action: str, input: Any = UNSET, *, host: Any = None, **trace: Unpack[Trace]
+    ) -> Pending:
+        """Send a one-way message; its `host` is set. If it does not begin, that is told by `Lost`.
+
+        Raises MailboxFull where there is no credit, see `may_tell`; `TellRoom` comes when there may be some.
+        """
+        new_id = self._wire.new_id()
+        told = Told(
+            InvokeAction(
+                thing_id=thing,
+                message_id=new_id,
+                correlation_id=new_id,
+                action=action,
+                input=self._given(input),
+                tell=self._requests.tells.next_number,
+                **trace,
+            )
+        )
+        told.host = host
+        self._requests.tell(told)
+        return told
+
+    def may_tell(self, thing: str) -> bool:
+        """Whether there is credit for a one-way message to a thing now; if not, `TellRoom` comes later.
+
+        Messages that have not begun are at most 32 of 32 KiB for the connection, until the thing says
+        otherwise, and then 1,024 of 1 MiB; half of that for each thing, and 256 of 256 KiB at most. Peers
+        that do not offer `tells` give credit back by their final answers.
+        """
+        return self._requests.tells.room(thing)
+
+    def query(self, pending: Call) -> Pending:
+        """Ask where a run stands; the answer is a `Standing`.
+
+        A peer of kotlin-wot's habits knows no such question, and of a run that has ended everything is known:
+        then it is done when this returns. Raises MailboxFull: 16 queries of this run are open.
+        """
+        return self._runs.query(pending)
+
+    def cancel(self, pending: Call, reason: str | None = None) -> Pending:
+        """Ask to end a run; the answer is a `Standing`. While one is open, this gives the same again.
+
+        A run that is still in the outbox is taken out of it, and one that a peer of kotlin-wot's habits has
+        is given up here: both have failed with ActionCancelled when this returns, and no `Failed` follows.
+        Raises MailboxFull: of queries and cancels 17 times `max_open` are open, unanswered.
+        """
+        return self._runs.cancel(pending, reason)
+
+    def forget(self, pending: Pending) -> None:
+        """Wait no more for an answer, as nobody does (a tell): it is dropped, but an error comes as `Lost`.
+
+        Of the forgotten the last `max_open` are known. To end a run, cancel it before.
+        """
+        if pending.done or pending.forgotten:
+            return
+        self._requests.forget(pending)
+        if isinstance(pending, Call):
+            self._runs.forget(pending)
+        elif isinstance(pending, Aside) and pending in pending.run.asides:
+            pending.run.asides.remove(pending)
+
+    # -- streams
+
+    def room(self, stream: Outgoing) -> bool:
+        """Whether an item may be sent on this input stream now; `Credited` comes when there is room again."""
+        return stream.room
+
+    def send(self, stream: Outgoing, item: Any) -> bool:
+        """Send an item of an input stream; False if the stream is over, which its run will tell.
+
+        Raises LocalProtocolError: there is no room, or the item of a stream of bytes is none.
+        """
+        self._wire.check_open()
+        frame = self._streams.send(stream, item)
+        if frame is not None:
+            self._wire.outbox.put_frame(frame)
+        return frame is not None
+
+    def finish(self, stream: Outgoing, reason: str | None = None) -> None:
+        """End an input stream, or break it off for a reason."""
+        self._wire.check_open()
+        frame = self._streams.finish(stream, reason)
+        if frame is not None:
+            self._wire.outbox.put_frame(frame)
+
+    def consumed(self, pending: Call) -> None:
+        """Say that the oldest item that a run gave is used up, so that its thing may send more."""
+        frame = None if pending.answer is None else self._streams.consumed(pending.answer)
+        if frame is not None:
+            self._wire.outbox.put_frame(frame)
+
+    # -- observations and subscriptions
+
+    def observe(self, thing: str, name: str, **trace: Unpack[Trace]) -> Feed:
+        """Listen to a property: its value now and every later one.
+
+        Raises LocalProtocolError: this connection listens to it already.
+        """
+        return self._feeds.observe(thing, name, trace)
+
+    def subscribe(self, thing: str, event: str, **trace: Unpack[Trace]) -> Feed:
+        """Listen to an event. Where the thing does not confirm, it is `established` at once (D9).
+
+        Raises LocalProtocolError: this connection listens to it already.
+        """
+        return self._feeds.subscribe(thing, event, trace)
+
+    def subscribe_all(self, thing: str, **trace: Unpack[Trace]) -> Feed:
+        """Listen to all events of a thing.
+
+        Raises LocalProtocolError: this connection listens to them already. NotAllowed: the peer has
+        kotlin-wot's habits, which know no such thing.
+        """
+        return self._feeds.subscribe_all(thing, trace)
+
+    def stop(self, feed: Feed) -> None:
+        """Listen no more. It has `ended` at once, or when the thing has confirmed, which `Ended` tells.
+
+        Until then it counts as one of the `max_listening` that there may be.
+        """
+        self._feeds.stop(feed)
+
+    # -- what comes and goes
+
+    def receive(self, text: str | bytes) -> Happenings:
+        """Take a text frame; return what happened. Once closed nothing does."""
+        return () if self._wire.closed else self._receiver.take(text)
+
+    def receive_binary(self, data: bytes) -> Happenings:
+        """Take a binary frame: an item of bytes that a run gives. Another closes the connection (D17)."""
+        return () if self._wire.closed else self._receiver.take_binary(data)
+
+    def frames(self, room: int = 65_536) -> list[Sendable]:
+        """Take what is to be sent, oldest first: about `room` bytes, one frame at least if any waits.
+
+        `Binary` ones are binary frames, others the UTF-8 of text frames. What is taken counts as sent.
+        """
+        return self._wire.outbox.take(room)
+
+    @property
+    def full(self) -> bool:
+        """Whether more waits to be sent than should; requests are refused then."""
+        return self._wire.outbox.full
+
+    @property
+    def waiting_bytes(self) -> int:
+        """How many bytes wait to be sent."""
+        return self._wire.outbox.bytes
+
+    @property
+    def habits(self) -> str:
+        """By which habits the peer is treated: `spec` or `kotlin-wot`."""
+        return self._wire.codec.dialect.habits
+
+    def closed(self, *, drained: bool = False) -> Left:
+        """Say that the connection is gone; return what it leaves unanswered, oldest first.
+
+        A request that was sent may have run, one that was not has not. `drained` says that the close code
+        was 1012: by then the peer had answered all it had begun, so that nothing counts as sent (C2).
+        Forgotten requests are there only if they were not sent, and one-way messages if they are not known to
+        have begun; feeds that were being stopped are not.
+        """
+        self._wire.closed = True
+        pendings = tuple((pending, pending.sent and not drained) for pending in self._requests.close())
+        feeds = tuple(self._feeds.close())
+        self._streams.close()
+        self._wire.outbox.clear()
+        return Left(pendings, feeds)
+
+    def statistics(self) -> ConsumerStatistics:
+        """Count."""
+        requests, feeds = self._requests, self._feeds
+        return ConsumerStatistics(
+            asked=requests.asked,
+            answered=requests.answered,
+            failed=requests.failed,
+            forgotten=requests.forgotten,
+            unanswered=requests.unanswered,
+            open=len(requests),
+            listening=len(feeds),
+            remembered=requests.remembered + feeds.remembered,
+            waiting=len(self._wire.outbox),
+            strays=self._wire.strays,
+            late=self._wire.late + self._streams.ignored,
+            unreadable=self._receiver.unreadable,
+        )

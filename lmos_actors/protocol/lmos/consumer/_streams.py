@@ -1,0 +1,90 @@
+"""The streams of one connection on the side of the consumer: inputs go out, answers come in.
+
+Extension: docs/reference/lmos-extensions.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lmos_actors.errors import NotAllowed
+
+from .._frames import MAX_STREAM
+from .._messages import Credit, StreamOffer
+from .._streams import (
+    JSON,
+    Arrived,
+    Incoming,
+    Outgoing,
+    ReceiveWindow,
+    Run,
+    SendWindow,
+    StreamTable,
+    Violation,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .._messages import StreamOpen
+
+
+class ConsumerStreams(StreamTable):
+    """Inputs by their odd numbers, answers by their run."""
+
+    FIRST = 1
+
+    def offer(self, run: Run, kinds: Mapping[str, str]) -> dict[str, Outgoing]:
+        """Open input streams, by parameter with their content types; they have no credit yet.
+
+        What the invocation says of them is `offers(streams)`.
+
+        Raises:
+            NotAllowed: too many streams are open, or the connection has no numbers left.
+        """
+        if len(self._numbered) + len(kinds) > self._max_open:
+            raise NotAllowed(f"{self._max_open} streams are open on this connection")
+        if self._next + 2 * (len(kinds) - 1) > MAX_STREAM:
+            raise NotAllowed("this connection has no numbers for streams left")
+        return {name: self._opened(run, name, kind) for name, kind in kinds.items()}
+
+    def _opened(self, run: Run, name: str, kind: str) -> Outgoing:
+        window = SendWindow(Credit(items=0, bytes=0))
+        stream = Outgoing(run, name, self._next, kind, window, kind != JSON)
+        self._next += 2
+        self._add(stream)
+        return stream
+
+    def expect(self, run: Run, credit: Credit | None) -> Incoming:
+        """Expect the answer as a stream: under the credit that the invocation gives, or without any."""
+        window = ReceiveWindow(credit, granted=True)
+        stream = Incoming(run, None, None, JSON, window, binary=False)
+        self._add(stream)
+        return stream
+
+    def take_open(self, message: StreamOpen) -> Violation | None:
+        """Take the number under which the bytes of an answer will come."""
+        run = self._named.get(message.correlation_id or "")
+        number, known = message.stream, self._highest
+        self._highest = max(known, min(number, MAX_STREAM))
+        answer = None if run is None else self._runs[run].get(None)
+        if not isinstance(answer, Incoming):
+            self.ignored += 1
+            return None
+        if number % 2 or not known < number <= MAX_STREAM or answer.number is not None:
+            return self._broken(answer.run, f"stream {number} cannot be opened")
+        answer.number, answer.content_type, answer.binary = number, message.content_type, True
+        self._number(answer)
+        return None
+
+    def take_output(self, stream: Incoming, item: Any, size: int) -> Arrived | Violation | None:
+        """Take an item of the answer that came as a status of so many bytes (`wire_size`)."""
+        return self._taken(stream, item, size, None, binary=False)
+
+
+def offers(streams: Mapping[str, Outgoing]) -> dict[str, StreamOffer]:
+    """Return what an invocation says of its input streams."""
+    return {
+        name: StreamOffer(stream=stream.number or 0, content_type=stream.content_type)
+        for name, stream in streams.items()
+    }

@@ -1,0 +1,120 @@
+"""What the parts of a consumer's session share: the way out, what the peer can do, and what is counted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lmos_actors.errors import LocalProtocolError, MailboxFull
+
+from .._dialects import message_type
+from .._limits import finite_only
+from .._outbox import Outbox
+from .._pending import Feed, Pending
+from ._outcomes import Stray
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from .._codec import Codec, Unreadable
+    from .._messages import Base, Message
+    from .._peer import SessionOptions
+    from ._outcomes import Happenings
+
+
+class Wire:
+    """One connection as the parts of a session see it; `known` are the extensions that both sides have.
+
+    A peer of kotlin-wot's habits has none, whatever its description says.
+    """
+
+    __slots__ = (
+        "closed",
+        "codec",
+        "encode",
+        "known",
+        "kotlin",
+        "late",
+        "new_id",
+        "options",
+        "ours",
+        "outbox",
+        "strays",
+    )
+
+    def __init__(
+        self,
+        codec: Codec,
+        new_id: Callable[[], str],
+        options: SessionOptions,
+        offers: tuple[str, ...],
+        wake: Callable[[], object] | None,
+    ) -> None:
+        self.codec = codec
+        self.new_id = new_id
+        self.options = options
+        self.kotlin = codec.dialect.habits == "kotlin-wot"
+        self.ours = bool(offers) and not self.kotlin
+        self.known = tuple(word for word in options.offers if word in offers and self.ours)
+        self.encode = self._within(finite_only(codec.encode))
+        self.outbox = Outbox(
+            self.encode,
+            taken=_mark,
+            wake=wake,
+            max_waiting=options.max_waiting,
+            max_bytes=options.max_waiting_bytes,
+        )
+        self.closed = False
+        self.strays = 0
+        self.late = 0
+
+    def _within(self, encode: Callable[[Message], bytes]) -> Callable[[Message], bytes]:
+        """Refuse what is longer than what is taken here: at such a frame a peer ends the whole connection."""
+        most = self.options.max_bytes
+
+        def write(message: Message) -> bytes:
+            frame = encode(message)
+            if len(frame) > most:
+                raise LocalProtocolError(f"this {message_type(message)} is longer than {most} bytes")
+            return frame
+
+        return write
+
+    def admit(self, thing: str, held: int, limit: int, more: int = 1) -> None:
+        """Refuse what there is no room for; `held` of at most `limit` are there already.
+
+        Raises:
+            LocalProtocolError: the session is closed, or no thing is named.
+            MailboxFull: too many are there, or too much waits to be sent.
+        """
+        self.check_open()
+        if not thing:
+            raise LocalProtocolError("a request names its thing")
+        if held + more > limit:
+            raise MailboxFull(thing, limit)
+        if self.outbox.full:
+            raise MailboxFull(thing, self.options.max_waiting)
+
+    def check_open(self) -> None:
+        """Raise LocalProtocolError once the session is closed."""
+        if self.closed:
+            raise LocalProtocolError("the session is closed")
+
+    def stray(self, message: Base | Unreadable, why: str) -> Happenings:
+        """Count a frame that answers nothing."""
+        self.strays += 1
+        return (Stray(message, why),)
+
+    def come_late(self) -> Happenings:
+        """Count a frame that was on its way when what it is for had ended here."""
+        self.late += 1
+        return ()
+
+
+def _mark(key: Hashable) -> None:
+    """The frame of this request has been taken from the outbox."""
+    if isinstance(key, Pending):
+        key.sent = True
+        if key.whole is not None:
+            key.whole.sent = True
+    elif isinstance(key, Feed):
+        key.sent = True

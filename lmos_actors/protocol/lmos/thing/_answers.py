@@ -1,0 +1,316 @@
+"""Answers to repeat, so that a request sent twice is carried out once (DECISIONS C1).
+
+One memory per peer, shared by its connections. Only requests that have an effect are in it. What is
+remembered under a `messageID` is repeated for a request of the same content alone: peers that give every
+message the same id are not confused by it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+
+import msgspec
+
+from .._messages import (
+    ActionStatus,
+    Error,
+    InvokeAction,
+    PropertyReading,
+    PropertyReadings,
+    WriteAllProperties,
+    WriteMultipleProperties,
+    WriteProperty,
+    name_in,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .._messages import Base
+    from ._requests import Asked
+
+REQUESTED: Final[Mapping[type, str]] = {
+    InvokeAction: "input",
+    WriteProperty: "data",
+    WriteMultipleProperties: "data",
+    WriteAllProperties: "data",
+}
+"""The payload of a request that is remembered."""
+
+ANSWERED: Final[Mapping[type, str]] = {
+    ActionStatus: "output",
+    PropertyReading: "value",
+    PropertyReadings: "data",
+    Error: "about",
+}
+"""The payload of a final answer."""
+
+SHORT_TEXT: Final = 64  # characters
+FEW: Final = 4  # members, or elements
+BRIEF: Final = 256  # bytes of a text that is kept as it was read
+OVERHEAD: Final = 2048
+"""Bytes that a remembered answer takes beside its texts: the objects around them, about so many."""
+
+
+class Holder(Protocol):
+    """Keeps answers of one connection or peer, out of a bound that it shares with others."""
+
+    @property
+    def held(self) -> int:
+        """About how many bytes of the process's memory its answers take."""
+        ...
+
+    def shrink(self) -> None:
+        """Forget about half of them, the oldest first."""
+        ...
+
+
+class AnswerBound:
+    """The bytes that answers are kept in, over all connections: past it those forget first that hold most."""
+
+    __slots__ = ("_holders", "bytes", "most")
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.bytes = 0
+        self._holders: dict[Holder, None] = {}
+
+    def changed(self, holder: Holder, size: int) -> None:
+        """Count that a holder has so many bytes more, or less."""
+        self.bytes += size
+        if size > 0:
+            self._holders[holder] = None
+            if self.bytes > self.most:
+                self._make_room()
+        elif not holder.held:
+            self._holders.pop(holder, None)
+
+    def _make_room(self) -> None:
+        """Have an eighth free, so that it is not necessary again with each answer."""
+        enough = self.most - self.most // 8
+        while self.bytes > enough and self._holders:
+            for holder in sorted(self._holders, key=_held, reverse=True):
+                if self.bytes <= enough:
+                    return
+                holder.shrink()
+
+
+def _held(holder: Holder) -> int:
+    return holder.held
+
+
+class Remembered(msgspec.Struct, eq=False):
+    """A request and its final answer. `until` is set when the memory next learns the time."""
+
+    message: Any
+    final: Any
+    size: int
+    until: float | None = None
+
+
+class AnswerMemory:
+    """The last final answers to one peer, and what is being carried out for it.
+
+    Who shares a memory may be given another's answers: share it among connections of one authenticated peer.
+
+    At most `max_answers` of them, of `max_bytes` in all (requests and answers as text), each for `seconds`
+    counted from the first request after it; an answer larger than all of that is not remembered. What is
+    still being carried out is bounded by the sessions. `bound` holds over several memories.
+    """
+
+    __slots__ = (
+        "_answers", "_due", "_fresh", "_running", "bound", "bytes", "max_answers", "max_bytes", "seconds",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        *,
+        max_answers: int = 256,
+        seconds: float = 60.0,
+        max_bytes: int = 4 << 20,
+        bound: AnswerBound | None = None,
+    ) -> None:
+        self.max_answers = max_answers
+        self.seconds = seconds
+        self.max_bytes = max_bytes
+        self.bytes = 0
+        self.bound = bound
+        self._answers: OrderedDict[str, Remembered] = OrderedDict()
+        self._fresh: list[Remembered] = []  # those without a time
+        self._due = math.inf  # nothing is over before
+        self._running: dict[str, Asked] = {}
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    @property
+    def held(self) -> int:
+        """About how many bytes of the process's memory the answers take."""
+        return self.bytes + len(self._answers) * OVERHEAD
+
+    @property
+    def running(self) -> int:
+        """How many requests are being carried out."""
+        return len(self._running)
+
+    def find(self, message: Base, now: float) -> Asked | Remembered | None:
+        """Return what is known of a request of this id and content."""
+        self.expire(now)
+        known = self._running.get(message.message_id) or self._answers.get(message.message_id)
+        return known if known is not None and same_content(known.message, message) else None
+
+    def begin(self, asked: Asked) -> None:
+        """Remember that a request is being carried out, and nothing else of its id any more."""
+        key = asked.message.message_id
+        self._drop(key)
+        before = self._running.get(key)
+        if before is not None:
+            before.remembered = False
+        self._running[key] = asked
+        asked.remembered = True
+
+    def settle(self, asked: Asked, final: Base, size: int) -> None:
+        """Remember the final answer of a request that is being carried out. `size` in bytes of both.
+
+        A long `final` is compacted already, as the connection keeps it too. One that says that the request
+        had not begun is not remembered: a repeat is to be carried out.
+        """
+        message = asked.message
+        key = message.message_id
+        if asked.remembered:
+            asked.remembered = False
+            del self._running[key]
+        if size > self.max_bytes or (isinstance(final, Error) and final.started is False):
+            return
+        if asked.size > BRIEF:
+            message = compacted(message, REQUESTED, order="sorted")
+        kept = Remembered(message, final, size)
+        self._answers[key] = kept
+        self._fresh.append(kept)
+        self.bytes += size
+        more = size + OVERHEAD
+        while self.bytes > self.max_bytes or len(self._answers) > self.max_answers:
+            more -= self._take_out(next(iter(self._answers)))
+        if more and self.bound is not None:  # answers of one size, of which the oldest goes, change nothing
+            self.bound.changed(self, more)
+
+    def forget(self, asked: Asked) -> None:
+        """Forget a request that is being carried out: a repeat is a request of its own."""
+        if asked.remembered:
+            asked.remembered = False
+            del self._running[asked.message.message_id]
+
+    def expire(self, now: float) -> None:
+        """Forget the answers whose time is over; `now` in seconds, never less than before."""
+        if self._fresh:
+            until = now + self.seconds
+            for kept in self._fresh:
+                kept.until = until
+            self._fresh.clear()
+            self._due = min(self._due, until)
+        while now >= self._due:
+            oldest = next(iter(self._answers.values()), None)
+            if oldest is None or oldest.until is None or oldest.until > now:
+                self._due = math.inf if oldest is None or oldest.until is None else oldest.until
+                return
+            self._drop(next(iter(self._answers)))
+
+    def shrink(self) -> None:
+        """Forget about half of the answers, the oldest first."""
+        enough = self.held // 2
+        while self._answers and self.held > enough:
+            self._drop(next(iter(self._answers)))
+
+    def close(self) -> None:
+        """Remember nothing more: nobody can ask for it."""
+        self.max_bytes = 0
+        self._fresh.clear()
+        for key in tuple(self._answers):
+            self._drop(key)
+
+    def _drop(self, key: str) -> None:
+        less = self._take_out(key)
+        if less and self.bound is not None:
+            self.bound.changed(self, -less)
+
+    def _take_out(self, key: str) -> int:
+        """Forget an answer, if there is one; return the bytes that it took."""
+        kept = self._answers.pop(key, None)
+        if kept is None:
+            return 0
+        self.bytes -= kept.size
+        kept.message = kept.final = None  # it may still wait in the list of the fresh
+        return kept.size + OVERHEAD
+
+
+def same_content(one: Base, other: Base) -> bool:
+    """Whether two requests ask for the same: type, thing, affordance and payload."""
+    return (
+        type(one) is type(other)
+        and one.thing_id == other.thing_id
+        and name_in(one) == name_in(other)
+        and _same(_payload(one), _payload(other))
+    )
+
+
+def compacted(message: Base, members: Mapping[type, str], *, order: Literal["sorted"] | None) -> Any:
+    """Return a message that is kept for a while, with its payload as JSON text.
+
+    Python's objects take up to twenty times as much memory as the text that they came from, or go out as;
+    so bounds that count the text would not hold.
+    """
+    member = members.get(type(message))
+    payload = None if member is None else getattr(message, member)
+    if member is None or _is_small(payload):
+        return message
+    text = msgspec.Raw(msgspec.json.encode(payload, order=order))
+    return msgspec.structs.replace(message, **{member: text})
+
+
+def restored(message: Base) -> Any:
+    """Return a kept answer as it was before it was compacted."""
+    member = ANSWERED.get(type(message))
+    payload = None if member is None else getattr(message, member)
+    if member is None or not isinstance(payload, msgspec.Raw):
+        return message
+    return msgspec.structs.replace(message, **{member: msgspec.json.decode(payload)})
+
+
+def _is_small(payload: object) -> bool:
+    """Return whether a payload takes no more memory than its text, or only little."""
+    if not isinstance(payload, dict):
+        return _is_scalar(payload)
+    members: dict[str, object] = payload  # pyright: ignore[reportUnknownVariableType] # `cast` takes longer
+    few = len(members) <= FEW
+    return few and all(map(_is_scalar, members)) and all(map(_is_scalar, members.values()))
+
+
+def _is_scalar(payload: object) -> bool:
+    """Return whether it is a number, a constant, or a text that takes about as many bytes as in UTF-8."""
+    if isinstance(payload, str):  # one character outside of Latin-1 makes each take two or four bytes
+        return len(payload) <= SHORT_TEXT or payload.isascii()
+    return payload is None or payload is msgspec.UNSET or isinstance(payload, int | float | msgspec.Raw)
+
+
+def _payload(message: Base) -> Any:
+    member = REQUESTED.get(type(message))
+    return msgspec.UNSET if member is None else getattr(message, member)
+
+
+def _same(one: object, other: object) -> bool:
+    """Whether two payloads are the same JSON; the first may be text.
+
+    For Python 1, 1.0 and True are equal, so the text decides. It is made only of what Python finds equal, so
+    that a short repeat of a long request costs little.
+    """
+    if one is msgspec.UNSET or other is msgspec.UNSET:
+        return one is other
+    if isinstance(one, msgspec.Raw):
+        return bytes(one) == _text(other)
+    return one == other and _text(one) == _text(other)
+
+
+def _text(payload: object) -> bytes:
+    return msgspec.json.encode(payload, order="sorted")

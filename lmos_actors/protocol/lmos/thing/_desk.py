@@ -1,0 +1,410 @@
+"""The desk of one connection at a thing: what is open there, and how final answers leave it.
+
+A run may be wanted by several connections of one peer: by the one that asked for it first, and by those over
+which the same request came again. Its final answer goes to all that still stand, and into the memory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
+
+from lmos_actors._core import weight as weight_of
+from lmos_actors.errors import ActionCancelled, ActionFailed, MailboxFull
+
+from .._codec import Codec
+from .._dialects import Dialect
+from .._limits import REQUEST, Limits, finite_only
+from .._messages import (
+    Acknowledgement,
+    ActionStatus,
+    CancelAction,
+    Error,
+    InvokeAction,
+    QueryAction,
+    TellCredit,
+    TellWindow,
+)
+from .._outbox import Outbox
+from .._peer import correlation_of
+from .._problems import INTERNAL, Problem, error_message, kotlin_problem_of, problem_of
+from .._tells import FIRST, ReceivedTells, size_of
+from ._answers import ANSWERED, BRIEF, Remembered, compacted, restored
+from ._requests import VERBS, Asked, Listening, State
+from ._streams import ThingStreams
+from ._tables import Counts, Listenings, Runs, ThingStatistics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lmos_actors.errors import LmosActorsError
+
+    from .._messages import Base, Credit, Message
+    from .._peer import SessionOptions
+    from .._tells import Grants
+    from ._answers import AnswerMemory
+
+COPIES: Final = 2
+"""The objects of a request are there as it was read, and once more as its agent takes them."""
+
+SHORT: Final = 512  # characters in which there are too few objects to be counted
+
+_ABOUT_RUNS: Final = (QueryAction, CancelAction)
+
+
+class Desk:
+    """One connection: dialect, codec, outbox, tables; opening requests and giving final answers."""
+
+    def __init__(
+        self,
+        offered: bool,
+        new_id: Callable[[], str],
+        options: SessionOptions,
+        memory: AnswerMemory | None,
+        wake: Callable[[], object] | None,
+        thing: str | None,
+        grants: Grants | None = None,
+    ) -> None:
+        self.options = options
+        self.new_id = new_id
+        self.memory = memory if "retries" in options.offers else None
+        self.dialect = Dialect.of_thing(offered)
+        self.codec = Codec(self.dialect, Limits(max_bytes=options.max_bytes, strict=options.strict), thing)
+        self.encode = finite_only(self.codec.encode)
+        self.outbox = Outbox(
+            self.encode,
+            wake=wake,
+            max_waiting=options.max_waiting,
+            max_bytes=options.max_waiting_bytes,
+            max_frame=options.max_bytes,
+        )
+        self.streams = ThingStreams(
+            encode=self.encode, new_id=new_id, window=options.credit, max_frame=options.max_bytes
+        )
+        self.open: dict[Asked, str] = {}  # with the correlation of the answer on this connection
+        self.open_bytes = self.open_weight = 0
+        self.tells = ReceivedTells()
+        self.tells_weight = 0
+        self.grants = grants
+        if grants is not None:
+            grants.on_shortage(self.lower_window)
+        self.listenings = Listenings()
+        bound = None if memory is None else memory.bound
+        self.runs = Runs(options.remembered_runs, options.max_bytes, bound)
+        self.counts = Counts()
+        self.over = False
+
+    @property
+    def kotlin(self) -> bool:
+        """Whether the peer has the habits of kotlin-wot."""
+        return self.dialect.habits == "kotlin-wot"
+
+    # ---- requests that are opened
+
+    def repeated(self, message: Base, known: Asked | Remembered | None) -> bool:
+        """Answer a request that is known, or tie it to the one that is being carried out (C1)."""
+        if known is None:
+            return False
+        if isinstance(known, Remembered):
+            self._repeat(known, message)
+        elif known in self.open:
+            self.counts.merged += 1
+        elif self.has_room(message):
+            known.also = (*known.also, self)
+            self._open(known, correlation_of(message))
+        return True
+
+    def _repeat(self, known: Remembered, message: Base) -> None:
+        final = self._ending(known.final, correlation_of(message))
+        frame = self.encode(final)
+        self.outbox.put_frame(frame)
+        self.counts.answered += 1
+        if isinstance(message, InvokeAction):
+            self.runs.keep(message, correlation_of(message), _kept(final, frame), len(frame))
+
+    def has_room(self, message: Base) -> bool:
+        """Whether one more request may be open; if not, this one is refused."""
+        held = self.open_bytes + self.listenings.bytes
+        if len(self.open) < self.options.max_open and held < self.options.max_open_bytes:
+            return True
+        self.refuse(message, MailboxFull(message.thing_id, self.options.max_open))
+        return False
+
+    def draft(self, message: Base, text: str | bytes = "", listening: Listening | None = None) -> Asked:
+        """Make a request that is not open yet; `text` is what it was read from."""
+        verb = VERBS[type(message)]
+        size = len(text)
+        weight = size + REQUEST + (COPIES * weight_of(text) if size > SHORT else 0)
+        return Asked(message, verb, correlation_of(message), size, weight, self, listening=listening)
+
+    def admit(self, asked: Asked) -> None:
+        """Open a request."""
+        self._open(asked, asked.correlation)
+
+    def _open(self, asked: Asked, correlation: str) -> None:
+        self.open[asked] = correlation
+        self.open_bytes += asked.size
+        self.open_weight += asked.weight
+        if isinstance(asked.message, InvokeAction):
+            self.runs.begin(asked)
+
+    # ---- one-way messages
+
+    def tell_begun(self, asked: Asked) -> None:
+        """Note that a one-way message has begun, or ended without an error: its credit goes back."""
+        if asked.open and not self.over:
+            self.counts.answered += 1
+            self.tells_weight -= asked.weight
+            if self.tells.begin(asked.message.thing_id, asked.message.tell, asked.size):
+                self.give_credit()
+        asked.state = State.ANSWERED
+
+    def tell_refused(self, asked: Asked, error: LmosActorsError) -> None:
+        """Answer a one-way message that does not begin, which gives its credit back."""
+        if asked.open and not self.over:
+            self.counts.answered += 1
+            self.tells_weight -= asked.weight
+            self.tells.refused(asked.message.thing_id, asked.size)
+            self.outbox.put(self.error(asked.thing_id, error, asked.correlation))
+        asked.state = State.ANSWERED
+
+    def give_credit(self) -> None:
+        """Give back all credit of one-way messages that have begun."""
+        if self.over or not self.tells.owes:
+            return
+        begun = self.tells.due()
+        message = TellCredit(thing_id=self.tells.thing, message_id=self.new_id(), begun=begun)
+        self.outbox.put(message)
+
+    def raise_window(self) -> None:
+        """Let the peer send more one-way messages ahead, where memory is granted for them."""
+        wider = self.tells.wider()
+        if wider is not None and (self.grants is None or self.grants.grant(size_of(wider))):
+            self.tells.widen(wider)
+            self._tell_window(wider)
+
+    def lower_window(self) -> bool:
+        """Ask the peer for credit of one-way messages that it does not use; return whether there is any."""
+        narrower = None if self.over else self.tells.narrow()
+        if narrower is None:
+            return False
+        self.give_credit()
+        self._tell_window(narrower)
+        return True
+
+    def confirm_window(self, window: Credit) -> None:
+        """The peer has taken note of a lower window: what was granted beyond it is free again."""
+        if self.tells.confirm(window) and self.grants is not None:
+            self.grants.grant(0 if window == FIRST else size_of(window))
+
+    def _tell_window(self, window: Credit) -> None:
+        new_id, thing = self.new_id(), self.tells.thing
+        self.outbox.put(
+            TellWindow(thing_id=thing, message_id=new_id, messages=window.items, bytes=window.bytes)
+        )
+
+    # ---- answers
+
+    def refuse(self, message: Base, error: LmosActorsError | Problem) -> None:
+        """Turn a message away without asking the host."""
+        about_run = isinstance(message, _ABOUT_RUNS)
+        correlation = message.message_id if about_run and self.kotlin else correlation_of(message)
+        in_reply_to = message.message_id if about_run else None
+        self.outbox.put(self.error(message.thing_id, error, correlation, in_reply_to))
+        self.counts.refused += 1
+
+    def error(
+        self,
+        thing_id: str,
+        error: BaseException | Problem,
+        correlation: str | None,
+        in_reply_to: str | None = None,
+    ) -> Error:
+        """Make an `error` message, by the habits here."""
+        told = kotlin_problem_of if self.kotlin else problem_of
+        return error_message(
+            error if isinstance(error, Problem) else told(error),
+            thing_id=thing_id,
+            message_id=self.new_id(),
+            instance_id=self.new_id(),
+            correlation_id=correlation,
+            in_reply_to=in_reply_to,
+        )
+
+    def acknowledge(self, message: Any, correlation: str) -> Acknowledgement | None:
+        """Make the acknowledgement of a message, if this peer is to have one (D9)."""
+        options = self.options
+        if not (self.kotlin or options.acks or (message.ack and "acks" in options.offers)):
+            return None
+        return Acknowledgement(
+            thing_id=message.thing_id,
+            message_id=self.new_id(),
+            correlation_id=correlation,
+            message=self.dialect.literal(message),
+        )
+
+    def status(self, asked: Asked, status: str, **members: Any) -> ActionStatus:
+        """Make a status of a run, with the correlation that it has on this connection."""
+        return ActionStatus(
+            thing_id=asked.thing_id,
+            message_id=self.new_id(),
+            correlation_id=self.open.get(asked, asked.correlation),
+            action=asked.name,
+            status=status,
+            **members,
+        )
+
+    def retold(self, final: Any, correlation: str, in_reply_to: str | None = None) -> Any:
+        """Make a final answer anew, for another request."""
+        final = restored(final)
+        changed: dict[str, Any] = {"message_id": self.new_id(), "correlation_id": correlation}
+        if isinstance(final, ActionStatus | Error):
+            changed["in_reply_to"] = in_reply_to
+        return replace(final, **changed)
+
+    def _ending(self, final: Any, correlation: str, in_reply_to: str | None = None) -> Any:
+        """Make a final answer anew, by the habits here: kotlin-wot takes any status for a success (D15)."""
+        if not self.kotlin or not isinstance(final, ActionStatus) or final.status != "failed":
+            return self.retold(final, correlation, in_reply_to)
+        final = restored(final)
+        error = ActionCancelled(final.reason) if final.cancelled else ActionFailed(final.output)
+        return self.error(final.thing_id, error, correlation)
+
+    def settle(
+        self,
+        asked: Asked,
+        final: Message | None,
+        *,
+        state: State = State.ANSWERED,
+        completed: bool = False,
+        reply: tuple[Desk, str] | None = None,
+    ) -> bool:
+        """Return the final answer of a request that was asked here first; None is a silent success.
+
+        `completed` lets its streams end as they should; `reply` names a connection and its cancel, of which
+        this is the answer as well. False if it is too long, so that an error is told in its place.
+        """
+        # what cannot be made or encoded raises before all else
+        told, frame = self._answer(asked, final, reply)
+        others = [(desk, *desk._answer(asked, final, reply)) for desk in asked.also] if asked.also else ()
+        asked.state = state
+        self._end_streams(asked, completed)
+        fits = not isinstance(told, Error) or isinstance(final, Error)
+        if asked.remembered and self.memory is not None and final is not None:
+            to_cancel = reply is not None and reply[0] is self  # then this connection is told another one
+            kept = told if told is not None and not (fits and to_cancel) else _kept(final, frame)
+            self.memory.settle(asked, kept, asked.size + len(frame))
+        self._hand_over(asked, told, frame)
+        for desk, *answer in others:
+            desk._hand_over(asked, *answer)
+        asked.also = ()
+        return fits
+
+    def _end_streams(self, asked: Asked, completed: bool) -> None:
+        if asked.streams is None and asked.out is None:
+            return
+        if not completed:
+            self.streams.drop(asked)
+            return
+        for frame in self.streams.complete(asked):
+            self.put_frame(frame)
+
+    def put_frame(self, frame: bytes) -> None:
+        """Put out what is encoded already, unless the connection is over."""
+        if not self.over:
+            self.outbox.put_frame(frame)
+
+    def _answer(
+        self, asked: Asked, final: Message | None, reply: tuple[Desk, str] | None
+    ) -> tuple[Message | None, bytes]:
+        """Make a final answer as it is told and kept on this connection, and its text."""
+        if final is None:
+            return None, b""
+        in_reply_to = reply[1] if reply is not None and reply[0] is self else None
+        told: Message = final
+        if asked.desk is not self or in_reply_to is not None:
+            told = self._ending(final, self.open.get(asked, asked.correlation), in_reply_to)
+        frame = self.encode(told)
+        if len(frame) > self.options.max_bytes:
+            # the peer would close the connection over it, and every other request would be lost
+            told = self.error(asked.thing_id, self._too_long(len(frame)), told.correlation_id, in_reply_to)
+            frame = self.encode(told)
+        return _kept(told, frame), frame
+
+    def _too_long(self, size: int) -> Problem:
+        detail = f"the answer has {size} bytes, {self.options.max_bytes} is the most"
+        return Problem(type=INTERNAL, title="Internal Server Error", status=500, detail=detail, started=True)
+
+    def _hand_over(self, asked: Asked, told: Message | None, frame: bytes) -> None:
+        correlation = self.open.pop(asked, None)
+        if correlation is None:
+            return  # this connection is over
+        self.open_bytes -= asked.size
+        self.open_weight -= asked.weight
+        self.counts.answered += 1
+        if told is None:
+            return
+        self.outbox.put_frame(frame)
+        if isinstance(asked.message, InvokeAction):
+            self.runs.end(asked, correlation, told, len(frame))
+
+    # ---- the end
+
+    def forget(self, listening: Listening) -> None:
+        """End a listening, and take out what of it waits to be replaced."""
+        self.listenings.remove(listening)
+        self.outbox.drop(listening.slot)
+
+    def close(self, keep: Callable[[Asked], bool]) -> tuple[Asked | Listening, ...]:
+        """End the connection; return the requests and listenings that nobody wants any more."""
+        left = [asked for asked in self.open if not self._goes_on(asked, keep)]
+        for asked in left:
+            asked.state = State.WITHDRAWN
+            if self.memory is not None:
+                self.memory.forget(asked)
+        listenings = self.listenings.all()
+        for one in listenings:
+            self.listenings.remove(one)
+        self.counts.abandoned += len(self.open) + self.tells.waiting
+        self.tells = ReceivedTells()
+        self.tells_weight = 0
+        self.open.clear()
+        self.open_bytes = self.open_weight = 0
+        self.streams.close()
+        self.outbox.clear()
+        self.runs.close()
+        self.over = True
+        return (*left, *(one for one in listenings if one.active))
+
+    def _goes_on(self, asked: Asked, keep: Callable[[Asked], bool]) -> bool:
+        """Whether a request is still carried out when this connection is over."""
+        asked.also = tuple(desk for desk in asked.also if desk is not self)
+        wanted = bool(asked.also) or (asked.desk is not self and not asked.desk.over)
+        return wanted or keep(asked)
+
+    def statistics(self) -> ThingStatistics:
+        """Count what is, and what has been."""
+        counts = self.counts
+        return ThingStatistics(
+            received=counts.received,
+            answered=counts.answered,
+            refused=counts.refused,
+            merged=counts.merged,
+            abandoned=counts.abandoned,
+            streamed=counts.streamed,
+            strays=counts.strays,
+            unreadable=counts.unreadable,
+            open=len(self.open) + self.tells.waiting,
+            listening=len(self.listenings),
+            remembered=len(self.runs),
+            streams=len(self.streams),
+            late=self.streams.ignored,
+            waiting=len(self.outbox),
+            waiting_bytes=self.outbox.bytes,
+        )
+
+
+def _kept(final: Any, frame: bytes) -> Any:
+    """Return a final answer as it is kept, where it is long as JSON text: one text for all who keep it."""
+    return final if len(frame) <= BRIEF else compacted(final, ANSWERED, order=None)

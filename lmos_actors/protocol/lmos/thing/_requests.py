@@ -1,0 +1,195 @@
+"""What a thing's session tells its host: requests, listenings, and what becomes of them without the host.
+
+The table `VERBS` says for every request that a host answers which answering methods it may use.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+from msgspec import UNSET, Struct
+
+from .._messages import (
+    InvokeAction,
+    ObserveProperty,
+    ReadAllProperties,
+    ReadMultipleProperties,
+    ReadProperty,
+    SubscribeAllEvents,
+    SubscribeEvent,
+    UnobserveProperty,
+    UnsubscribeAllEvents,
+    UnsubscribeEvent,
+    WriteAllProperties,
+    WriteMultipleProperties,
+    WriteProperty,
+    name_in,
+)
+
+if TYPE_CHECKING:
+    from .._messages import Base
+    from .._streams import Incoming, Outgoing
+    from ._streams import Gathered
+
+
+class State(Enum):
+    """Where a request stands. The first three are open."""
+
+    WAITING = "waiting"
+    PENDING = "pending"
+    RUNNING = "running"
+    ANSWERED = "answered"
+    WITHDRAWN = "withdrawn"
+
+
+OPEN: Final = (State.WAITING, State.PENDING, State.RUNNING)
+
+
+@attrs.frozen
+class Verb:
+    """A kind of request: its word, the answering methods it allows, and whether it has an effect.
+
+    Requests that have one are remembered, so that a repeat is answered and not carried out again (C1).
+    """
+
+    word: str
+    answers: tuple[str, ...]
+    has_effect: bool = False
+
+
+_VALUE: Final = ("answer", "fail")
+_LISTEN: Final = ("accept", "fail")
+_RUN: Final = ("pending", "began", "progress", "item", "complete", "fail")
+
+VERBS: Final[dict[type[Base], Verb]] = {
+    ReadProperty: Verb("read", _VALUE),
+    ReadAllProperties: Verb("read_all", _VALUE),
+    ReadMultipleProperties: Verb("read_many", _VALUE),
+    WriteProperty: Verb("write", _VALUE, has_effect=True),
+    WriteMultipleProperties: Verb("write_many", _VALUE, has_effect=True),
+    WriteAllProperties: Verb("write_all", _VALUE, has_effect=True),
+    InvokeAction: Verb("invoke", _RUN, has_effect=True),
+    ObserveProperty: Verb("observe", _LISTEN),
+    SubscribeEvent: Verb("subscribe", _LISTEN),
+    SubscribeAllEvents: Verb("subscribe_all", _LISTEN),
+}
+
+PROPERTY: Final = "property"
+EVENT: Final = "event"
+ALL_EVENTS: Final = "all events"
+
+LISTENED: Final[dict[type[Base], str]] = {
+    ObserveProperty: PROPERTY,
+    UnobserveProperty: PROPERTY,
+    SubscribeEvent: EVENT,
+    UnsubscribeEvent: EVENT,
+    SubscribeAllEvents: ALL_EVENTS,
+    UnsubscribeAllEvents: ALL_EVENTS,
+}
+"""What is listened to by, or no more after, a message."""
+
+
+class Asked(Struct, eq=False):  # made for every request: attrs would take five times as long
+    """A request for the host to answer, by exactly one of the methods that `VERBS` allows.
+
+    It is the key of everything about the request; equal only to itself. `message` is as it was read,
+    `correlation` what its answers carry, `listening` what an observe or subscribe will make, `streams` the
+    input streams of an invocation, by parameter. One with a number as `tell` is a one-way message: it is
+    answered by `told` when it begins, or by `fail` if it does not.
+    """
+
+    message: Any
+    verb: Verb
+    correlation: str
+    size: int  # bytes of the request, or characters
+    weight: int  # bytes of memory that it takes, about
+    desk: Any  # of the connection that asked
+    state: State = State.WAITING
+    listening: Listening | None = None
+    streams: dict[str, Incoming] | None = None
+    out: Outgoing | None = None  # the stream of its items
+    gathered: Gathered | None = None  # its items, where the peer knows no streams
+    told: Any = UNSET  # the latest progress
+    slot: object = None  # the key of the progress that waits to be sent
+    also: tuple[Any, ...] = ()  # other connections of the peer that asked for the same
+    remembered: bool = False
+    tell: int | None = None  # the number of a one-way message
+
+    def __repr__(self) -> str:
+        return f"<{self.verb.word} {self.name!r} of {self.thing_id} {self.state.value}>"
+
+    @property
+    def thing_id(self) -> str:
+        """The thing that is asked."""
+        thing: str = self.message.thing_id
+        return thing
+
+    @property
+    def message_id(self) -> str:
+        """The id of the request."""
+        message_id: str = self.message.message_id
+        return message_id
+
+    @property
+    def name(self) -> str:
+        """The property, action or event that the request is about, "" where it names none."""
+        return name_in(self.message)
+
+    @property
+    def open(self) -> bool:
+        """Whether it still wants its final answer."""
+        return self.state in OPEN
+
+
+@attrs.define(eq=False)
+class Listening:
+    """An observation or subscription of the peer, from its request on; equal only to itself.
+
+    `active` once accepted, `ended` for good when the peer left or replaced it, or the host ended it.
+    """
+
+    message: Any
+    kind: str
+    correlation: str
+    desk: Any  # of the connection that listens
+    size: int = 0  # bytes of the request, or characters
+    active: bool = False
+    ended: bool = False
+    slot: object = attrs.field(factory=object)  # the key of the reading that waits to be sent
+
+    def __repr__(self) -> str:
+        state = "ended" if self.ended else "active" if self.active else "asked for"
+        return f"<{self.kind} {self.name!r} of {self.thing_id} {state}>"
+
+    @property
+    def thing_id(self) -> str:
+        """The thing that is listened to."""
+        thing: str = self.message.thing_id
+        return thing
+
+    @property
+    def name(self) -> str:
+        """The property or event, "" for all events."""
+        return name_in(self.message)
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What there is one of per thing and connection."""
+        return self.kind, self.name
+
+
+@attrs.frozen(eq=False)
+class Withdrawn:
+    """The peer has cancelled a run, and has been answered: the host ends it and answers nothing."""
+
+    asked: Asked
+    reason: str | None
+
+
+@attrs.frozen(eq=False)
+class Unlistened:
+    """The peer has left, or replaced, a listening: nothing more is delivered to it."""
+
+    listening: Listening

@@ -1,0 +1,390 @@
+"""The thing's end of a connection: reads what a consumer sends, says what the host must do, and how it ended.
+
+`receive` gives demands; the host meets them by the answering methods, in its own time, and sends what
+`frames` gives. No I/O, no clock, no randomness. Every method takes constant time, but for looking for a run
+that a peer does not name by its id: that takes `max_open` steps at most.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET
+
+from lmos_actors.errors import LocalProtocolError
+
+from .._limits import REQUEST
+from .._messages import (
+    Event,
+    Gap,
+    InvokeAction,
+    PropertyReading,
+    PropertyReadings,
+    ReadProperty,
+    WriteProperty,
+)
+from .._outbox import within
+from .._peer import SessionOptions
+from .._times import in_utc
+from ._desk import Desk
+from ._intake import Intake
+from ._requests import EVENT, PROPERTY, Asked, Listening, State
+from ._runs import complete, end, has_room, put_item, say_began, say_pending, say_progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from lmos_actors.errors import LmosActorsError
+
+    from .._outbox import Sendable
+    from .._streams import Incoming
+    from .._tells import Grants
+    from ._answers import AnswerMemory
+    from ._intake import Demand
+    from ._tables import ThingStatistics
+
+
+class ThingSession:
+    """One connection of a consumer, at the side of the things.
+
+    Nothing that a peer sends raises. What the host does against the rules raises LocalProtocolError; what
+    comes too late (the peer has cancelled, or is gone) is ignored.
+    """
+
+    def __init__(
+        self,
+        *,
+        offered: bool,
+        new_id: Callable[[], str],
+        options: SessionOptions | None = None,
+        memory: AnswerMemory | None = None,
+        wake: Callable[[], object] | None = None,
+        thing: str | None = None,
+        grants: Grants | None = None,
+    ) -> None:
+        """Begin. `offered` says whether the peer offered `lmosprotocol`; `new_id` gives a new UUID as text,
+        and never raises; `memory` is that of the peer, shared by its connections, None for no repeats.
+
+        `wake` is called, in the midst of a method, when frames wait where none did: maybe by an answer that
+        was given on another connection of the peer. It must not call the session. `thing` is what messages
+        are for whose `thingID` is absent or empty; None if these are no messages.
+        `grants` decides how many one-way messages the peer may send ahead; None for as many as are allowed.
+        """
+        options = SessionOptions() if options is None else options
+        self._desk = Desk(offered, new_id, options, memory, wake, thing, grants)
+        self._intake = Intake(self._desk)
+        self._outbox = self._desk.outbox
+
+    @property
+    def held(self) -> int:
+        """About how many bytes of memory the peer's requests, listenings and answers take now."""
+        desk, listenings = self._desk, self._desk.listenings
+        listened = listenings.bytes + listenings.count * REQUEST
+        return desk.open_weight + desk.tells_weight + listened + self._outbox.bytes
+
+    @property
+    def habits(self) -> str:
+        """What the peer's habits are taken for: `spec` or `kotlin-wot`."""
+        return self._desk.dialect.habits
+
+    # ---- what comes in
+
+    def receive(self, text: str | bytes, now: float) -> tuple[Demand, ...]:
+        """Take a text frame; `now` in seconds, never less than before. Return what is to be done, in order.
+
+        Nothing is looked at after a `Close` or `closed`.
+        """
+        return self._intake.take_text(text, now)
+
+    def receive_binary(self, data: bytes) -> tuple[Demand, ...]:
+        """Take a binary frame. Return what is to be done: a `Close` if it is none of ours (D17)."""
+        return self._intake.take_binary(data)
+
+    # ---- answers
+
+    def answer(self, asked: Asked, value: Any, at: datetime) -> None:
+        """Answer a read or write: the value, or for several properties their values by name (D8).
+
+        `at` is when they were read; without a time zone it raises LocalProtocolError.
+        """
+        if not self._expect(asked, "answer"):
+            return
+        make = _one if isinstance(asked.message, ReadProperty | WriteProperty) else _many
+        self._desk.settle(asked, make(asked, value, at))
+
+    def accept(self, asked: Asked, value: Any = UNSET, at: datetime | None = None) -> Listening:
+        """Accept an observe, with the current `value` and its time (D10), or a subscribe (D9).
+
+        Give the listening, for `reading` or `event`; it has `ended` if the peer has left it meanwhile, or the
+        value is longer than a message may be.
+        """
+        listening = asked.listening
+        if not self._expect(asked, "accept") or listening is None:
+            return _nobody(listening)
+        if listening.kind != PROPERTY:
+            self._desk.settle(asked, self._desk.acknowledge(asked.message, asked.correlation))
+        elif value is UNSET or at is None:
+            raise LocalProtocolError("an observation is accepted with a value and its time")
+        elif not self._desk.settle(asked, _one(asked, value, at)):
+            self._desk.forget(listening)
+        listening.active = not listening.ended
+        return listening
+
+    def pending(self, asked: Asked) -> None:
+        """Say that a run has to wait: for its turn, or because the action takes its time anyway (D13)."""
+        if self._expect(asked, "pending"):
+            say_pending(asked)
+
+    def began(self, asked: Asked) -> None:
+        """Say that a run has begun; it is told to peers that were told that it waits."""
+        if self._expect(asked, "began"):
+            say_began(asked)
+
+    def progress(self, asked: Asked, value: Any) -> None:
+        """Say how far a run is; newer progress takes the place of older that waits (W6)."""
+        if self._expect(asked, "progress"):
+            say_progress(asked, value)
+
+    def room(self, asked: Asked) -> bool:
+        """Whether an item may be given now; if not, a `Credited` will say when (W6)."""
+        return not asked.open or has_room(asked)
+
+    def item(self, asked: Asked, output: Any) -> bool:
+        """Return an item of the answer; bytes go in a binary frame where the peer takes those.
+
+        False if nobody wants more: the run has ended meanwhile, or has given more than its peer can take.
+        Raises LocalProtocolError without `room`, and for an item that is longer than a message may be.
+        """
+        return self._expect(asked, "item") and put_item(asked, output)
+
+    def complete(self, asked: Asked, output: Any = UNSET) -> None:
+        """Say that a run has succeeded, with its output; without after items (W6)."""
+        if self._expect(asked, "complete"):
+            complete(asked, output)
+
+    def fail(self, asked: Asked, error: LmosActorsError) -> None:
+        """Answer any request with an error: ActionFailed and ActionCancelled end a run (D15)."""
+        if asked.tell is not None:
+            self._check_ours(asked)
+            self._desk.tell_refused(asked, error)
+            return
+        if not self._expect(asked, "fail"):
+            return
+        if asked.listening is not None:
+            self._desk.forget(asked.listening)
+        if isinstance(asked.message, InvokeAction):
+            end(asked, error)
+        else:
+            self._desk.settle(asked, self._desk.error(asked.thing_id, error, asked.correlation))
+
+    def _expect(self, asked: Asked, answer: str) -> bool:
+        """Whether an answer is still wanted; LocalProtocolError if there must be none."""
+        self._check_ours(asked)
+        if answer not in asked.verb.answers:
+            raise LocalProtocolError(f"{answer!r} does not answer {asked.verb.word!r}")
+        if asked.state is State.ANSWERED:
+            raise LocalProtocolError(f"this {asked.verb.word!r} has its final answer")
+        return asked.open
+
+    # ---- one-way messages
+
+    def told(self, asked: Asked) -> None:
+        """Note that a one-way message has begun, so that its credit goes back. It has no other answer."""
+        self._check_ours(asked)
+        self._desk.tell_begun(asked)
+
+    @property
+    def owes_credit(self) -> bool:
+        """Whether there is credit of one-way messages that has not gone back yet."""
+        return self._desk.tells.owes
+
+    def give_credit(self) -> None:
+        """Give back all credit of one-way messages that have begun; by itself it goes by halves."""
+        self._desk.give_credit()
+
+    def _check_ours(self, asked: Asked) -> None:
+        if asked.desk is not self._desk:
+            raise LocalProtocolError("this was asked on another connection")
+
+    # ---- what is listened to
+
+    def reading(self, listening: Listening, value: Any, at: datetime) -> None:
+        """Deliver a new value of an observed property, in the place of an older one that waits."""
+        if listening.kind != PROPERTY:
+            raise LocalProtocolError("readings are for observations")
+        if not self._delivers(listening):
+            return
+        desk = self._desk
+        message = PropertyReading(
+            thing_id=listening.thing_id,
+            message_id=desk.new_id(),
+            correlation_id=None if desk.kotlin else listening.correlation,
+            name=listening.name,
+            value=value,
+            timestamp=_instant(at),
+        )
+        desk.outbox.put_latest(listening.slot, message)
+
+    def event(
+        self,
+        listening: Listening,
+        name: str,
+        data: Any,
+        at: datetime,
+        traceparent: str | None = None,
+        tracestate: str | None = None,
+    ) -> None:
+        """Deliver an event, with the trace in which it was emitted if there is one.
+
+        Raises LocalProtocolError for one that is longer than a message may be.
+        """
+        if listening.kind == PROPERTY:
+            raise LocalProtocolError("events are for subscriptions")
+        if listening.kind == EVENT and name != listening.name:
+            raise LocalProtocolError(f"event {name!r} goes to a subscription to {listening.name!r}")
+        if not self._delivers(listening):
+            return
+        message = Event(
+            thing_id=listening.thing_id,
+            message_id=self._desk.new_id(),
+            correlation_id=listening.correlation,
+            event=name,
+            data=data,
+            timestamp=_instant(at),
+            traceparent=traceparent,
+            tracestate=tracestate,
+        )
+        desk = self._desk
+        desk.outbox.put_frame(within(desk.encode(message), desk.options.max_bytes))
+
+    def gap(self, listening: Listening, reason: str, missed: int | None = None) -> None:
+        """Say that values are missing here, to a peer that wants to know."""
+        desk = self._desk
+        wanted = listening.message.gaps and "gaps" in desk.options.offers and not desk.kotlin
+        if not self._delivers(listening) or not wanted:
+            return
+        listening.slot = object()  # what comes after must not take the place of what waits before
+        message = Gap(
+            thing_id=listening.thing_id,
+            message_id=desk.new_id(),
+            correlation_id=listening.correlation,
+            reason=reason,
+            missed=missed,
+        )
+        desk.outbox.put(message)
+
+    def end(self, listening: Listening, error: LmosActorsError) -> None:
+        """End a listening from this side, and say why."""
+        if self._delivers(listening):
+            self._desk.listenings.remove(listening)
+            self._desk.outbox.put(self._desk.error(listening.thing_id, error, listening.correlation))
+
+    def _delivers(self, listening: Listening) -> bool:
+        if listening.desk is not self._desk:
+            raise LocalProtocolError("this is listened to on another connection")
+        if not listening.active and not listening.ended:
+            raise LocalProtocolError("this listening has not been accepted")
+        return not listening.ended
+
+    # ---- input streams
+
+    def ready(self, stream: Incoming) -> None:
+        """Give an input stream its first credit: from now on items may come."""
+        self._put(self._desk.streams.ready(stream))
+
+    def consumed(self, stream: Incoming) -> None:
+        """Say that the oldest item of an input stream is used up; new credit goes out by halves."""
+        self._put(self._desk.streams.consumed(stream))
+
+    def stop(self, stream: Incoming, reason: str) -> None:
+        """Say that no more items of an input stream are wanted; the run goes on."""
+        self._put(self._desk.streams.stop(stream, reason))
+
+    def _put(self, frame: bytes | None) -> None:
+        if frame is not None:
+            self._desk.put_frame(frame)
+
+    # ---- what goes out, and the end
+
+    def frames(self, room: int = 65_536) -> list[Sendable]:
+        """Take frames to be sent, oldest first, until they have `room` bytes: one at least, if any waits.
+
+        `Binary` goes out as a binary frame, other bytes as text. Raises LocalProtocolError for progress or a
+        reading that cannot be written; it is left out.
+        """
+        return self._desk.outbox.take(room)
+
+    @property
+    def full(self) -> bool:
+        """Whether more waits to be sent than a peer that reads leaves waiting: it is too slow, close it."""
+        return self._outbox.full
+
+    @property
+    def open(self) -> int:
+        """How many requests wait for their answers."""
+        return len(self._desk.open)
+
+    @property
+    def waiting(self) -> int:
+        """How many frames wait to be sent."""
+        return len(self._desk.outbox)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """How many bytes those have, but for progress and readings."""
+        return self._desk.outbox.bytes
+
+    def closed(self, keep: Callable[[Asked], bool] | None = None) -> tuple[Asked | Listening, ...]:
+        """End, as the connection has. Return what the host must end now: open requests, then listenings.
+
+        A request for which `keep` is true, or that the peer has sent again on another connection, is not
+        among them: it goes on, and its answer goes to the memory and to those other connections. Answers to
+        all others are ignored.
+        """
+        if self._desk.over:
+            return ()
+        self._intake.closing = True
+        return self._desk.close(_none_kept if keep is None else keep)
+
+    def statistics(self) -> ThingStatistics:
+        """Count what is, and what has been."""
+        return self._desk.statistics()
+
+
+def _none_kept(_: Asked) -> bool:
+    return False
+
+
+def _nobody(listening: Listening | None) -> Listening:
+    if listening is None:
+        raise LocalProtocolError("there is nothing to listen to")
+    return listening
+
+
+def _one(asked: Asked, value: Any, at: datetime) -> PropertyReading:
+    return PropertyReading(
+        thing_id=asked.thing_id,
+        message_id=asked.desk.new_id(),
+        correlation_id=asked.correlation,
+        name=asked.name,
+        value=value,
+        timestamp=_instant(at),
+    )
+
+
+def _many(asked: Asked, value: dict[str, Any], at: datetime) -> PropertyReadings:
+    return PropertyReadings(
+        thing_id=asked.thing_id,
+        message_id=asked.desk.new_id(),
+        correlation_id=asked.correlation,
+        data=value,
+        timestamp=_instant(at),
+    )
+
+
+def _instant(at: datetime) -> datetime:
+    try:
+        return in_utc(at)
+    except ValueError as error:
+        raise LocalProtocolError(f"{at}: {error}") from None

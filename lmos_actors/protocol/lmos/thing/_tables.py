@@ -1,0 +1,257 @@
+"""The tables of a thing's session: runs that were, listenings that are, what was counted."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import attrs
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from .._messages import ActionStatus, Error, InvokeAction, name_in
+from .._problems import FAILED
+from ._answers import OVERHEAD
+from ._requests import ALL_EVENTS, EVENT, LISTENED, PROPERTY, Asked, Listening
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .._messages import Base, CancelAction, QueryAction
+    from ._answers import AnswerBound
+
+
+Key: TypeAlias = tuple[str, str, str]
+
+
+class EndedRun(Struct, frozen=True, eq=False):
+    """A run that has its final answer, and what that was."""
+
+    correlation: str
+    final: Any
+    size: int
+
+
+class Runs:
+    """The runs of one connection: those going on, and the last `limit` that ended, by id, thing and action.
+
+    Of peers that give every message the same id, a run is still told from those of other actions. The ended
+    ones have no more than `max_bytes` in all: where there is little room they are kept without their outputs,
+    and can still be queried; where there is none, the oldest are forgotten.
+    """
+
+    __slots__ = ("_bound", "_bytes", "_ended", "_limit", "_live", "_max_bytes")
+
+    def __init__(self, limit: int, max_bytes: int, bound: AnswerBound | None = None) -> None:
+        self._bound = bound
+        self._limit = limit
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._live: dict[Key, Asked] = {}
+        self._ended: OrderedDict[Key, EndedRun] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._ended)
+
+    def begin(self, asked: Asked) -> None:
+        """Note a run that goes on."""
+        self._live[_key(asked.message)] = asked
+
+    def end(self, asked: Asked, correlation: str, final: Base, size: int) -> None:
+        """Note the end of a run. `size` are the bytes of its final answer; a long one is compacted."""
+        key = _key(asked.message)
+        if self._live.get(key) is asked:
+            del self._live[key]
+        self._keep(asked.message, key, correlation, final, size)
+
+    def keep(self, run: InvokeAction, correlation: str, final: Base, size: int) -> None:
+        """Note the final answer of a run, as `end` does."""
+        self._keep(run, _key(run), correlation, final, size)
+
+    def _keep(self, run: InvokeAction, key: Key, correlation: str, final: Base, size: int) -> None:
+        size += len(run.message_id)
+        if self._bytes + size > self._max_bytes:
+            final, size = _without_payload(final), sum(map(len, key)) + len(correlation)
+        more = -self._take_out(key) if key in self._ended else 0
+        self._ended[key] = EndedRun(correlation, final, size)
+        self._bytes += size
+        more += size + OVERHEAD
+        while len(self._ended) > self._limit or self._bytes > self._max_bytes:
+            more -= self._take_out(next(iter(self._ended)))
+        if more and self._bound is not None:
+            self._bound.changed(self, more)
+
+    def _forget(self, key: Key) -> None:
+        less = self._take_out(key)
+        if self._bound is not None:
+            self._bound.changed(self, -less)
+
+    def _take_out(self, key: Key) -> int:
+        """Forget an ended run; return the bytes that it took."""
+        size = self._ended.pop(key).size
+        self._bytes -= size
+        return size + OVERHEAD
+
+    @property
+    def held(self) -> int:
+        """About how many bytes of the process's memory the ended runs take."""
+        return self._bytes + len(self._ended) * OVERHEAD
+
+    def shrink(self) -> None:
+        """Forget about half of the ended runs, the oldest first."""
+        enough = self.held // 2
+        while self._ended and self.held > enough:
+            self._forget(next(iter(self._ended)))
+
+    def close(self) -> None:
+        """Forget all of them: nobody can ask for them."""
+        self._limit = 0
+        self._live.clear()
+        for key in tuple(self._ended):
+            self._forget(key)
+
+    def find(self, message: QueryAction | CancelAction, going: Iterable[Asked]) -> Asked | EndedRun | None:
+        """Return the run that is meant: by the correlation, else the newest unfinished, else the newest.
+
+        A request that was refused has been no run: it is meant only where its correlation is said.
+        `going` are the open requests of the connection, newest first.
+        """
+        wanted = message.correlation_id
+        runs = (one for one in going if _is_of(one, message))
+        if wanted is None:
+            return next(runs, None) or self._newest_ended(message)
+        key = wanted, message.thing_id, message.action
+        found = self._live.get(key) or next((run for run in runs if _is_called(run, wanted)), None)
+        return found or self._ended.get(key) or self._newest_ended(message, wanted)
+
+    def _newest_ended(
+        self, message: QueryAction | CancelAction, correlation: str | None = None
+    ) -> EndedRun | None:
+        about = message.thing_id, message.action
+        for key, ended in reversed(self._ended.items()):
+            if key[1:] == about and (
+                not _was_refused(ended.final) if correlation is None else correlation == ended.correlation
+            ):
+                return ended
+        return None
+
+
+def _was_refused(final: Base) -> bool:
+    """Whether an answer says that nothing has run: what was asked for is not there or not allowed."""
+    if not isinstance(final, Error) or final.type == FAILED:
+        return False
+    return final.started is False or final.status.startswith("4")
+
+
+def _key(run: InvokeAction) -> Key:
+    return run.message_id, run.thing_id, run.action
+
+
+def _is_of(asked: Asked, message: QueryAction | CancelAction) -> bool:
+    run = asked.message
+    return isinstance(run, InvokeAction) and (run.thing_id, run.action) == (message.thing_id, message.action)
+
+
+def _is_called(run: Asked, wanted: str) -> bool:
+    return wanted in (run.message_id, run.correlation)
+
+
+def _without_payload(final: Base) -> Base:
+    if isinstance(final, ActionStatus):
+        return replace(final, output=UNSET, reason=None)
+    return replace(final, about=None) if isinstance(final, Error) else final
+
+
+class Listenings:
+    """The observations and subscriptions of one connection: one per thing and property or event."""
+
+    __slots__ = ("_things", "bytes", "count")
+
+    def __init__(self) -> None:
+        self.bytes = 0  # of the requests for them
+        self.count = 0
+        self._things: dict[str, dict[tuple[str, str], Listening]] = {}
+
+    def __len__(self) -> int:
+        return self.count
+
+    def get(self, message: Base) -> Listening | None:
+        """Return the listening that a message is about."""
+        key = LISTENED[type(message)], name_in(message)
+        return self._things.get(message.thing_id, {}).get(key)
+
+    def add(self, listening: Listening) -> None:
+        """Note one, in the place of no other."""
+        self._things.setdefault(listening.thing_id, {})[listening.key] = listening
+        self.count += 1
+        self.bytes += listening.size
+
+    def remove(self, listening: Listening) -> None:
+        """End one; ignored if it has ended."""
+        if listening.ended:
+            return
+        listening.ended = True
+        of_thing = self._things[listening.thing_id]
+        del of_thing[listening.key]
+        if not of_thing:
+            del self._things[listening.thing_id]
+        self.count -= 1
+        self.bytes -= listening.size
+
+    def left(self, message: Base) -> list[Listening]:
+        """Return those that an unobserve or unsubscribe ends: for all events, also those of a single one."""
+        kind = LISTENED[type(message)]
+        if kind in (PROPERTY, EVENT):
+            one = self.get(message)
+            return [] if one is None else [one]
+        of_thing = self._things.get(message.thing_id, {})
+        return [one for one in of_thing.values() if one.kind in (EVENT, ALL_EVENTS)]
+
+    def all(self) -> list[Listening]:
+        """Return all of them, in no promised order."""
+        return [one for of_thing in self._things.values() for one in of_thing.values()]
+
+
+@attrs.define
+class Counts:
+    """What has come: every frame is counted once, when its fate is known."""
+
+    received: int = 0
+    answered: int = 0
+    refused: int = 0
+    merged: int = 0
+    abandoned: int = 0
+    streamed: int = 0
+    strays: int = 0
+    unreadable: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class ThingStatistics:
+    """A snapshot of one session.
+
+    `received == answered + refused + merged + abandoned + streamed + strays + unreadable + open`: frames that
+    came; requests that have their final answer, a silent success among them; those the session turned away
+    itself (limits, unknown runs, what is not offered); repeats of what was going on here already; those open
+    when the connection ended; items, ends and credit of streams; messages that a consumer does not send;
+    texts that are no message; requests that wait for their answer.
+
+    `listening` observations and subscriptions; `remembered` runs that ended and can be queried; `streams`
+    open; `late` stream messages for what is over; `waiting` frames to be sent, `waiting_bytes` of them.
+    """
+
+    received: int
+    answered: int
+    refused: int
+    merged: int
+    abandoned: int
+    streamed: int
+    strays: int
+    unreadable: int
+    open: int
+    listening: int
+    remembered: int
+    streams: int
+    late: int
+    waiting: int
+    waiting_bytes: int

@@ -1,0 +1,84 @@
+"""Which rule of a mock a request fits, and why it does not fit the others: pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+from msgspec import UNSET
+
+from lmos_actors.files import inside
+
+from ..judge import judge_value
+from ..model import USER, Expected
+from ..values import same, show
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..model import Rule, When
+
+NEAREST: Final = 3
+"""How many rules are shown to somebody whose request fits none."""
+
+
+@attrs.frozen
+class Request:
+    """A request as rules see it. `sender` is the path of who asks in the tree, `user` if no agent does."""
+
+    action: str
+    input: Any
+    sender: str
+
+
+def misfits(when: When, request: Request, paths: Mapping[str, str]) -> list[str]:
+    """Return what keeps a request from fitting; nothing if it fits.
+
+    `paths` are those of agents and populations in the tree, by the names that the file has for them.
+    """
+    found: list[str] = []
+    if when.action is not None and when.action != request.action:
+        found.append(f"the action is not {when.action}")
+    if when.from_ is not None and not is_from(request.sender, when.from_, paths):
+        found.append(f"it is not from {when.from_}")
+    if when.contains is not None and not has_text(request.input, when.contains):
+        found.append(f"{when.contains!r} is nowhere in the input")
+    if when.equals is not UNSET and not same(request.input, when.equals):
+        found.append(f"the input is not {show(when.equals)}")
+    for verdict in judge_value(Expected(match=when.match), request.input):
+        if not verdict.ok:
+            found.append(f"{verdict.expected} is not so")
+    return found
+
+
+def is_from(sender: str, name: str, paths: Mapping[str, str]) -> bool:
+    """Return whether a sender is the agent of that name, one of that population, or a child of either."""
+    path = paths.get(name, name)
+    return sender == path or (name != USER and sender.startswith(f"{path}/"))
+
+
+def has_text(value: object, text: str) -> bool:
+    """Return whether a text stands somewhere in plain data; names of members do not count."""
+    if isinstance(value, str):
+        return text in value
+    return any(has_text(part, text) for _, part in inside(value))
+
+
+def nearest(
+    rules: Sequence[tuple[Rule, int]], request: Request, paths: Mapping[str, str]
+) -> list[tuple[int, list[str]]]:
+    """Return the rules that a request fits best, by index and with what keeps it from fitting.
+
+    `rules` come with how often each was used.
+    """
+    found: list[tuple[int, list[str]]] = []
+    for index, (rule, used) in enumerate(rules):
+        reasons = misfits(rule.when, request, paths)
+        if not reasons and rule.times is not UNSET:
+            reasons = [f"it has been used {used} of {rule.times} times"]
+        found.append((index, reasons))
+    of_action = [
+        (rules[index][0].when.action not in (None, request.action), len(reasons), index)
+        for index, reasons in found
+    ]
+    return [found[index] for _, _, index in sorted(of_action)[:NEAREST]]

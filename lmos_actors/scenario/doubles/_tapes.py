@@ -1,0 +1,251 @@
+"""What a recorded message log says of one agent: what it was asked, and what came of it.
+
+A `Recording` is a log file; a `Tape` is one agent of one of its runs.
+"""
+
+from __future__ import annotations
+
+import json
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from lmos_actors.actors import HIDDEN
+from lmos_actors.files import FileError, Mistake, did_you_mean, is_list, is_mapping
+
+from ..judge import LogFile
+from ..values import same
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from ..judge import Line, Logged
+
+LISTENING: Final = ("subscribe", "subscribe to all")
+"""Verbs that are carried out as they come: whether they were recorded does not matter."""
+
+COMPARED: Final = 100
+"""How many recorded requests are compared with one that was not, and how many characters of each."""
+
+
+@attrs.define
+class Exchange:
+    """One recorded request, and what came of it. Times are seconds after it was delivered.
+
+    `ended` is None where nothing answered it. `told` are in order: "item" and "progress" with a value,
+    "event" and "changed" with name and data. `error` is what the log says of an error, `output` that of a
+    failure that callers can expect.
+    """
+
+    line: int
+    verb: str
+    affordance: str
+    input: Any
+    begun: float | None = None
+    ended: float | None = None
+    value: Any = None
+    error: str | None = None
+    output: Any = None
+    told: list[tuple[float, str, Any]] = attrs.Factory(list[tuple[float, str, Any]])
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is to be asked for again: what nothing came of may have ended before it began."""
+        return self.verb not in LISTENING and (self.ended is not None or bool(self.told))
+
+
+@attrs.frozen
+class Told:
+    """What an agent did by itself in one of its lives, counted from 1.
+
+    `kind` is `event` or `changed`, `what` name and data of it; `when` is None for what its first turn did.
+    `shown` is a property's value at the begin of a life, which its observers were shown.
+    """
+
+    life: int
+    when: float | None
+    kind: str
+    what: tuple[str, Any]
+
+
+@attrs.frozen
+class Tape:
+    """One agent of a recorded run."""
+
+    agent: str
+    exchanges: tuple[Exchange, ...]
+    told: tuple[Told, ...]
+
+
+class _Taping:
+    """Puts the tape of one agent together, record by record."""
+
+    def __init__(self, agent: str) -> None:
+        self._agent = agent
+        self._open: dict[int, Exchange] = {}
+        self._exchanges: list[Exchange] = []
+        self._told: list[Told] = []
+        self._life = 0
+        self._begins = False
+        self._down = True
+        self._struck = -1.0
+
+    def record(self, line: Line) -> None:
+        """Take a record about the agent."""
+        data = line.data
+        kind, number, now = data.get("kind"), data.get("id"), float(data.get("t", 0.0))
+        if kind == "sent" and isinstance(number, int):
+            asked = data.get("input")
+            given: Any = {} if asked is None else asked
+            self._open[number] = Exchange(line.number, data["verb"], data["affordance"], given)
+        elif kind == "fault":
+            self._struck = now
+        elif kind == "started":
+            self._life += 1
+            self._down = False
+        elif kind in ("crashed", "stopped"):
+            self._down = True
+        elif kind == "changed" and self._begins:
+            self._told.append(Told(self._life, now, "shown", (data["property"], data["value"])))
+        elif kind in ("event", "changed"):
+            name, value = (
+                (data["event"], data["data"]) if kind == "event" else (data["property"], data["value"])
+            )
+            self._add(now, kind, (name, value))
+        elif number in self._open:
+            self._go_on(self._open[number], number, str(kind), now, data)
+        self._begins = kind == "started" or (self._begins and kind == "changed")
+
+    def _go_on(self, exchange: Exchange, number: int, kind: str, now: float, data: dict[str, Any]) -> None:
+        if kind == "delivered":
+            exchange.begun = now
+            self._exchanges.append(exchange)
+            return
+        if exchange.begun is None:  # what never began left no trace in the agent
+            return
+        after = round(now - exchange.begun, 6)
+        if kind in ("item", "progress"):
+            exchange.told.append((after, kind, data["value" if kind == "item" else "progress"]))
+        elif kind == "cancelled":
+            del self._open[number]
+        elif kind == "answered":
+            del self._open[number]
+            error = data.get("error")
+            struck = self._struck == now and str(error).startswith("AgentDied")
+            if not struck:  # else a fault has ended it, and one will again
+                exchange.ended = after
+                exchange.value, exchange.error, exchange.output = data.get("value"), error, data.get("output")
+
+    def _add(self, now: float, kind: str, what: tuple[str, Any]) -> None:
+        """Ascribe an event to what was begun last and goes on; else to the instant."""
+        begun = [exchange for exchange in self._open.values() if exchange.begun is not None]
+        if self._down:
+            self._told.append(Told(self._life + 1, None, kind, what))
+        elif begun:
+            last = max(begun, key=lambda exchange: (exchange.begun, exchange.line))
+            last.told.append((round(now - (last.begun or 0.0), 6), kind, what))
+        else:
+            self._told.append(Told(self._life, now, kind, what))
+
+    def tape(self) -> Tape:
+        """Return what has been put together."""
+        return Tape(self._agent, tuple(self._exchanges), tuple(self._told))
+
+
+@attrs.frozen
+class Recording:
+    """A log file as recording: the tapes of its agents, by the label of each of its runs."""
+
+    name: str
+    runs: Mapping[str, Mapping[str, Tape]]
+
+    def tape(self, label: str, agent: str) -> Tape:
+        """Return the tape of an agent in the run of that label, or in the only run there is.
+
+        Raises LookupError that says what there is.
+        """
+        tapes = self.runs.get(label)
+        if tapes is None and len(self.runs) == 1:
+            tapes = next(iter(self.runs.values()))
+        if tapes is None:
+            there = ", ".join(list(self.runs)[:5])
+            raise LookupError(f'{self.name} has no run "{label}"; it has {there}')
+        named = [path for path in tapes if path == agent] or [
+            path for path in tapes if path.rpartition("/")[2] == agent
+        ]
+        if len(named) != 1:
+            what = f"has {len(named)} agents" if named else "has no agent"
+            raise LookupError(f'{self.name} {what} "{agent}"{did_you_mean(agent, list(tapes))}')
+        return tapes[named[0]]
+
+
+def read_recording(path: Path, name: str) -> Recording:
+    """Read a log file; `name` is how messages call it. Blocks on the disk.
+
+    Raises FileError when it is no message log, was cut short or changed, or has two runs of one label.
+    """
+    runs: dict[str, dict[str, Tape]] = {}
+    with LogFile(path, name) as file:
+        for run in file.runs():
+            label = str(run.run.get("label", ""))
+            if label in runs:
+                raise _wrong(name, run, f'there are two runs "{label}" in it: a recording has one of each')
+            runs[label] = _tapes(run)
+            if run.problem is not None:
+                raise _wrong(name, run, run.problem)
+    return Recording(name, runs)
+
+
+def _wrong(name: str, run: Logged, message: str) -> FileError:
+    return FileError([Mistake(name, run.head.number, 1, message, "unreadable")])
+
+
+def _tapes(run: Logged) -> dict[str, Tape]:
+    taping: dict[str, _Taping] = {}
+    for line in run:
+        agent = line.data.get("agent")
+        if line.sort == "record" and isinstance(agent, str):
+            if agent not in taping:
+                taping[agent] = _Taping(agent)
+            try:
+                taping[agent].record(line)
+            except (KeyError, TypeError):
+                what = "is not a record that can be played: a part of it is missing, or of another type"
+                raise FileError([Mistake(run.place.rpartition(":")[0], line.number, 1, what)]) from None
+    return {agent: found.tape() for agent, found in taping.items()}
+
+
+# --- matching
+
+
+def fits(recorded: Any, asked: Any, *, loosely: bool = False) -> bool:
+    """Return whether an input is the recorded one; what is hidden in the log fits anything.
+
+    `loosely`: nobody knows the defaults of parameters, so members may be left out.
+    """
+    if isinstance(recorded, str) and recorded == HIDDEN:
+        return True
+    if is_mapping(recorded) and is_mapping(asked):
+        if recorded.keys() != asked.keys() and not (loosely and recorded.keys() >= asked.keys()):
+            return False
+        return all(fits(recorded[key], asked[key]) for key in asked)
+    if is_list(recorded) and is_list(asked):
+        return len(recorded) == len(asked) and all(map(fits, recorded, asked))
+    return same(recorded, asked)
+
+
+def most_like(exchanges: Iterator[Exchange], asked: Any) -> Exchange | None:
+    """Return the exchange whose input is most like one, None if there are none."""
+    text = _text(asked)
+    best: tuple[float, Exchange] | None = None
+    for exchange, _ in zip(exchanges, range(COMPARED), strict=False):
+        likeness = SequenceMatcher(None, text, _text(exchange.input), autojunk=False).ratio()
+        if best is None or likeness > best[0]:
+            best = likeness, exchange
+    return best[1] if best is not None else None
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)[:COMPARED]

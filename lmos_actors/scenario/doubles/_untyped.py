@@ -1,0 +1,122 @@
+"""Classes for agents of which nobody has a class: mocks and replays without `use`.
+
+What goes in and out of them is any plain data. Their consumers name actions and the rest as they always do,
+through a `Thing` or by the handles of any class that has the same names; arguments that are given by name
+are one object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator  # noqa: TC003 -- types of an agent are read when it is made
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from lmos_actors._core import plain
+from lmos_actors.actors import (
+    MISSING,
+    Agent,
+    Altered,
+    Event,
+    Operation,
+    Parameter,
+    Property,
+    action,
+    event,
+    prop,
+    shape_of,
+)
+from lmos_actors.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+AT_ONCE: Final = 1 << 30
+"""How many runs of one action an agent without a class has at a time: as many as come."""
+
+
+class Loose(Altered):
+    """An operation whose parameters nobody knows: arguments given by name are one object."""
+
+    __slots__ = ()
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+        """See `Operation.bind`."""
+        if not kwargs:
+            return super().bind(tuple(plain(arg) for arg in args), {})
+        if args:
+            raise InvalidInput(f"{self.label} knows no parameters: give all arguments by name, or one object")
+        return super().bind((plain(dict(kwargs)),), {})
+
+
+def untyped_class(
+    name: str,
+    *,
+    actions: Iterable[str] = (),
+    streams: Iterable[str] = (),
+    properties: Mapping[str, Any] | None = None,
+    events: Iterable[str] = (),
+) -> type[Agent]:
+    """Make the class of an agent by what it offers; `properties` with their first values.
+
+    Its actions do nothing: `stand_in` gives them something to do. Raises TypeError for a name that two of
+    them have.
+    """
+    body: dict[str, Any] = {
+        "__module__": __name__,
+        "__doc__": "Known by its names.",
+        "__annotations__": {},
+    }
+    for number, wire in enumerate(dict.fromkeys(actions)):
+        body[f"action_{number}"] = action(name=wire, concurrency=AT_ONCE)(_Template.run)
+    for number, wire in enumerate(dict.fromkeys(streams)):
+        body[f"stream_{number}"] = action(name=wire, concurrency=AT_ONCE)(_Template.stream)
+    for number, wire in enumerate(properties or ()):
+        body[f"property_{number}"] = prop(default=None, name=wire)
+        body["__annotations__"][f"property_{number}"] = Property[None]
+    for number, wire in enumerate(dict.fromkeys(events)):
+        body[f"event_{number}"] = event(name=wire)
+        body["__annotations__"][f"event_{number}"] = Event[Any]
+    metaclass = cast("Any", type(Agent))
+    made: type[Agent] = metaclass(name, (Agent,), body)
+    _loosen(made, properties or {})
+    return made
+
+
+def _loosen(cls: type[Agent], properties: Mapping[str, Any]) -> None:
+    """Let properties have any value, and actions any input."""
+    contract = cls.__contract__
+    anything = shape_of(Any)
+    for wire, value in properties.items():
+        made = contract.properties[wire]
+        made.take = anything.take
+        made.default = anything.take(value)
+        contract.table[f"={wire}"].params = (
+            Parameter("value", "value", anything, MISSING, keyword_only=False),
+        )
+        contract.table[f"={wire}"].take = anything.take
+        read = contract.table[f"?{wire}"]
+        contract.table[f"?{wire}"] = Altered(read, _copying(read))
+    for wire in contract.actions:
+        op = contract.table[wire]
+        contract.table[wire] = Loose(op, op.fn)
+
+
+def _copying(read: Operation) -> Any:
+    # what readers are given is theirs to change
+    def copy(agent: Any) -> Any:
+        return deepcopy(read.fn(agent))
+
+    return copy
+
+
+class _Template:
+    """The functions of all their actions."""
+
+    async def run(self, anything: Any = None, /) -> Any:
+        """Take any input."""
+
+    async def stream(self, anything: Any = None, /) -> AsyncIterator[Any]:
+        """Take any input, and return many outputs."""
+        none: tuple[Any, ...] = ()
+        for item in none:
+            yield item

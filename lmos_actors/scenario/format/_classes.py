@@ -1,0 +1,198 @@
+"""Child specs and supervisor specs of what a file says."""
+
+from __future__ import annotations
+
+import copy
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+import attrs
+from msgspec import UNSET
+
+from lmos_actors.actors import Agent, MailboxOptions, Ref
+from lmos_actors.files import inside
+from lmos_actors.supervision import Backoff, ChildSpec, Pool, SupervisorSpec
+
+from ..model import AgentEntry, PoolEntry, Remote, Replay, Supervised, Supervisor, fill_late
+from ._fields import FieldOf, by_state_name, fields_of_agent
+from ._trees import absolute
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from msgspec import UnsetType
+
+    from ..model import Backoff as BackoffEntry, Mailbox, Root
+    from ._resolve import Cell
+
+
+class _Maker(partial[Agent]):
+    """Makes one incarnation after the other, none of which shares data with another.
+
+    What it is called with are arguments that the tree has for the agent; those of the file go before them.
+    """
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Agent:
+        own = {name: _fresh(*given) for name, given in self.keywords.items()}
+        return self.func(*args, **{**kwargs, **own})
+
+
+def _fresh(field: FieldOf, value: Any) -> Any:
+    if field.shape is not None:
+        return field.shape.take(value)
+    return copy.deepcopy(value) if field.points_to is None and not _has_ref(value) else value
+
+
+def _has_ref(value: Any) -> bool:
+    if isinstance(value, Ref):
+        return True
+    if isinstance(value, tuple):  # the refs of a population
+        return any(map(_has_ref, cast("Any", value)))
+    return any(_has_ref(part) for _, part in inside(value))
+
+
+def _maker(entry: AgentEntry | PoolEntry | Replay, cls: type[Agent], refs: Mapping[str, Any]) -> _Maker:
+    fields = fields_of_agent(cls)
+    states = by_state_name(fields)
+    given = {key: (fields[key], value) for key, value in fill_late(entry.args, "agents", refs).items()}
+    given |= {states[key].name: (states[key], value) for key, value in entry.state.items()}
+    return _Maker(cls, **given)
+
+
+def _seconds(shutdown: Any) -> Any:
+    return shutdown if isinstance(shutdown, str) else float(shutdown)
+
+
+def mailbox_options(mailbox: Mailbox | UnsetType) -> MailboxOptions | None:
+    """Return the options of a mailbox of a file, None for that of the class."""
+    return None if mailbox is UNSET else MailboxOptions(mailbox.size, mailbox.when_full)
+
+
+def back_off(entry: BackoffEntry | UnsetType) -> Backoff | None:
+    """Return the back-off of a file, None where there is none. Raises ConfigError for one that cannot be."""
+    if entry is UNSET:
+        return None
+    return Backoff(
+        initial=float(entry.initial), factor=entry.factor, max=float(entry.max), jitter=entry.jitter
+    )
+
+
+def spec_of(name: str, entry: Supervised, factory: Callable[[], Agent]) -> ChildSpec[Any]:
+    """Make the child spec of whatever a file has an agent made of."""
+    return ChildSpec(
+        name,
+        factory,
+        restart=entry.restart,
+        shutdown=_seconds(entry.shutdown),
+        significant=entry.significant,
+        mailbox=mailbox_options(entry.mailbox),
+        backoff=back_off(entry.backoff),
+        id=entry.id if isinstance(entry, AgentEntry) else None,
+    )
+
+
+def pool_of(name: str, entry: PoolEntry, factory: Callable[[], Agent]) -> Pool[Any]:
+    """Make the spec of a pool of a file. Raises ConfigError for a key that no action has."""
+    return Pool(
+        factory,
+        entry.size,
+        by=entry.by,
+        key=entry.key or None,
+        name=name,
+        restart=entry.restart,
+        max_restarts=entry.max_restarts,
+        max_seconds=float(entry.max_seconds),
+        shutdown=_seconds(entry.shutdown),
+        mailbox=mailbox_options(entry.mailbox),
+        backoff=back_off(entry.backoff),
+    )
+
+
+class Planter:
+    """Makes the specs of one run of what a file says of its tree.
+
+    `refs` are those that `$(agents.NAME)` stands for, `doubles` the classes, made for this run, of its mocks
+    and replays.
+    """
+
+    def __init__(self, cell: Cell, refs: Mapping[str, Any], doubles: Mapping[str, type[Agent]]) -> None:
+        self._cell = cell
+        self._refs = refs
+        self._doubles = doubles
+
+    def root(self) -> SupervisorSpec:
+        """Return the spec of the root with all that is below it, but for populations."""
+        used = self._cell.used
+        if used is None:
+            return self._supervisor(self._cell.root)
+        made: dict[str, SupervisorSpec] = {}
+        for path, spec in reversed(used.supervisors.items()):  # from below: a tree may be of any depth
+            made[path] = attrs.evolve(spec, children=self._planted(spec, f"{path}/", made))
+        more = tuple(map(self._child, self._cell.root.children))
+        return attrs.evolve(used.spec, children=(*self._planted(used.spec, "", made), *more))
+
+    # ---- what the file says itself
+
+    def _supervisor(self, above: Root) -> SupervisorSpec:
+        own: dict[str, Any] = {}
+        if isinstance(above, Supervisor):
+            own = {"restart": above.restart, "shutdown": _seconds(above.shutdown)}
+            own |= {"significant": above.significant, "backoff": back_off(above.backoff)}
+        return SupervisorSpec(
+            above.name if isinstance(above, Supervisor) else "root",
+            tuple(map(self._child, above.children)),
+            strategy=above.strategy,
+            max_restarts=above.max_restarts,
+            max_seconds=float(above.max_seconds),
+            auto_shutdown=above.auto_shutdown,
+            **own,
+        )
+
+    def _child(self, child: str | Supervisor) -> Any:
+        if isinstance(child, Supervisor):
+            return self._supervisor(child)
+        entry = self._cell.scenario.agents[child]
+        assert not isinstance(entry, Remote)  # whom nobody here supervises
+        if isinstance(entry, PoolEntry):
+            return pool_of(child, entry, _maker(entry, self._cell.agent_class(child), self._refs))
+        if child in self._doubles:
+            return spec_of(child, entry, self._doubles[child])
+        assert isinstance(entry, (AgentEntry, Replay))
+        return spec_of(child, entry, _maker(entry, self._cell.agent_class(child), self._refs))
+
+    # ---- a tree of the project
+
+    def _planted(self, above: SupervisorSpec, prefix: str, made: Mapping[str, SupervisorSpec]) -> list[Any]:
+        paths = [(prefix + child.name, child) for child in above.children]
+        return [made.get(path) or self._agent(path, child, prefix) for path, child in paths]
+
+    def _agent(self, path: str, child: Any, prefix: str) -> Any:
+        def ref_to(sibling: Any) -> Any:
+            return self._refs[absolute(prefix, sibling)]
+
+        factory = child.filled(ref_to)
+        entry = self._cell.scenario.agents.get(path)
+        if entry is None:
+            return attrs.evolve(child, factory=factory)
+        assert isinstance(entry, Supervised)
+        mailbox = mailbox_options(entry.mailbox) or child.mailbox
+        return ChildSpec(
+            child.name,
+            self._in_place_of(path, entry, factory),
+            restart=child.restart,
+            shutdown=child.shutdown,
+            mailbox=mailbox,
+            backoff=child.backoff,
+            significant=getattr(child, "significant", False),
+            id=getattr(child, "id", None),
+        )
+
+    def _in_place_of(self, path: str, entry: Supervised, factory: Any) -> Any:
+        """Return what makes the agent that the file has in the place of one of the tree."""
+        if path in self._doubles:
+            return self._doubles[path]
+        assert isinstance(entry, (AgentEntry, Replay))  # a replay that is recorded anew
+        maker = _maker(entry, self._cell.agent_class(path), self._refs)
+        made: Any = factory
+        known = self._cell.used is not None and self._cell.used.class_of(path) is not None
+        return partial(maker, **made.keywords) if known and isinstance(made, partial) else maker

@@ -1,0 +1,157 @@
+"""Who knows whom in a population, and who agents are: topology, ids, descriptions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET
+
+from lmos_actors.actors import describe
+from lmos_actors.errors import ConfigError
+from lmos_actors.files import did_you_mean, mapped, read
+from lmos_actors.protocol.td import DescriptionError, check, differences, is_uri, load
+
+from ..model import TOPOLOGY_KEYS, AgentEntry, Population, Topology
+from ._fields import fields_of_agent
+from ._topology import topology_problem
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lmos_actors.files import DataPath
+
+    from ._fit import Fit
+    from ._names import Names
+
+_KEYS = ("degree", "rewire", "probability", "width", "edges")
+_FEWEST = 2
+_EXAMPLE = "urn:uuid:6f1d3a7a-1f97-4e6b-b45f-f3c2e1c84c77"
+
+
+class Crowds:
+    """Checks them; mistakes go to `names`."""
+
+    def __init__(self, names: Names, fit: Fit) -> None:
+        self.names = names
+        self.fit = fit
+
+    def check(self) -> None:
+        topology = self.names.made.get(("topology",))
+        if isinstance(topology, Topology):
+            self._topology(topology, ("topology",))
+
+    def _topology(self, topology: Topology, path: DataPath) -> None:
+        needed = TOPOLOGY_KEYS[topology.kind]
+        given = [key for key in _KEYS if getattr(topology, key) is not UNSET]
+        for key in sorted(needed.difference(given)):
+            self.names.wrong(path, f'"kind: {topology.kind}" needs "{key}"', "shape", key=True)
+        for key in given:
+            if key not in needed:
+                message = f'"{key}" says nothing about "kind: {topology.kind}"'
+                self.names.wrong((*path, key), message, "shape", key=True)
+        population = self.names.population(topology.of, (*path, "of"))
+        if population is not None:
+            self._numbers(topology, population, path)
+            self._field(topology, population, path)
+
+    def _numbers(self, topology: Topology, population: Population, path: DataPath) -> None:
+        count = population.count
+        if count < _FEWEST:
+            self.names.wrong((*path, "of"), f'"{topology.of}" is one agent, and has no neighbours', "shape")
+        problem = topology_problem(topology, count)
+        if problem is not None and problem[0] != "edges":  # each of those is looked at below
+            self.names.wrong((*path, problem[0]), problem[1], "shape")
+        elif topology.width is not UNSET and count % topology.width:
+            message = f'"{topology.of}" has {count} agents, which is no whole number of rows of that width'
+            self.names.wrong((*path, "width"), message, "shape")
+        for index, edge in enumerate(topology.edges or ()):
+            self._edge(edge, count, (*path, "edges", index))
+
+    def _edge(self, edge: tuple[int, ...], count: int, path: DataPath) -> None:
+        if len(edge) != _FEWEST or edge[0] == edge[-1]:
+            self.names.wrong(path, "an edge is the numbers of two agents: [0, 1]", "shape")
+        for index, number in enumerate(edge):
+            if number >= count:
+                self.names.wrong((*path, index), f"no agent {number}, the last is {count - 1}")
+
+    def _field(self, topology: Topology, population: Population, path: DataPath) -> None:
+        """Check the argument that is given the neighbours: a field for refs to agents of such a class."""
+        self.fit.given[topology.of] = topology.field
+        if topology.field in population.args:
+            message = f'"{topology.field}" is given in args too'
+            self.names.wrong((*path, "field"), message, "shape")
+        cls: Any = self.names.classes.get(topology.of)
+        if cls is None or not self.names.fitted:
+            return
+        fields = fields_of_agent(cls)
+        field = fields.get(topology.field)
+        # a default that is wrong stands nowhere: said where the topology begins
+        here = (*path, "field") if "field" in self._raw() else path
+        if field is None:
+            near = did_you_mean(topology.field, list(fields))
+            self.names.wrong(here, f'{cls.__name__} has no field "{topology.field}"{near}')
+        elif field.pointer is None or not field.pointer.many:
+            message = f'"{topology.field}" of {cls.__name__} is not of type tuple[Ref[{cls.__name__}], ...]'
+            self.names.wrong(here, message, "shape")
+        elif isinstance(field.pointer.cls, type) and not issubclass(cls, field.pointer.cls):
+            message = f'"{topology.field}" is for refs to {field.pointer.cls.__name__}, not to {cls.__name__}'
+            self.names.wrong(here, message, "shape")
+
+    def _raw(self) -> Any:
+        return self.names.cell.data.get("topology", {})
+
+
+class Identities:
+    """Checks `id` and `description` of agents; mistakes go to `names`."""
+
+    def __init__(self, names: Names, folder: Path) -> None:
+        self.names = names
+        self.folder = folder
+        self._first: dict[str, DataPath] = {}
+
+    def check(self) -> None:
+        for name, entry in self.names.agents.items():
+            if isinstance(entry, AgentEntry):
+                path = self.names.places[name]
+                if entry.id is not None:
+                    self._id(entry.id, (*path, "id"))
+                if entry.description is not None and self.names.contract(name) is not None:
+                    self._description(name, entry, (*path, "description"))
+
+    def _id(self, own: str, path: DataPath) -> None:
+        if not is_uri(own):
+            self.names.wrong(path, f'"{own}" is no URI, such as {_EXAMPLE}')
+        elif own in self._first:
+            first = self.names.document.place(self._first[own])
+            self.names.wrong(path, f"this id is given twice, first at {first}")
+        self._first.setdefault(own, path)
+
+    def _description(self, name: str, entry: AgentEntry, path: DataPath) -> None:
+        """Check that the class is what the description beside the file says."""
+        for message in described(self.names.classes[name], entry, self.folder):
+            self.names.wrong(path, f"{entry.description}: {message}", "shape")
+
+
+def described(cls: Any, entry: AgentEntry, folder: Path) -> list[str]:
+    """Return where a description file does not tell the truth about a class. Blocks on the disk."""
+    try:
+        document = read(folder / str(entry.description))
+        if document.mistakes:
+            return [_first_line(document.mistakes[0].message)]
+    except ConfigError as error:
+        return [_first_line(error.message)]
+    data = mapped(document.data)
+    try:
+        told = load(data)
+    except DescriptionError:
+        errors = [finding for finding in check(data) if finding.severity == "error"]
+        return [_first_line(str(finding)) for finding in errors] or ["is no description"]
+    offered = describe(cls, id=entry.id)
+    found = [str(difference) for difference in differences(offered, told) if difference.breaks]
+    if entry.id is not None and told.id is not None and entry.id != told.id:
+        found.append(f"it describes {told.id}, not {entry.id}")
+    return [_first_line(text) for text in found]
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0]

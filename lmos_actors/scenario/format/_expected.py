@@ -1,0 +1,143 @@
+"""What `expect` steps look at: that it is there, that the keys go with it, that it can be as they say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import UNSET
+
+from lmos_actors.files import did_you_mean, inside, references
+
+from ..model import EXPECT_KEYS, STATUSES, Expect, Invoke, Observe, Query, Read, Stream
+from ..values import ANYTHING
+from ._conditions import Conditions
+from ._fit import event_schema, output_schema, property_schema
+
+if TYPE_CHECKING:
+    from lmos_actors.files import DataPath
+
+    from ..values import Schema
+    from ._names import Names
+    from ._seen import Seen
+
+ASKED_OF: Final[dict[str, tuple[Any, str]]] = {
+    "output": ((Read, Invoke, Query), "a read or invoke step"),
+    "status": ((Invoke, Stream), "an invoke or stream step"),
+    "items": ((Stream,), "a stream step"),
+    "reading": ((Observe,), "an observe step"),
+}
+_JUDGING: Final = ("equals", "contains", "match", "ge", "le", "sequence", "times")
+_STATUS: Final[Schema] = {"type": "string", "enum": list(STATUSES)}
+
+
+def answer_of(names: Names, step: Any) -> tuple[str, Schema]:
+    """Return under which key the answer of a step stands, and its schema: that of one item of a stream."""
+    if isinstance(step, Query):
+        return "status", _STATUS
+    contract: Any = names.contract(step.target)
+    if isinstance(step, (Read, Observe)):
+        known = contract is not None and step.property in contract.properties
+        return "value", property_schema(contract, step.property) if known else ANYTHING
+    key = "items" if isinstance(step, Stream) else "output"
+    if contract is None or step.action not in contract.actions:
+        return key, ANYTHING
+    return key, output_schema(contract.table[step.action])
+
+
+def root_of(names: Names, step: Any) -> Schema:
+    """Return the schema of the whole answer of a step: what `save` and `match` begin at."""
+    key, schema = answer_of(names, step)
+    if key == "items":
+        schema = {"type": "array", "items": schema}
+    return {"type": "object", "properties": {key: schema}}
+
+
+class Expectations:
+    """Checks `expect` steps; mistakes go to `names`."""
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+        self.conditions = Conditions(names)
+
+    def check(self, step: Expect, path: DataPath, seen: Seen) -> None:
+        self._keys(step, path)
+        asked = self._asked(step, path, seen)
+        if step.that == "value" and step.of is not UNSET and not has_reference(step.of):
+            self.names.wrong((*path, "of"), '"that: value" looks at saved values: of: $(saved.NAME)')
+        if step.that == "event":
+            self._event(step, path, seen)
+        if step.that == "status":
+            self._statuses(step, path)
+        else:
+            schema, root = self._schemas(step, asked, seen)
+            self.conditions.expected(step, schema, path, root=root)
+
+    def _asked(self, step: Expect, path: DataPath, seen: Seen) -> Any:
+        if step.that not in ASKED_OF or step.of is UNSET:
+            return None
+        if not isinstance(step.of, str):
+            self.names.wrong((*path, "of"), f'"of" is the id of {ASKED_OF[step.that][1]}', "shape")
+            return None
+        return seen.step(self.names, step.of, (*path, "of"), *ASKED_OF[step.that])
+
+    def _schemas(self, step: Expect, asked: Any, seen: Seen) -> tuple[Schema, Schema]:
+        """Return the schemas of what is judged, and of what `match` begins at."""
+        if step.that == "value":
+            schema = seen.schema_of(step.of)
+            return schema, schema
+        if step.that == "event":
+            schema = self._event_schema(step, seen)
+            return schema, {"type": "object", "properties": {"data": schema}}
+        if asked is None:
+            return ANYTHING, ANYTHING
+        return answer_of(self.names, asked)[1], root_of(self.names, asked)
+
+    def _event(self, step: Expect, path: DataPath, seen: Seen) -> None:
+        if step.target is None or step.event is None:
+            return
+        self.names.agent(step.target, (*path, "target"), user=True)
+        if (step.target, step.event) not in seen.subscribed:
+            message = f'no earlier step subscribes as "{step.target}" to "{step.event}"'
+            mine = [event for who, event in sorted(seen.subscribed) if who == step.target]
+            self.names.wrong((*path, "event"), message + did_you_mean(step.event, mine))
+
+    def _event_schema(self, step: Expect, seen: Seen) -> Schema:
+        whom = seen.subscribed.get((str(step.target), str(step.event)), [])
+        contracts = [self.names.contract(name) for name in whom]
+        known = [made for made in contracts if made is not None and step.event in made.events]
+        return event_schema(known[0], str(step.event)) if len(known) == len(whom) == 1 else ANYTHING
+
+    def _keys(self, step: Expect, path: DataPath) -> None:
+        needed, some = EXPECT_KEYS[step.that]
+        given = {key for key in ("of", "target", "event") if getattr(step, key) not in (None, UNSET)}
+        judged = {key for key in _JUDGING if getattr(step, key) is not UNSET and getattr(step, key) != {}}
+        for key in sorted(needed - given):
+            self.names.wrong(path, f'"that: {step.that}" needs "{key}"', "shape")
+        for key in sorted((given - needed) | (judged - some)):
+            self.names.wrong(
+                (*path, key), f'"{key}" says nothing about "that: {step.that}"', "shape", key=True
+            )
+        if not judged:
+            self.names.wrong(path, f"nothing is expected: one of {', '.join(sorted(some))}", "shape")
+        if step.within is not None and step.that == "value":
+            message = "a saved value does not change, there is nothing to wait for"
+            self.names.wrong((*path, "within"), message, "shape", key=True)
+
+    def _statuses(self, step: Expect, path: DataPath) -> None:
+        words: list[tuple[DataPath, Any]] = [
+            ((*path, "sequence", i), word) for i, word in enumerate(step.sequence or ())
+        ]
+        if step.sequence == ():
+            self.names.wrong((*path, "sequence"), "the statuses of a step are never empty", "shape")
+        if step.equals is not UNSET:
+            words.append(((*path, "equals"), step.equals))
+        for here, word in words:
+            if word not in STATUSES:
+                self.names.wrong(here, f'"{word}" is not a status{did_you_mean(str(word), STATUSES)}')
+
+
+def has_reference(value: Any) -> bool:
+    """Return whether anything in plain data is a reference."""
+    if isinstance(value, str):
+        return "$(" in value and bool(references(value))
+    return any(has_reference(inner) for _, inner in inside(value))

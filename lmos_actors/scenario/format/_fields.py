@@ -1,0 +1,105 @@
+"""What an agent's class takes: its fields and their types, asked for `args` and `state` of a file."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from lmos_actors.actors import Agent, mentions, shape_of
+from lmos_actors.supervision import hint_of, pointer_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lmos_actors.actors import Shape
+    from lmos_actors.supervision import Pointer
+
+
+def accepts(cls: type) -> str | None:
+    """Return why a class cannot be an agent of a scenario, or None."""
+    if not issubclass(cls, Agent):
+        return f"{cls.__name__} is not an agent, it does not derive from lmos_actors.Agent"
+    return "Agent is the base of all agents, not one of them" if cls is Agent else None
+
+
+def acts_by_itself(cls: type[Agent]) -> bool:
+    """Return whether agents of a class do something without being asked: at their start, or now and then."""
+    contract = cls.__contract__
+    return bool(contract.has_started or contract.periodic or contract.has_lifespan or contract.has_children)
+
+
+LOOKING = frozenset({"find", "topic", "group", "join_group"})
+"""What agents call on themselves that leads to others, or others to them, without a name in a file."""
+
+
+def looks_around(cls: Any) -> bool:
+    """Return whether a method of an agent class, or of a base of it, mentions `find`, a topic or a group."""
+    things = [
+        value
+        for above in cls.__mro__
+        if above is not Agent and issubclass(above, Agent)
+        for value in vars(above).values()
+    ]
+    return mentions(things, LOOKING)
+
+
+@attrs.frozen
+class FieldOf:
+    """One field of an agent's state. `shape` is None where the type is no plain data, or cannot be read."""
+
+    name: str
+    wire: str | None
+    required: bool
+    hint: Any
+    shape: Shape[Any] | None
+
+    @property
+    def pointer(self) -> Pointer | None:
+        """What a field of type `Ref[X]`, `tuple[Ref[X], ...]`, or one of these or None, points to."""
+        return pointer_of(self.hint)
+
+    @property
+    def points_to(self) -> Any:
+        """Return the class of agent that a field of one ref points to, None for any other field."""
+        return self.pointer.cls if self.pointer is not None and not self.pointer.many else None
+
+
+def fields_of_agent(cls: type[Agent]) -> Mapping[str, FieldOf]:
+    """Return the fields of an agent class by the name its constructor knows."""
+    made: Any = cls
+    return _fields_of(made)
+
+
+@lru_cache(maxsize=1_000)
+def _fields_of(cls: Any) -> Mapping[str, FieldOf]:
+    found: dict[str, FieldOf] = {}
+    for field in attrs.fields(cls):
+        if field.init:
+            name: str = field.alias
+            found[name] = _field(cls, name, field)
+    return found
+
+
+def _field(cls: type[Agent], name: str, field: Any) -> FieldOf:
+    wire = _wire_names(cls).get(field.name)
+    hint = None if wire is not None else hint_of(cls, field.name)
+    shape = cls.__contract__.table[f"={wire}"].params[0].shape if wire is not None else _shape(hint)
+    return FieldOf(name, wire, field.default is attrs.NOTHING, hint, shape)
+
+
+def _wire_names(cls: type[Agent]) -> dict[str, str]:
+    return {made.attribute: wire for wire, made in cls.__contract__.properties.items()}
+
+
+def by_state_name(fields: Mapping[str, FieldOf]) -> dict[str, FieldOf]:
+    """Return the fields by the name that `state:` uses: a property's is that its consumers know."""
+    return {field.wire or name: field for name, field in fields.items()}
+
+
+def _shape(hint: Any) -> Shape[Any] | None:
+    try:
+        return shape_of(hint) if hint is not None else None
+    except TypeError:
+        return None

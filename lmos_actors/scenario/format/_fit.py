@@ -1,0 +1,286 @@
+"""A file held against the classes of its agents: `args`, `state`, and the names and data of affordances (F5).
+
+A value that is known only when the story is told, as `$(saved.x)`, is not looked at here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import UNSET
+
+from lmos_actors.actors import MISSING, StreamAction
+from lmos_actors.errors import ConfigError, InvalidInput
+from lmos_actors.files import decode, did_you_mean, is_list, is_mapping
+from lmos_actors.supervision import Pool
+
+from ..doubles import Loose
+from ..model import AgentEntry, Distribution, Mock, PoolEntry, Population, Replay
+from ..values import (
+    ANYTHING,
+    data_path,
+    is_late,
+    is_whole_late,
+    misfits,
+    number_type,
+    problem_at,
+    unknown_members,
+)
+from ._fields import by_state_name, fields_of_agent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lmos_actors.files import DataPath, Kind
+    from lmos_actors.supervision import Pointer
+
+    from ..values import Schema
+    from ._fields import FieldOf
+    from ._names import Names
+
+_AGENT = re.compile(r"\$\(agents\.([\w-]+)\)")
+_INDEX: Final = "$(population.index)"
+_SAMPLE: Final = 0.5
+
+
+class Fit:
+    """Holds values against types; mistakes go to `names`."""
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+        self.given: dict[str, str] = {}
+        """The argument that a topology gives to the agents of a population."""
+
+    def wrong(self, path: DataPath, message: str, kind: Kind = "shape", *, key: bool = False) -> None:
+        self.names.wrong(path, message, kind, key=key)
+
+    # ---- args and state
+
+    def agents(self) -> None:
+        """Check `args` and `state` of all agents and populations that are of a class."""
+        entries: dict[str, Any] = {**self.names.agents, **self.names.populations}
+        for name, entry in entries.items():
+            cls: Any = self.names.classes.get(name)
+            if cls is None or not self.names.fitted or getattr(entry, "use", None) is None:
+                continue
+            self._agent(name, entry, cls, self.names.places[name])
+
+    def _agent(self, name: str, entry: Any, cls: Any, path: DataPath) -> None:
+        fields = fields_of_agent(cls)
+        states = by_state_name(fields)
+        args: Mapping[str, Any] = {} if isinstance(entry, Mock) else entry.args
+        many = isinstance(entry, Population)
+        self._given(args, fields, cls, (*path, "args"), many=many)
+        self._given(entry.state, states, cls, (*path, "state"))
+        if self.names.tree is not None and name in self.names.tree.agents:
+            self._in_place_of(name, cls, path)
+        both = {states[key].name for key in entry.state if key in states}
+        for key in args:
+            if key in both:
+                self.wrong((*path, "args", key), f'"{key}" is given in state too', key=True)
+        have = {*args, self.given.get(name), *self.names.given_by_tree(name)} | both
+        missing = [field.name for field in fields.values() if field.required and field.name not in have]
+        if missing and isinstance(entry, (AgentEntry, PoolEntry, Population)):
+            place = path if path[0] == "agents" else (*path, "use")
+            self.wrong(place, f"{cls.__name__} needs {', '.join(missing)} in args", key=True)
+        if isinstance(entry, PoolEntry):
+            self._pool(name, entry, cls, path)
+        self._backoff(entry, path)
+
+    def _in_place_of(self, name: str, cls: type, path: DataPath) -> None:
+        original = None if self.names.tree is None else self.names.tree.class_of(name)
+        if original is not None and not issubclass(cls, original):
+            why = f'what takes the place of "{name}" is a {original.__name__}, {cls.__name__} is none'
+            self.wrong((*path, "use"), why)
+
+    def _pool(self, name: str, entry: PoolEntry, cls: type, path: DataPath) -> None:
+        """Check what a pool of that class can be."""
+        try:
+            Pool(cls, entry.size, by=entry.by, key=entry.key or None, name=name)
+        except ConfigError as error:
+            self.wrong((*path, "key"), error.message)
+
+    def _backoff(self, entry: Any, path: DataPath) -> None:
+        given = getattr(entry, "backoff", UNSET)
+        if given is not UNSET and given.initial <= 0:
+            self.wrong((*path, "backoff", "initial"), "expected above 0")
+        elif given is not UNSET and given.max < given.initial:
+            self.wrong((*path, "backoff", "max"), f"expected at least {given.initial}, its initial")
+
+    def _given(
+        self,
+        given: Mapping[str, Any],
+        fields: Mapping[str, FieldOf],
+        cls: type,
+        path: DataPath,
+        *,
+        many: bool = False,
+    ) -> None:
+        for key, value in given.items():
+            here = (*path, key)
+            field = fields.get(key)
+            if field is None:
+                near = did_you_mean(key, list(fields))
+                self.wrong(here, f'{cls.__name__} has no field "{key}"{near}', key=True)
+            elif field.pointer is not None:
+                self._refs(value, field.pointer, here)
+            elif field.shape is not None:
+                self._plain(key, value, field.shape, here, many=many)
+
+    def _plain(self, key: str, value: Any, shape: Any, path: DataPath, *, many: bool) -> None:
+        if isinstance(value, str) and _AGENT.fullmatch(value):
+            if shape.schema:  # of Any there is nothing to say
+                self.wrong(path, f'"{key}" is no ref to an agent but {shape.name}')
+        elif many and is_mapping(value) and number_type(shape.schema):
+            self._drawn(value, shape, path)
+        elif many and value == _INDEX:
+            self.value(0, shape, path)
+        else:
+            self.value(value, shape, path)
+
+    def _drawn(self, value: Any, shape: Any, path: DataPath) -> None:
+        """Check a distribution: what is drawn is a number, seconds where it is a time."""
+        found, mistakes = decode(self.names.document, Distribution, value, at=path)
+        self.names.mistakes.extend(mistakes)
+        if found is None:
+            return
+        problem = problem_at(found)
+        if problem is not None:
+            self.wrong((*path, problem[0]), problem[1])
+        else:
+            self.value(round(_SAMPLE) if number_type(shape.schema) == "integer" else _SAMPLE, shape, path)
+
+    # ---- refs
+
+    def _refs(self, value: Any, pointer: Pointer, path: DataPath) -> None:
+        if value is None and pointer.optional:
+            return
+        if pointer.many and is_list(value):
+            for index, one in enumerate(value):
+                self._ref(one, pointer, (*path, index), alone=True)
+        else:
+            self._ref(value, pointer, path, alone=not pointer.many)
+
+    def _ref(self, value: Any, pointer: Pointer, path: DataPath, *, alone: bool) -> None:
+        found = _AGENT.fullmatch(value) if isinstance(value, str) else None
+        if found is None:
+            self.wrong(path, "a ref to an agent is expected here: $(agents.NAME)")
+            return
+        name = found[1]
+        entry = self.names.populations.get(name)
+        many = entry is not None and entry.count > 1
+        if many and alone:
+            self.wrong(path, f'one ref is expected here, "{name}" are {entry.count if entry else 0}')
+        elif not many and not alone and name in self.names.agents:
+            self.wrong(path, f"refs to several agents are expected here: [{value}]")
+        else:
+            self._points(name, pointer.cls, path)
+
+    def _points(self, name: str, points_to: Any, path: DataPath) -> None:
+        entry = self.names.agents.get(name)
+        cls = self.names.classes.get(name)
+        untyped = isinstance(entry, (Mock, Replay)) and entry.use is None and not self.names.is_of_tree(name)
+        if cls is None or untyped or not isinstance(points_to, type):
+            return
+        if not issubclass(cls, points_to):
+            self.wrong(path, f'a ref to {points_to.__name__} is expected here, "{name}" is {cls.__name__}')
+
+    # ---- values
+
+    def value(self, value: Any, shape: Any, path: DataPath) -> bool:
+        """Check plain data against a type; members that the type does not have are refused."""
+        wrong = list(unknown_members(value, shape.schema, path))
+        if is_late(value):
+            wrong = wrong or list(misfits(value, shape.schema, path))
+        for here, message, key in wrong:
+            self.wrong(here, message, key=key)
+        if wrong or is_late(value):
+            return not wrong
+        try:
+            shape.take(value)
+        except InvalidInput as error:
+            self.wrong((*path, *data_path(error.path)), error.message)
+            return False
+        return True
+
+    def member(self, name: str, kind: str, word: str, path: DataPath, *, key: bool = False) -> bool:
+        """Check that an agent has an affordance of that kind and name."""
+        contract = self.names.contract(name)
+        if contract is None:
+            return False
+        tables = tables_of(contract)
+        if word in tables[kind]:
+            return True
+        other = next((kind for kind, table in tables.items() if word in table), None)
+        hint = did_you_mean(word, list(tables[kind]))
+        if other is not None:
+            hint = f", it is {'an' if other[0] in 'ae' else 'a'} {other}{hint}"
+        self.wrong(path, f'{contract.title} has no {kind} "{word}"{hint}', "name", key=key)
+        return False
+
+    def input(self, op: Any, given: Any, path: DataPath, *, name: str = "input") -> None:
+        """Check the input of an action, as a step has it."""
+        absent = given is UNSET
+        if isinstance(op, Loose):
+            return
+        if op.whole:
+            if absent:
+                self.wrong(path, f'{op.label} needs an "{name}"')
+            else:
+                self.value(given, op.params[0].shape, (*path, name))
+            return
+        if not is_whole_late(given):
+            self._members(op, {} if absent else given, path if absent else (*path, name), absent=absent)
+
+    def _members(self, op: Any, data: Any, path: DataPath, *, absent: bool) -> None:
+        params = {param.wire_name: param for param in op.params}
+        if not is_mapping(data):
+            self.wrong(path, f"{op.label} takes an object, its members are {', '.join(params) or 'none'}")
+            return
+        for key, value in data.items():
+            if key not in params:
+                near = did_you_mean(key, list(params))
+                self.wrong((*path, key), f'{op.label} has no parameter "{key}"{near}', key=True)
+            else:
+                self.value(value, params[key].shape, (*path, key))
+        missing = [name for name, param in params.items() if param.default is MISSING and name not in data]
+        if missing:
+            self.wrong(path, f"{op.label} needs {', '.join(missing)}", key=not absent)
+
+
+def tables_of(contract: Any) -> dict[str, Any]:
+    """Return what a class offers, by the word for its kind."""
+    return {"property": contract.properties, "action": contract.actions, "event": contract.events}
+
+
+def is_stream(contract: Any, action: str) -> bool:
+    """Return whether an action gives many outputs."""
+    return isinstance(contract.actions[action], StreamAction)
+
+
+def input_schema(op: Any) -> Schema:
+    """Return the schema of an action's input."""
+    if isinstance(op, Loose):
+        return ANYTHING
+    if op.whole:
+        return op.params[0].shape.schema  # type: ignore[no-any-return]
+    return {"type": "object", "properties": {param.wire_name: param.shape.schema for param in op.params}}
+
+
+def output_schema(op: Any) -> Schema:
+    """Return the schema of what an action gives, one item of it if it gives many."""
+    shape = None if isinstance(op, Loose) else op.result_shape
+    return ANYTHING if shape is None else shape.schema
+
+
+def property_schema(contract: Any, name: str) -> Schema:
+    """Return the schema of a property."""
+    op = contract.table[f"={name}"]
+    return op.params[0].shape.schema if op.params else ANYTHING
+
+
+def event_schema(contract: Any, name: str) -> Schema:
+    """Return the schema of an event's data."""
+    shape = contract.events[name].shape
+    return ANYTHING if shape is None else shape.schema

@@ -1,0 +1,440 @@
+"""Agents, populations, the tree, and the references between agents: the names that a file is told with.
+
+Works on the data of one cell, part by part, so that a mistake in one part does not hide those in others.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import UNSET
+
+from lmos_actors.files import DataPath, Kind, Mistake, did_you_mean, listed, mapped
+from lmos_actors.supervision import RESERVED
+
+from .._worlds import is_real
+from ..model import EVERYBODY, USER, WORLDS, PoolEntry, Population, Remote, Root, Supervised, Supervisor, Tree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from lmos_actors.files import Document, Note
+
+    from ..model import CellData
+    from ._trees import UsedTree
+
+NAME = re.compile(r"[A-Za-z_][\w-]*")
+"""What agents, supervisors, saved values, checks and series may be called."""
+
+NAMED: Final = "letters, digits, _ and -, and a letter or _ first"
+INDEX: Final = "index"
+"""The one name of the namespace `population`."""
+
+USED: Final[DataPath] = ("tree", "use")
+"""The place of the agents of a tree that a file uses."""
+
+_THE_TREES: Final = frozenset({"restart", "shutdown", "significant", "backoff", "id"})
+_LONGEST_INDEX = 7
+_URLS: Final = ("ws://", "wss://", "http://", "https://")
+
+
+def near_path(name: str, known: Iterable[str]) -> str:
+    """Return a hint at the known name that was probably meant: also a path that ends in the name."""
+    names = list(known)
+    below = [path for path in names if path.endswith(f"/{name}")]
+    return f', did you mean "{below[0]}"?' if len(below) == 1 else did_you_mean(name, names)
+
+
+class Names:
+    """Checks the names of one cell, and knows them for those who check the rest; `mistakes` grows.
+
+    `made` are the parts of the file that are right in themselves, by their place. `classes` are imported ones
+    by the names of agents and populations; without `fitted` nothing is held against them.
+    """
+
+    def __init__(self, document: Document, cell: CellData, made: Mapping[DataPath, Any]) -> None:
+        self.document = document
+        self.cell = cell
+        self.made = made
+        self.mistakes: list[Mistake] = []
+        self.notes: list[Note] = []
+        self.tree: UsedTree | None = None
+        """The tree of the project that the file uses."""
+        self.agents: dict[str, Supervised | PoolEntry] = {}
+        self.remotes: dict[str, Remote] = {}
+        """Those of others, which are not among `agents`."""
+        self.populations: dict[str, Population] = {}
+        self.pools: dict[str, int] = {}
+        """The sizes of pools, those of the tree too."""
+        self.places: dict[str, DataPath] = {}
+        self.supervisors: list[str] = ["root"]
+        self.used: dict[str, None] = {}
+        self.classes: dict[str, type] = {}
+        self.fitted = False
+        self._defined: dict[str, tuple[str, DataPath]] = {}
+
+    def wrong(self, path: DataPath, message: str, kind: Kind = "name", *, key: bool = False) -> None:
+        self.mistakes.append(self.document.mistake(path, message, kind, key=key))
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all agents and populations, of broken ones too."""
+        return list(self.places)
+
+    def check(self) -> None:
+        self._agents()
+        self._of_tree()
+        self._populations()
+        self._tree()
+        self._late()
+
+    def uses(self) -> Iterator[tuple[str, DataPath, str]]:
+        """Return the agents and populations that are of a class: name, place, and what `use` says.
+
+        Of broken ones too, so that what others ask of them can be checked.
+        """
+        for name, path in self.places.items():
+            if path == USED:
+                continue
+            raw: Any = self.cell.data
+            for part in path:
+                raw = raw[part]
+            use = mapped(raw).get("use")
+            if isinstance(use, str) and use:
+                yield name, path, use
+
+    def contract(self, name: str) -> Any:
+        """Return the contract of an agent, or of one of a population; None if its class is not known."""
+        cls: Any = self.class_of(name) if self.fitted else None
+        return None if cls is None else cls.__contract__
+
+    def class_of(self, name: str) -> type | None:
+        """Return the class of an agent, or of one of a population or pool; None if it is not known."""
+        while name and name not in self.classes:
+            name = name.rpartition("/")[0]
+        return self.classes.get(name)
+
+    def entry(self, name: str) -> Any:
+        """Return what the file, or its tree, says of an agent, a population, or one of either; or None."""
+        while name and name not in self.agents and name not in self.populations:
+            name = name.rpartition("/")[0]
+        return self.agents.get(name) or self.populations.get(name)
+
+    # --- agents and tree
+
+    def _agents(self) -> None:
+        for name in mapped(self.cell.data.get("agents")):
+            path: DataPath = ("agents", name)
+            self.places[name] = path
+            if name == USER:
+                self.wrong(
+                    path, '"user" is the scenario\'s own consumer; an agent has another name', key=True
+                )
+            elif self.tree is not None and name in self.tree.agents:
+                self._in_place_of(name, path, self.tree)
+            elif not NAME.fullmatch(name) and self.tree is None:
+                self.wrong(path, f'"{name}" is not a name: {NAMED}', key=True)
+            entry = self.made.get(path)
+            if isinstance(entry, Remote):
+                self.remotes[name] = entry
+                self._remote(entry, path)
+            elif entry is not None:
+                self.agents[name] = entry
+                self._significant(entry, path)
+                if isinstance(entry, PoolEntry):
+                    self.pools[name] = entry.size
+
+    def _in_place_of(self, name: str, path: DataPath, tree: UsedTree) -> None:
+        """Check what a file has in the place of an agent of the tree that it uses."""
+        entry = self.made.get(path)
+        if isinstance(entry, (Remote, PoolEntry)):
+            kind = "remote" if isinstance(entry, Remote) else "pool"
+            why = f'"{name}" is an agent of {tree.target}: a mock, a replay or an agent can take its place'
+            self.wrong((*path, "from"), f"{why}, no {kind}")
+        for key in mapped(self.cell.data["agents"][name]):
+            if key in _THE_TREES:
+                self.wrong((*path, key), f'"{key}" of "{name}" is as {tree.target} has it', "shape", key=True)
+
+    def _of_tree(self) -> None:
+        """Take note of the agents of the tree that the file uses, but for those that it replaces."""
+        if self.tree is None:
+            return
+        for path, spec in self.tree.agents.items():
+            if path not in self.places:
+                self.places[path] = USED
+                self.agents[path] = Supervised(restart=spec.restart)
+        self.pools |= {path: size for path, size in self.tree.pools.items() if self.places[path] == USED}
+        self.supervisors += [*self.tree.supervisors, *(each.name for each in self.tree.supervisors.values())]
+
+    def _remote(self, entry: Remote, path: DataPath) -> None:
+        if entry.url is None and entry.description is None:
+            self.wrong(path, 'somebody else\'s agent has a "url", or a "description" that says where it is',
+                       "shape", key=True)  # fmt: skip
+        elif entry.url is not None and not entry.url.startswith(_URLS):
+            self.wrong((*path, "url"), f'"{entry.url}" begins with none of {", ".join(_URLS)}', "shape")
+        world = self.cell.data.get("world", "memory")
+        if world in WORLDS and not is_real(world):
+            message = f"somebody else's agent is reached in world: websocket, and not in world: {world}"
+            self.wrong((*path, "from"), message)
+
+    def _populations(self) -> None:
+        for index, raw in enumerate(listed(self.cell.data.get("population"))):
+            path: DataPath = ("population", index)
+            name = mapped(raw).get("id")
+            if not isinstance(name, str):
+                continue
+            if name in (USER, "root") or not NAME.fullmatch(name):
+                self.wrong((*path, "id"), f'"{name}" cannot be the name of a population: {NAMED}')
+            elif name in self.places:
+                first = self.document.place(self.places[name], key=True)
+                self.wrong((*path, "id"), f'"{name}" is given twice, first at {first}')
+            self.places.setdefault(name, path)
+            entry = self.made.get(path)
+            if entry is not None:
+                self.populations.setdefault(name, entry)
+
+    def _significant(self, entry: Supervised | PoolEntry | Supervisor, path: DataPath) -> None:
+        if entry.significant and entry.restart == "permanent":
+            self.wrong(
+                (*path, "significant"), "a significant child is transient or temporary", "shape", key=True
+            )
+
+    def _heeded(self, entry: Supervised | PoolEntry | Supervisor, path: DataPath, above: Root) -> None:
+        """Refuse a significant child whose end its supervisor would not heed."""
+        if entry.significant and above.auto_shutdown == "never":
+            who = above.name if isinstance(above, Supervisor) else "root"
+            message = f'"significant" does nothing: "auto_shutdown" of the supervisor "{who}" is never'
+            self.wrong((*path, "significant"), message, "shape", key=True)
+
+    def _tree(self) -> None:
+        tree = self.made.get(("tree",))
+        self._top()
+        if isinstance(tree, Tree):
+            self._placed(tree)
+        elif "tree" not in self.cell.data:
+            for name in self.agents:
+                self._heeded(self.agents[name], ("agents", name), Root(children=()))
+            if not self.places and "population" not in self.cell.data:
+                self.wrong((), 'no agents: the file has "agents", or a "tree" that it uses', "shape")
+
+    def _placed(self, tree: Tree) -> None:
+        """Check that each agent stands in the tree once."""
+        placed: dict[str, DataPath] = {}
+        if (tree.root is UNSET) == (tree.use is UNSET):
+            self.wrong(("tree",), 'a tree has exactly one of "root" and "use"', "shape", key=True)
+            return
+        if tree.root is not UNSET:
+            self._children(tree.root, ("tree", "root"), placed)
+            if tree.children:
+                self.wrong(
+                    ("tree", "children"),
+                    '"children" go with "use"; others are the root\'s',
+                    "shape",
+                    key=True,
+                )
+        else:
+            self._children(Root(children=tree.children), ("tree",), placed)
+        for name, path in self.places.items():
+            if name in placed or name in self.remotes or path[0] == "population" or self.is_of_tree(name):
+                continue
+            if self.tree is None:
+                self.wrong(path, f'agent "{name}" is not in the tree', key=True)
+            else:
+                near = near_path(name, self.tree.agents)
+                more = "" if "did you" in near else '; the file\'s own stand in "children" of its tree'
+                self.wrong(path, f'{self.tree.target} has no agent "{name}"{near}{more}', key=True)
+
+    def is_of_tree(self, name: str) -> bool:
+        """Return whether the tree that the file uses has an agent at that path."""
+        return self.tree is not None and name in self.tree.agents
+
+    def given_by_tree(self, name: str) -> frozenset[str]:
+        """Return the names of the arguments that the tree has for an agent."""
+        factory: Any = (
+            None if self.tree is None or name not in self.tree.agents else self.tree.agents[name].factory
+        )
+        return frozenset(factory.keywords if isinstance(factory, partial) else ())
+
+    def _top(self) -> None:
+        """Refuse names at the top of the tree under which a node serves something else."""
+        tree, below_root = self.made.get(("tree",)), list(self.agents)
+        if isinstance(tree, Tree) and tree.root is not UNSET:
+            below_root = [child for child in tree.root.children if isinstance(child, str)]
+        for name in below_root:
+            if name in RESERVED and name in self.places:
+                used = self.places[name] == USED
+                why = f"{'the agent' if used else 'an agent at the top of the tree'} cannot be called"
+                self.wrong(
+                    self.places[name],
+                    f'{why} "{name}": a node serves something else at /{name}',
+                    key=not used,
+                )
+
+    def _children(self, above: Root, path: DataPath, placed: dict[str, DataPath]) -> None:
+        for index, child in enumerate(above.children):
+            here = (*path, "children", index)
+            name = child if isinstance(child, str) else child.name
+            place = here if isinstance(child, str) else (*here, "name")
+            if isinstance(child, str):
+                self._exists(name, here)
+                if name in self.agents:
+                    self._heeded(self.agents[name], ("agents", name), above)
+            elif name in self.names or name in (*self.supervisors, USER) or not NAME.fullmatch(name):
+                self.wrong(
+                    place, f'"{name}" cannot be the name of a supervisor, it is an agent\'s or reserved'
+                )
+            if name in placed:
+                self.wrong(
+                    place, f'"{name}" is in the tree twice, first at {self.document.place(placed[name])}'
+                )
+            placed.setdefault(name, place)
+            if isinstance(child, Supervisor):
+                self.supervisors.append(name)
+                self._significant(child, here)
+                self._heeded(child, here, above)
+                self._children(child, here, placed)
+
+    def _exists(self, name: str, path: DataPath) -> bool:
+        if name == USER:
+            self.wrong(path, '"user" is the scenario\'s own consumer, not an agent')
+        elif name not in self.places:
+            self.wrong(path, f'no agent "{name}"{near_path(name, self.names)}')
+        elif name in self.remotes:
+            self._not_ours(name, path)
+        elif self.is_of_tree(name):
+            self.wrong(
+                path, f'"{name}" is in the tree already: {self.tree.target if self.tree else ""} has it'
+            )
+        return name in self.places
+
+    def _not_ours(self, name: str, path: DataPath) -> None:
+        message = f'"{name}" is somebody else\'s agent: steps can turn to it, nothing of it is known here'
+        self.wrong(path, message)
+
+    def _late(self) -> None:
+        """Check the references in args that are filled in when agents are made."""
+        for late in self.cell.late:
+            space, name = late.reference.namespace, late.reference.name
+            part, message = f"$({space}.{name})", ""
+            if space == "agents" and name not in self.places:
+                message = f'no agent "{name}"{near_path(name, self.names)}'
+            elif space == "agents" and not late.whole:
+                message = f"{part} is a reference to an agent and cannot stand inside other text"
+            elif space == "population" and name != INDEX:
+                message = f"no $(population.{name}){did_you_mean(name, [INDEX])}"
+            elif space == "agents":
+                self.used[name] = None
+            if message:
+                self.mistakes.append(self.document.mistake_in(late.path, part, message, "name"))
+
+    # --- who is meant
+
+    def agent(
+        self, name: str, path: DataPath, *, user: bool = False, far: bool = False, pool: bool = False
+    ) -> bool:
+        """Check the name of one agent: `weather`, `peer/3`; of somebody else's if it may be `far`.
+
+        With `pool` it is one that is turned to: a pool as a whole, no member of it.
+        """
+        base = self.base_of(name)
+        if base in self.places:
+            self.used[base] = None
+        if name == USER and user:
+            return True
+        message = self._not_one(name, base, pool=pool)
+        if message:
+            known = [USER, *self._singles()] if user else self._singles()
+            self.wrong(path, message + (near_path(name, known) if message.startswith("no agent") else ""))
+        elif name in self.remotes and not far:
+            self._not_ours(name, path)
+            return False
+        return not message
+
+    def base_of(self, name: str) -> str:
+        """Return the agent, population or pool that a name is, or is one of."""
+        while name not in self.places and "/" in name:
+            name = name.rpartition("/")[0]
+        return name
+
+    def _not_one(self, name: str, base: str, *, pool: bool) -> str:
+        if name == USER:
+            return '"user" is the scenario\'s own consumer, not an agent'
+        path = self.places.get(base)
+        if path is None:
+            return f'no agent "{name}"'
+        index = name[len(base) + 1 :]
+        if base in self.pools:
+            return self._not_of_pool(name, base, index, whole=pool)
+        if path[0] != "population":
+            return f'"{base}" is one agent, it has no "{name}"' if index else ""
+        if not index:
+            return f'"{base}" is a population; one of its agents is "{base}/0"'
+        return self._not_of(base, index)
+
+    def _not_of_pool(self, name: str, base: str, index: str, *, whole: bool) -> str:
+        label, size = base.rpartition("/")[2], self.pools[base]
+        if index and index not in [f"{label}-{number}" for number in range(1, size + 1)]:
+            return f'no "{name}": the pool "{base}" has {size}, the last is "{base}/{label}-{size}"'
+        if index and whole:
+            return f'"{name}" is a member of a pool, which is turned to as a whole: "{base}"'
+        if not index and not whole:
+            return f'"{base}" is a pool; one of its agents is "{base}/{label}-1"'
+        return ""
+
+    def _not_of(self, base: str, index: str) -> str:
+        if not index.isdecimal() or len(index) > _LONGEST_INDEX or str(int(index)) != index:
+            return f'"{index}" is no number of an agent of "{base}"'
+        entry = self.populations.get(base)
+        if entry is not None and int(index) >= entry.count:
+            return f'no "{base}/{index}": "{base}" has {entry.count}, the last is "{base}/{entry.count - 1}"'
+        return ""
+
+    def _singles(self) -> list[str]:
+        return [f"{name}/0" if path[0] == "population" else name for name, path in self.places.items()]
+
+    def several(
+        self, name: str, path: DataPath, *, everybody: bool = False, supervisors: bool = False
+    ) -> bool:
+        """Check the name of an agent or of a population; of a supervisor, or `*`, if these may be meant."""
+        if (name == EVERYBODY and everybody) or (name in self.supervisors and supervisors):
+            return True
+        if name in self.remotes:
+            self._not_ours(name, path)
+            return False
+        if name in self.places:
+            self.used[name] = None
+            return True
+        if self.base_of(name) in self.places:
+            return self.agent(name, path)
+        known = [*self.names, *(self.supervisors if supervisors else []), *([EVERYBODY] if everybody else [])]
+        self.wrong(path, f'no agent "{name}"{near_path(name, known)}')
+        return False
+
+    def population(self, name: str, path: DataPath) -> Population | None:
+        """Check the name of a population, and return it if it is right in itself."""
+        known = [known for known, place in self.places.items() if place[0] == "population"]
+        if name in known:
+            self.used[name] = None
+        elif name in self.places:
+            self.wrong(path, f'"{name}" is one agent, not a population')
+        else:
+            self.wrong(path, f'no population "{name}"{did_you_mean(name, known)}')
+        return self.populations.get(name)
+
+    def define(self, name: str, what: str, path: DataPath, *, key: bool = False) -> None:
+        """Take note of what later parts of the file know by a name: a step, a fault, a check, a series."""
+        if what != "step" and not NAME.fullmatch(name):
+            self.wrong(path, f'"{name}" is not a name: {NAMED}', key=key)
+        if name in self._defined:
+            other, first = self._defined[name]
+            place = self.document.place(first, key=other == "series")
+            told = f'{what} id "{name}"' if what in ("step", "fault") else f'{what} "{name}"'
+            again = "is given twice" if other == what else f"has the name of a {other}"
+            self.wrong(path, f"{told} {again}, first at {place}", key=key)
+        self._defined.setdefault(name, (what, path))
+
+    def defined(self, *kinds: str) -> list[str]:
+        """Return the names that were defined as one of some kinds."""
+        return [name for name, (what, _) in self._defined.items() if what in kinds]

@@ -1,0 +1,40 @@
+"""In which order the keys of a scenario file stand when it is formatted: who, what, with what, what of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from lmos_actors.files import key_orders
+
+from ..model import AnyFile
+
+if TYPE_CHECKING:
+    from lmos_actors.files import DataPath
+
+WORDS: Final = (
+    "lmos", "at", "do", "from", "to", "step", "check", "id", "kind", "dist", "name", "summary", "labels",
+    "vars",
+    "matrix", "seeds", "trials", "world", "timeout", "stop", "sweep", "type", "default", "doc",
+    "agents", "population", "topology", "tree", "speaks", "log", "count", "pass_rate", "share", "use",
+    "that", "as", "agg", "of", "agent", "target", "pick", "property", "action", "event", "is", "path",
+    "counter",
+    "metric", "across", "trend", "tolerance", "field", "expr", "by", "before", "after",
+    "single_trace", "through", "equals", "eq", "ne", "contains", "match", "regex", "ge", "gt", "le", "lt",
+    "sequence", "url", "thing", "description", "key", "args", "state", "mailbox", "size", "when_full",
+    "service_time", "start", "over", "restart", "shutdown", "significant", "backoff", "initial",
+    "strategy", "max_restarts", "max_seconds",
+    "auto_shutdown", "root", "children", "when", "any", "rules", "unmatched", "times", "every", "until",
+    "for",
+    "fault", "with", "factor", "duration", "input", "value", "take", "delay", "emit", "chunk", "progress",
+    "reply", "output", "done", "fail", "code", "message", "crash", "unused", "dead_letter", "fault_free",
+    "min", "max", "median", "p50", "p90", "p95", "p99", "jitter", "mean", "deviation", "save", "reason",
+    "error", "within", "wait", "steps", "branches", "degree", "rewire", "probability", "width", "edges",
+    "timeline",
+    "measure", "series", "checks", "report", "junit", "html", "csv",
+)  # fmt: skip
+"""Every key that a file can have, but those that are names; `sequence` is a report too."""
+
+
+def orders_of(data: object) -> dict[DataPath, list[str]]:
+    """Return the keys of the mappings of a file in their order, by the paths of the mappings."""
+    return key_orders(AnyFile, data, WORDS)

@@ -1,0 +1,356 @@
+"""A scenario file into cells that a runner can run: everything that can be known beforehand is known."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+import attrs
+from msgspec import UNSET
+
+from lmos_actors.actors import Agent
+from lmos_actors.errors import ConfigError
+from lmos_actors.files import Document, FileError, Kind, Mistake, Note, decode, listed, mapped, read
+
+from ..doubles import Recordings, contract_of, mock_contract, replays_among, tape_of, untyped_class
+from ..model import (
+    LABEL,
+    AnyFile,
+    CellData,
+    Cells,
+    Mock,
+    PoolEntry,
+    Remote,
+    Root,
+    Scenario,
+    SeedRange,
+    Simulation,
+)
+from ._names import Names
+from ._reading import check_cell, has_its_parts
+from ._targets import import_target, project_root
+from ._trees import paths, use_tree
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from lmos_actors.actors import Contract
+    from lmos_actors.files import DataPath
+
+    from ..doubles import Recording
+    from ._targets import Accepts
+    from ._trees import UsedTree
+
+
+@attrs.frozen
+class Cell:
+    """One combination of the matrix with one seed: what is run `scenario.trials.count` times.
+
+    `values` are those of the matrix, `classes` the agents' classes by name (empty if not asked for), and
+    `recordings` those of replays, but for those that are to be recorded anew.
+    """
+
+    scenario: Scenario | Simulation
+    seed: int
+    values: dict[str, Any]
+    classes: dict[str, type]
+    recordings: Mapping[str, Recording] = attrs.Factory(dict[str, "Recording"])
+    used: UsedTree | None = None
+    """The tree of the project that it uses, if it does."""
+
+    @property
+    def label(self) -> str:
+        """Name the cell for people: `city=Berlin world=memory seed=7`. A mapping is shown by its name."""
+        shown = {key: mapped(value).get(LABEL, value) for key, value in self.values.items()}
+        return " ".join([*(f"{key}={value}" for key, value in shown.items()), f"seed={self.seed}"])
+
+    def agent_class(self, name: str) -> Any:
+        """Return the class of an agent, or of `peer/3` of a population; checked by `accepts`.
+
+        Where a tree of the project has a function make an agent, it is the class that others take it for.
+
+        That of a mock without `use` has what its rules name, that of a replay what its log names.
+        """
+        used = {} if self.used is None else self.used.expected
+        while name and name not in self.classes:
+            if name in used:
+                return used[name]
+            name = name.rpartition("/")[0]
+        return self.classes.get(name, Agent)
+
+    def contract(self, name: str) -> Contract | None:
+        """Return what an agent offers, None where nobody knows its class before it is made."""
+        return getattr(self.agent_class(name), "__contract__", None)
+
+    @property
+    def root(self) -> Root:
+        """The root supervisor: the file's, or the one that a file without a tree has; without populations.
+
+        Of a tree of the project: what the file adds to it.
+        """
+        tree = self.scenario.tree
+        if tree is not None and tree.root is not UNSET:
+            return tree.root
+        if tree is not None:
+            return Root(children=tree.children)
+        own = (name for name, entry in self.scenario.agents.items() if not isinstance(entry, Remote))
+        return Root(children=tuple(own))
+
+    @property
+    def paths(self) -> dict[str, str]:
+        """The paths in the tree of all agents and pools, by their names; without populations."""
+        used = {} if self.used is None else dict.fromkeys(self.used.agents)
+        return {path: path for path in used} | paths(self.root)
+
+    @property
+    def pools(self) -> dict[str, int]:
+        """The sizes of pools, by their names."""
+        entries = self.scenario.agents
+        own = {name: entry.size for name, entry in entries.items() if isinstance(entry, PoolEntry)}
+        used = {} if self.used is None else self.used.pools
+        return {name: size for name, size in used.items() if name not in entries} | own
+
+    @property
+    def remotes(self) -> dict[str, Remote]:
+        """The agents of others, by name."""
+        entries = self.scenario.agents.items()
+        return {name: entry for name, entry in entries if isinstance(entry, Remote)}
+
+
+@attrs.frozen
+class Resolved:
+    """A scenario file that is right. `root` is the project root; `notes` are warnings."""
+
+    document: Document
+    root: Path
+    cells: tuple[Cell, ...]
+    notes: tuple[Note, ...]
+    settings: Mapping[str, str] = attrs.Factory(dict[str, str])
+    """What it was read with."""
+
+    @property
+    def name(self) -> str:
+        """The scenario's name, that of the first cell if it differs."""
+        return self.cells[0].scenario.name
+
+
+def resolve(
+    path: str | os.PathLike[str],
+    *,
+    settings: Mapping[str, str] | None = None,
+    seeds: Sequence[int] | None = None,
+    classes: bool = True,
+    accepts: Accepts | None = None,
+    recording: bool = False,
+    fitted: bool = False,
+) -> Resolved:
+    """Read a scenario file, check it, import its agents' classes, and return its cells in order.
+
+    `settings` set variables, matrix keys or `world` to text from the command line; `seeds` replace the
+    file's; without `classes` nothing is imported; `accepts` says why a class cannot be an agent. With
+    `recording` replays are the real agents, to be recorded anew; `fitted` holds the file against the classes.
+    Blocks on the disk and runs the code of the modules named. Raises FileError with every mistake found;
+    ConfigError for a setting that the file does not know.
+    """
+    document = read(path)
+    _check_format(document)
+    cells = Cells(document, settings or {})
+    mistakes = [*document.mistakes, *cells.mistakes]
+    found = cells.all()
+    mistakes += cells.mistakes
+    recordings = Recordings(document, recording=recording)
+    targets = _Targets(document, project_root(cast("Path", document.path)), accepts, recordings)
+    given = targets if classes else None
+    notes: dict[Note, None] = {}
+    decoded = [_scenario(document, data, mistakes, given, notes, fitted=fitted) for data in found]
+    if mistakes:
+        raise FileError(mistakes)
+    runs = _with_seeds(found, decoded, seeds, recordings)
+    mistakes += _no_tapes(document, runs)
+    if mistakes:
+        raise FileError(mistakes)
+    return Resolved(document, targets.root, runs, _notes(document, cells, notes), dict(settings or {}))
+
+
+def _check_format(document: Document) -> None:
+    """Refuse what is not a scenario file before looking at the rest of it."""
+    if mapped(document.data).get("lmos") not in ("scenario/v1", "simulation/v1"):
+        raise FileError(decode(document, AnyFile)[1])
+
+
+def _scenario(
+    document: Document,
+    cell: CellData,
+    mistakes: list[Mistake],
+    targets: _Targets | None,
+    notes: dict[Note, None],
+    *,
+    fitted: bool,
+) -> _Decoded:
+    made: dict[DataPath, Any] = {}
+    scenario, wrong = decode(document, AnyFile, cell.data, made=made)
+    mistakes += wrong
+    if not has_its_parts(cell.data):
+        return _Decoded(None)
+    names = Names(document, cell, made)
+    use = mapped(cell.data.get("tree")).get("use")
+    if isinstance(use, str):
+        names.tree = targets.tree(use, mistakes) if targets else None
+        if names.tree is None:  # so nobody knows which names are right
+            return _Decoded(None)
+    names.check()
+    names.classes = targets.classes(names, mistakes) if targets else {}
+    names.fitted = fitted
+    check_cell(names, cast("Path", document.path).parent, whole=scenario is not None)
+    mistakes += names.mistakes
+    notes |= dict.fromkeys(names.notes)
+    return _Decoded(scenario, names.classes, names.tree)
+
+
+@attrs.frozen
+class _Decoded:
+    """One cell without its seeds; without a scenario where the file is wrong."""
+
+    scenario: Scenario | Simulation | None
+    classes: dict[str, type] = attrs.Factory(dict[str, type])
+    tree: UsedTree | None = None
+
+
+class _Targets:
+    """Imports each target once, whatever happens."""
+
+    def __init__(
+        self, document: Document, root: Path, accepts: Accepts | None, recordings: Recordings
+    ) -> None:
+        self.document = document
+        self.root = root
+        self.accepts = accepts
+        self.recordings = recordings
+        self.found: dict[str, type | ConfigError] = {}
+        self.trees: dict[str, UsedTree | ConfigError] = {}
+
+    def tree(self, target: str, mistakes: list[Mistake]) -> UsedTree | None:
+        """Import the tree that a file uses; None where that fails, which is a mistake."""
+        if target not in self.trees:
+            try:
+                self.trees[target] = use_tree(target, self.root)
+            except ConfigError as error:
+                self.trees[target] = error
+        found = self.trees[target]
+        if isinstance(found, ConfigError):
+            self._wrong(("tree", "use"), found, mistakes)
+            return None
+        return found
+
+    def _wrong(self, path: DataPath, error: ConfigError, mistakes: list[Mistake]) -> None:
+        # what raised while it was imported could not run; anything else is a wrong word in the file
+        kind: Kind = "import" if error.__cause__ is not None else "name"
+        mistakes.append(self.document.mistake(path, error.message, kind))
+
+    def classes(self, names: Names, mistakes: list[Mistake]) -> dict[str, type]:
+        classes: dict[str, type] = {}
+        if names.tree is not None:
+            made = {name: names.tree.class_of(name) for name in names.tree.agents}
+            classes |= {name: cls for name, cls in made.items() if cls is not None}
+        for name, path, use in names.uses():
+            found = self._imported(use)
+            if isinstance(found, ConfigError):
+                self._wrong((*path, "use"), found, mistakes)
+            else:
+                classes[name] = found
+        self._without_class(names, classes, mistakes)
+        return classes
+
+    def _without_class(self, names: Names, classes: dict[str, type], mistakes: list[Mistake]) -> None:
+        """Add the classes of mocks, replays and remote agents that name none, and are none's of the tree."""
+        for name, entry in names.agents.items():
+            if isinstance(entry, Mock) and entry.use is None and name not in classes:
+                self._made(name, partial(mock_contract, name, entry), classes, mistakes)
+        for name, remote in names.remotes.items():
+            if remote.use is None:
+                self._made(name, partial(_asked_for, name, names.cell.data), classes, mistakes)
+        replays = replays_among(names.agents)
+        for name, recording in self.recordings.of(replays, mistakes, classes).items():
+            if replays[name].use is None and name not in classes:
+                self._made(name, partial(contract_of, name, replays[name], recording), classes, mistakes)
+
+    def _made(
+        self, name: str, make: Callable[[], type], classes: dict[str, type], mistakes: list[Mistake]
+    ) -> None:
+        try:
+            classes[name] = make()
+        except (TypeError, ValueError, LookupError) as error:
+            mistakes.append(self.document.mistake(("agents", name), str(error.args[0]), key=True))
+
+    def _imported(self, target: str) -> type | ConfigError:
+        if target not in self.found:
+            try:
+                self.found[target] = import_target(target, self.root, self.accepts)
+            except ConfigError as error:
+                self.found[target] = error
+        return self.found[target]
+
+
+def _asked_for(name: str, data: dict[str, Any]) -> type:
+    """Make the class of somebody else's agent of which there is none: with what the file turns to."""
+    asked: dict[str, dict[str, None]] = {"action": {}, "stream": {}, "property": {}, "event": {}}
+    for step in _all_steps(data.get("steps"), data.get("timeline")):
+        for kind in ("action", "property", "event"):
+            word = step.get(kind)
+            if step.get("target") == name and isinstance(word, str):
+                asked["stream" if kind == "action" and step.get("do") == "stream" else kind][word] = None
+    values = dict.fromkeys(asked["property"])
+    return untyped_class(
+        name, actions=asked["action"], streams=asked["stream"], properties=values, events=asked["event"]
+    )
+
+
+def _all_steps(*parts: Any) -> Iterator[dict[str, Any]]:
+    for raw in (raw for part in parts for raw in listed(part)):
+        step = mapped(raw)
+        yield step
+        yield from _all_steps(step.get("steps"), *listed(step.get("branches")))
+
+
+def _with_seeds(
+    found: list[CellData], decoded: list[_Decoded], seeds: Sequence[int] | None, recordings: Recordings
+) -> tuple[Cell, ...]:
+    return tuple(
+        Cell(
+            made.scenario,
+            seed,
+            data.values,
+            made.classes,
+            recordings.of(replays_among(made.scenario.agents), [], made.classes),
+            made.tree,
+        )
+        for data, made in zip(found, decoded, strict=True)
+        if made.scenario is not None
+        for seed in (seeds if seeds is not None else _seeds(made.scenario))
+    )
+
+
+def _no_tapes(document: Document, cells: Iterable[Cell]) -> Iterator[Mistake]:
+    """Find replays whose log has no run for a cell, or not the agent in it."""
+    for cell in cells:
+        for name, recording in cell.recordings.items():
+            try:
+                tape_of(name, replays_among(cell.scenario.agents)[name], recording, cell.label)
+            except LookupError as error:
+                yield document.mistake(("agents", name, "log"), str(error.args[0]), "name")
+
+
+def _seeds(scenario: Scenario | Simulation) -> Sequence[int]:
+    seeds = scenario.seeds
+    return range(seeds.from_, seeds.from_ + seeds.count) if isinstance(seeds, SeedRange) else seeds
+
+
+def _notes(document: Document, cells: Cells, more: Iterable[Note]) -> tuple[Note, ...]:
+    unused = [
+        document.note(("vars", name), f"$(vars.{name}) is not used", key=True)
+        for name in cells.unused_variables()
+    ]
+    found = [*document.notes, *unused, *more]
+    return tuple(sorted(found, key=lambda note: (note.line, note.column)))

@@ -1,0 +1,147 @@
+"""Mocks and replays of a file: their rules, and what they stand for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import UNSET
+
+from lmos_actors.files import did_you_mean
+
+from ..model import USER, Chunk, Done, Mock, Progressed, Replay, Rule, Waited
+from ..values import ANYTHING, exception_class, exception_names, problem_at
+from ._conditions import Conditions
+from ._fit import event_schema, input_schema, is_stream, output_schema
+
+if TYPE_CHECKING:
+    from lmos_actors.files import DataPath
+
+    from ._fit import Fit
+    from ._names import Names
+
+_ANSWERS: Final = ("output", "reply", "fail", "crash")
+_WHEN: Final = ("action", "from", "contains", "equals", "match")
+
+
+class StandIns:
+    """Checks them; mistakes go to `names`."""
+
+    def __init__(self, names: Names, fit: Fit) -> None:
+        self.names = names
+        self.fit = fit
+        self.conditions = Conditions(names)
+
+    def check(self) -> None:
+        for name, entry in self.names.agents.items():
+            path = self.names.places[name]
+            if isinstance(entry, Mock):
+                for index, rule in enumerate(entry.rules):
+                    self._rule(name, rule, (*path, "rules", index))
+                self._reached(entry, path)
+            elif isinstance(entry, Replay) and entry.use is None:
+                for key in ("args", "state"):
+                    if getattr(entry, key):
+                        self.names.wrong((*path, key), f'"{key}" needs "use"', "shape", key=True)
+
+    def _reached(self, entry: Mock, path: DataPath) -> None:
+        """Find rules that no request comes to: one above them fits all that they fit."""
+        for index, rule in enumerate(entry.rules):
+            for above, other in enumerate(entry.rules[:index]):
+                if other.times is UNSET and (other.when.any is True or other.when == rule.when):
+                    message = f"no request comes to this rule: number {above + 1} fits all that fit it"
+                    self.names.wrong((*path, "rules", index), message, "shape")
+                    break
+
+    def _rule(self, name: str, rule: Rule, path: DataPath) -> None:
+        self._when(name, rule, (*path, "when"))
+        answers = [key for key in _ANSWERS if getattr(rule, key) is not UNSET]
+        if not answers:
+            self.names.wrong(path, f"the rule has no answer: one of {', '.join(_ANSWERS)}", "shape")
+        for key in answers[1:]:
+            self.names.wrong((*path, key), f'"{key}" and "{answers[0]}": a rule has one', "shape", key=True)
+        if rule.crash is not UNSET and exception_class(str(rule.crash)) is None:
+            near = did_you_mean(str(rule.crash), exception_names())
+            self.names.wrong(
+                (*path, "crash"), f'no built-in exception "{rule.crash}" made from a message{near}'
+            )
+        self._delay(rule.delay, (*path, "delay"))
+        self._answers(name, rule, path)
+        self._emits(name, rule, path)
+
+    def _delay(self, delay: Any, path: DataPath) -> None:
+        problem = None if delay is UNSET else problem_at(delay, time=True)
+        if problem is not None:
+            self.names.wrong((*path, problem[0]), problem[1], "shape")
+
+    def _when(self, name: str, rule: Rule, path: DataPath) -> None:
+        when = rule.when
+        values = (when.action, when.from_, when.contains, when.equals, when.match)
+        given = [
+            key for key, value in zip(_WHEN, values, strict=True) if value is not None and value is not UNSET
+        ]
+        given = [key for key in given if key != "match" or when.match]
+        if when.any is True and given:
+            self.names.wrong((*path, "any"), '"any" is for every request: it stands alone', "shape", key=True)
+        if when.any is not True and not given:
+            self.names.wrong(path, f"one of {', '.join(_WHEN)}; any: true for every request", "shape")
+        if when.from_ is not None and when.from_ != USER:
+            self.names.several(when.from_, (*path, "from"))
+        schema = ANYTHING
+        if when.action is not None and self.fit.member(name, "action", when.action, (*path, "action")):
+            schema = input_schema(self.names.contract(name).table[when.action])
+        self.conditions.match(when.match, schema, (*path, "match"))
+        if when.equals is not UNSET:
+            self.conditions.equal(when.equals, schema, (*path, "equals"))
+
+    # --- answers
+
+    def _answers(self, name: str, rule: Rule, path: DataPath) -> None:
+        contract = self.names.contract(name)
+        if rule.reply is not UNSET:
+            self._parts(rule.reply, (*path, "reply"))
+        if contract is None:
+            return
+        actions = [rule.when.action] if rule.when.action is not None else list(contract.actions)
+        for action in actions:
+            if action in contract.actions:
+                self._answer(contract, action, rule, path)
+
+    def _parts(self, reply: Any, path: DataPath) -> None:
+        for index, part in enumerate(reply):
+            if isinstance(part, Done) and index < len(reply) - 1:
+                self.names.wrong((*path, index), 'nothing comes after "done"', "shape")
+            if isinstance(part, Waited):
+                self._delay(part.wait, (*path, index, "wait"))
+
+    def _answer(self, contract: Any, action: str, rule: Rule, path: DataPath) -> None:
+        op, stream = contract.table[action], is_stream(contract, action)
+        schema = output_schema(op)
+        if rule.output is not UNSET:
+            schema = {"type": "array", "items": schema} if stream else schema
+            self.conditions.equal(rule.output, schema, (*path, "output"))
+        if rule.reply is UNSET:
+            return
+        ends = any(isinstance(part, Done) for part in rule.reply)
+        if not stream and not ends:
+            message = f'the reply has no end: "{action}" gives one output, its last part is {{done: …}}'
+            self.names.wrong((*path, "reply"), message, "shape", key=True)
+        chunks = any(isinstance(part, Chunk) for part in rule.reply)
+        for index, part in enumerate(rule.reply):
+            self._part(part, op, (*path, "reply", index), stream=stream, text=chunks and not stream)
+
+    def _part(self, part: Any, op: Any, path: DataPath, *, stream: bool, text: bool) -> None:
+        schema = {"type": "string"} if text else output_schema(op)
+        if isinstance(part, Chunk):
+            self.conditions.equal(part.chunk, schema, (*path, "chunk"))
+        elif isinstance(part, Done) and stream and part.done is not None:
+            self.names.wrong((*path, "done"), f"{op.label} gives many outputs, its end has none", "shape")
+        elif isinstance(part, Done) and not stream:
+            self.conditions.equal(part.done, schema, (*path, "done"))
+        elif isinstance(part, Progressed) and op.progress is not None:
+            self.conditions.equal(part.progress, op.progress.schema, (*path, "progress"))
+
+    def _emits(self, name: str, rule: Rule, path: DataPath) -> None:
+        for event, data in rule.emit.items():
+            here = (*path, "emit", event)
+            if self.fit.member(name, "event", event, here, key=True):
+                self.conditions.equal(data, event_schema(self.names.contract(name), event), here)

@@ -1,0 +1,221 @@
+"""What `use:` names: a class or a tree in the project, by module or by file.
+
+The project root is the nearest folder above the file with a `pyproject.toml`, else the file's folder; it is
+the only folder put on the import path, and stays there, as agents import things while they run.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import traceback
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from lmos_actors.errors import ConfigError, nearest, text_of
+from lmos_actors.files import did_you_mean
+from lmos_actors.supervision import SupervisorSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+Accepts: TypeAlias = "Callable[[type], str | None]"
+"""Looks at a class; gives the reason why it cannot be an agent, or None."""
+
+_PACKAGE: Final = Path(__file__).resolve().parents[2]
+
+
+def project_root(file: Path) -> Path:
+    """Return the project root of a file, absolute."""
+    folder = file.resolve().parent
+    for above in (folder, *folder.parents):
+        if (above / "pyproject.toml").is_file():
+            return above
+    return folder
+
+
+def import_target(target: str, root: Path, accepts: Accepts | None = None) -> type:
+    """Import `package.module:Class` or `path/file.py:Class`, relative to `root`. Runs the module's code.
+
+    Raises ConfigError: malformed target, no such module or file, an error inside (with its line, the
+    exception as `__cause__`), no such class, or one that `accepts` refuses.
+    """
+    module, place, name = _module_of(target, root, "Class")
+    found: object = getattr(module, name, None)
+    if not isinstance(found, type):
+        if isinstance(found, SupervisorSpec):
+            raise ConfigError(
+                f'"{name}" in {place} is a tree, not a class: "serve --tree" takes it, and "tree: {{use: …}}"'
+            )
+        raise ConfigError(_not_found(module, place, name, "class", type))
+    reason = accepts(found) if accepts else None
+    if reason is not None:
+        raise ConfigError(f'"{target}": {reason}')
+    return found
+
+
+def import_tree(target: str, root: Path) -> tuple[SupervisorSpec, str]:
+    """Import a tree, `package.module:tree` or `path/file.py:tree`, relative to `root`.
+
+    Runs the module's code, and returns the name of the module too. Raises ConfigError as `import_target`;
+    also for what is no SupervisorSpec.
+    """
+    module, place, name = _module_of(target, root, "tree")
+    found: object = getattr(module, name, None)
+    if not isinstance(found, SupervisorSpec):
+        raise ConfigError(_not_found(module, place, name, "SupervisorSpec", SupervisorSpec))
+    return found, module.__name__
+
+
+def _module_of(target: str, root: Path, example: str) -> tuple[ModuleType, str, str]:
+    place, colon, name = target.rpartition(":")
+    if not colon or not place or not name.isidentifier():
+        raise ConfigError(f'"{target}" is not package.module:{example} or path/file.py:{example}')
+    return (_by_file(place, root) if place.endswith(".py") else _by_name(place, root)), place, name
+
+
+def _not_found(module: ModuleType, place: str, name: str, what: str, kind: type) -> str:
+    found: object = getattr(module, name, None)
+    known = [word for word, value in vars(module).items() if isinstance(value, kind)]
+    near = nearest(name, known) or (known[0] if len(known) == 1 and what != "class" else None)
+    hint = f', did you mean "{near}"?' if near else ""
+    if found is None:
+        return f'no {what} "{name}" in {place}{hint}'
+    return f'"{name}" in {place} is not a {what}{hint}'
+
+
+def _by_file(place: str, root: Path) -> ModuleType:
+    file = (root / place).resolve()
+    if not file.is_relative_to(root.resolve()):
+        raise ConfigError(f'"{place}" is outside the project root {root}')
+    if not file.is_file():
+        raise ConfigError(f'no file "{place}" in {root}{_near_entry(file)}')
+    parts = file.relative_to(root.resolve()).with_suffix("").parts
+    if all(part.isidentifier() for part in parts):
+        # As a module, so that the class is the same one that the project's own imports give.
+        return _by_name(".".join(parts), root, file)
+    return _loaded(file, root)
+
+
+def _loaded(file: Path, root: Path) -> ModuleType:
+    """Load a file whose path is no module name; once, under a name made of its path."""
+    name = "file:" + str(file)
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"{file.name} cannot be imported")
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    _on_path(root)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException as error:
+        del sys.modules[name]
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        raise _broken(file.name, root, error) from error
+    return module
+
+
+def _by_name(name: str, root: Path, file: Path | None = None) -> ModuleType:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise ConfigError(f'"{name}" is not a module name')
+    _on_path(root)
+    _look_anew()
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
+            raise ConfigError(f'no module "{name}" in {root}{_near_module(name, root)}') from None
+        raise _broken(name, root, error) from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise _broken(name, root, error) from error
+    _is_ours(module, name, root, file)
+    return module
+
+
+def _look_anew() -> None:
+    """Have folders read again in which files may have come meanwhile.
+
+    `importlib.invalidate_caches` does so for installed packages too, and for that newer versions of Python
+    import what takes longer than reading a file of scenarios.
+    """
+    for finder in sys.path_importer_cache.values():
+        invalidate = getattr(finder, "invalidate_caches", None)
+        if invalidate is not None:
+            invalidate()
+
+
+def _is_ours(module: ModuleType, name: str, root: Path, file: Path | None) -> None:
+    """Refuse a module that an earlier import, from elsewhere, put in the way of the project's own."""
+    origin = getattr(module, "__file__", None)
+    own = file or _file_of(name, root)
+    if own is not None and origin is not None and Path(origin).resolve() != own.resolve():
+        raise ConfigError(f'"{name}" is {own}, but {origin} is already imported under that name')
+
+
+def _file_of(name: str, root: Path) -> Path | None:
+    base = root.joinpath(*name.split("."))
+    for file in (base / "__init__.py", base.with_name(base.name + ".py")):
+        if file.is_file():
+            return file
+    return None
+
+
+def _on_path(root: Path) -> None:
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+
+
+def _broken(name: str, root: Path, error: BaseException) -> ConfigError:
+    """Return what went wrong inside, and at which line of theirs; no traceback."""
+    place = ""
+    if isinstance(error, SyntaxError) and error.filename:
+        place = f"{_relative(error.filename, root)}:{error.lineno}"
+    else:
+        theirs = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_theirs(frame, root)]
+        place = f"{_relative(theirs[-1].filename, root)}:{theirs[-1].lineno}" if theirs else ""
+    said = error.msg if isinstance(error, SyntaxError) else text_of(error)
+    what = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    return ConfigError(f'importing "{name}" failed{f" at {place}" if place else ""}: {what}')
+
+
+def _is_theirs(frame: traceback.FrameSummary, root: Path) -> bool:
+    """Whether a frame is of a file of the project: not installed, not of this package, not generated."""
+    file = Path(frame.filename)
+    return (
+        file.is_file()
+        and file.resolve().is_relative_to(root.resolve())
+        and not file.resolve().is_relative_to(_PACKAGE)
+        and "site-packages" not in frame.filename
+    )
+
+
+def _relative(filename: str, root: Path) -> str:
+    path = Path(filename).resolve()
+    return str(path.relative_to(root.resolve())) if path.is_relative_to(root.resolve()) else filename
+
+
+def _near_entry(file: Path) -> str:
+    names = [entry.name for entry in file.parent.iterdir()] if file.parent.is_dir() else []
+    near = nearest(file.name, names)
+    return f', did you mean "{near}"?' if near else ""
+
+
+def _near_module(name: str, root: Path) -> str:
+    """Find the first part of a dotted name that is not there, and the nearest that is."""
+    folder = root
+    for part in name.split("."):
+        inside = list(folder.iterdir()) if folder.is_dir() else []
+        known = sorted(
+            {e.stem for e in inside if e.stem.isidentifier() and (e.is_dir() or e.suffix == ".py")}
+        )
+        if part not in known:
+            return did_you_mean(part, known) if nearest(part, known) else ""
+        folder = folder / part
+    return ""

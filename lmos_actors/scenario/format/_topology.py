@@ -1,0 +1,144 @@
+"""Who knows whom in a population: the neighbours of every agent by number, in order.
+
+Networks left to chance are made by networkx from a number of the run's seed; the others are simple enough
+to be written out. All are undirected: neighbours know each other.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ..model import Topology
+
+MOST_COMPLETE: Final = 5_000
+"""So many agents may all know each other: the pairs grow with the square."""
+
+Neighbours: TypeAlias = "list[tuple[int, ...]]"
+
+
+def topology_problem(topology: Topology, count: int) -> tuple[str, str] | None:
+    """Return which key is wrong for a population of that size, and why; None if all is well.
+
+    That the keys are those of the kind is known already.
+    """
+    kind, degree = topology.kind, topology.degree
+    if kind == "complete" and count > MOST_COMPLETE:
+        return "kind", f"{count} agents that all know each other are too many, {MOST_COMPLETE} are the most"
+    if isinstance(degree, int) and degree >= count:
+        return "degree", f'"{topology.of}" has {count} agents: at most {count - 1} neighbours each'
+    if kind == "small_world" and isinstance(degree, int) and degree % 2:
+        return "degree", "the degree of a small world is even: as many neighbours to either side"
+    if kind == "grid" and isinstance(topology.width, int) and topology.width > count:
+        return "width", f"a grid of {count} agents is at most {count} wide"
+    return _edges_problem(topology, count) if kind == "edges" else None
+
+
+def _edges_problem(topology: Topology, count: int) -> tuple[str, str] | None:
+    edges = topology.edges if isinstance(topology.edges, tuple) else ()
+    for number, edge in enumerate(edges):
+        if len(edge) != 2 or edge[0] == edge[1]:
+            return "edges", f"edge {number} is {list(edge)}: an edge joins two agents by their numbers"
+        if max(edge) >= count:
+            return "edges", f"edge {number} is {list(edge)}: the last agent of {count} is {count - 1}"
+    return None
+
+
+def neighbours_of(topology: Topology, count: int, seed: int) -> Neighbours:
+    """Return the neighbours of each of `count` agents, in ascending order."""
+    return _KINDS[topology.kind](topology, count, seed)
+
+
+# --- as drawn
+
+
+def _complete(topology: Topology, count: int, seed: int) -> Neighbours:
+    everybody = tuple(range(count))
+    return [everybody[:me] + everybody[me + 1 :] for me in everybody]
+
+
+def _ring(topology: Topology, count: int, seed: int) -> Neighbours:
+    return [_distinct(me, ((me - 1) % count, (me + 1) % count)) for me in range(count)]
+
+
+def _line(topology: Topology, count: int, seed: int) -> Neighbours:
+    return [tuple(other for other in (me - 1, me + 1) if 0 <= other < count) for me in range(count)]
+
+
+def _star(topology: Topology, count: int, seed: int) -> Neighbours:
+    return [tuple(range(1, count)), *((0,) for _ in range(1, count))]
+
+
+def _grid(topology: Topology, count: int, seed: int) -> Neighbours:
+    width: Any = topology.width
+    found: Neighbours = []
+    for me in range(count):
+        column = me % width
+        around = (
+            me - width,
+            me - 1 if column else -1,
+            me + 1 if column < width - 1 else count,
+            me + width,
+        )
+        found.append(tuple(other for other in around if 0 <= other < count))
+    return found
+
+
+def _edges(topology: Topology, count: int, seed: int) -> Neighbours:
+    edges: tuple[tuple[int, ...], ...] = topology.edges if isinstance(topology.edges, tuple) else ()
+    around = [list[int]() for _ in range(count)]
+    for one, other in edges:
+        around[one].append(other)
+        around[other].append(one)
+    return [_distinct(me, others) for me, others in enumerate(around)]
+
+
+def _distinct(me: int, others: Iterable[int]) -> tuple[int, ...]:
+    return tuple(sorted(dict.fromkeys(other for other in others if other != me)))
+
+
+# --- left to chance
+
+
+def _small_world(topology: Topology, count: int, seed: int) -> Neighbours:
+    """Rewire a ring of near neighbours. What has come apart is joined again: a rumour is to reach all."""
+    networkx = _networkx()
+    graph = networkx.watts_strogatz_graph(count, topology.degree, topology.rewire, seed=seed)
+    first = [min(component) for component in networkx.connected_components(graph)]
+    graph.add_edges_from(pairwise(first))
+    return _from_graph(graph, count)
+
+
+def _random(topology: Topology, count: int, seed: int) -> Neighbours:
+    made = _networkx().fast_gnp_random_graph
+    return _from_graph(made(count, topology.probability, seed=seed), count)
+
+
+def _scale_free(topology: Topology, count: int, seed: int) -> Neighbours:
+    made = _networkx().barabasi_albert_graph
+    return _from_graph(made(count, topology.degree, seed=seed), count)
+
+
+def _networkx() -> Any:
+    return import_module("networkx")  # late: it takes long, and most files need none
+
+
+def _from_graph(graph: Any, count: int) -> Neighbours:
+    return [tuple(sorted(graph[me])) for me in range(count)]
+
+
+_KINDS: Final[dict[str, Callable[[Topology, int, int], Neighbours]]] = {
+    "complete": _complete,
+    "ring": _ring,
+    "line": _line,
+    "star": _star,
+    "grid": _grid,
+    "small_world": _small_world,
+    "random": _random,
+    "scale_free": _scale_free,
+    "edges": _edges,
+}

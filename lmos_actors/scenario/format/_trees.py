@@ -1,0 +1,82 @@
+"""A tree of the project that a file uses: its agents and supervisors by their paths."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from lmos_actors.supervision import Pool, SupervisorSpec, agent_class
+
+from ..model import Supervisor
+from ._targets import import_tree
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lmos_actors.supervision import ChildSpec, Sibling
+
+    from ..model import Root
+
+
+@attrs.frozen
+class UsedTree:
+    """A SupervisorSpec as a file sees it. `target` is what the file calls it."""
+
+    target: str
+    module: str
+    spec: SupervisorSpec
+    agents: dict[str, ChildSpec[Any] | Pool[Any]]
+    """Its agents and pools, by path, in start order."""
+    supervisors: dict[str, SupervisorSpec]
+    """The supervisors below its root, by path."""
+    expected: dict[str, type[Any]]
+    """Of which class agents are for those that refer to them, by path."""
+
+    def class_of(self, path: str) -> type[Any] | None:
+        """Return the class of the agents at a path, None where the factory does not tell."""
+        spec = self.agents[path]
+        return agent_class(spec.member(1) if isinstance(spec, Pool) else spec)
+
+    @property
+    def pools(self) -> dict[str, int]:
+        """The sizes of its pools, by path."""
+        return {path: spec.size for path, spec in self.agents.items() if isinstance(spec, Pool)}
+
+
+def use_tree(target: str, root: Path) -> UsedTree:
+    """Import a tree and look at what is in it. Raises ConfigError as `import_tree`."""
+    spec, module = import_tree(target, root)
+    found = UsedTree(target, module, spec, {}, {}, {})
+    levels = [("", iter(spec.children))]
+    while levels:
+        prefix, children = levels[-1]
+        child = next(children, None)
+        if child is None:
+            levels.pop()
+        elif isinstance(child, SupervisorSpec):
+            found.supervisors[prefix + child.name] = child
+            levels.append((f"{prefix}{child.name}/", iter(child.children)))
+        else:
+            found.agents[prefix + child.name] = child
+            for each in child.references:
+                if each.expected is not None:
+                    found.expected[absolute(prefix, each.sibling)] = each.expected
+    return found
+
+
+def absolute(prefix: str, sibling: Sibling) -> str:
+    """Return the path from the root of what a child of the supervisor at a prefix refers to."""
+    above = prefix.split("/")[:-1]
+    return "/".join([*above[: len(above) - sibling.ups], *sibling.names])
+
+
+def paths(above: Root, prefix: str = "") -> dict[str, str]:
+    """Return the path in the tree of every agent below a supervisor of a file, by its name."""
+    found: dict[str, str] = {}
+    for child in above.children:
+        if isinstance(child, Supervisor):
+            found |= paths(child, f"{prefix}{child.name}/")
+        else:
+            found[child] = prefix + child
+    return found

@@ -1,0 +1,35 @@
+"""Another end for a simulation than its file says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+from msgspec.structs import replace
+
+from lmos_actors.errors import ConfigError
+from lmos_actors.files import Duration
+
+from ..model import Simulation
+
+if TYPE_CHECKING:
+    from ._resolve import Cell, Resolved
+
+
+def stopped_at(resolved: Resolved, seconds: float | None) -> Resolved:
+    """Have a simulation end at this instant of virtual time at the latest; None: as its file says.
+
+    Raises ConfigError for a file that is none.
+    """
+    if seconds is None:
+        return resolved
+    cells: list[Cell] = []
+    before, after = None, resolved.cells[0].scenario
+    for cell in resolved.cells:  # those of one combination share what has been read
+        if cell.scenario is not before:
+            before = cell.scenario
+            if not isinstance(before, Simulation):
+                raise ConfigError(f"{resolved.document.name} is no simulation", "--until")
+            after = replace(before, stop=replace(before.stop, at=Duration(seconds)))
+        cells.append(attrs.evolve(cell, scenario=after))
+    return attrs.evolve(resolved, cells=tuple(cells))

@@ -1,0 +1,59 @@
+"""Formulas such as `state.questions <= 3`: read once, their names resolved, then computed again and again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from ..values import show
+from ._text import FormulaProblem as FormulaProblem, Known as Known, read_formula
+from ._value import FormulaFailed as FormulaFailed, Look as Look, computing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@attrs.frozen(eq=False)
+class Formula:
+    """A formula that has been read. `names` are those it uses, each once, in the order of the text."""
+
+    text: str
+    names: tuple[str, ...]
+    _compute: Callable[[Look], Any] = attrs.field(repr=False)
+
+    def value(self, look: Look) -> Any:
+        """Compute it. Raises FormulaFailed, and the LookupError of a name that has no value."""
+        return self._compute(look)
+
+    def truth(self, look: Look) -> bool:
+        """Compute it as a condition. Raises as `value` does, and FormulaFailed for what is no truth value."""
+        value = self._compute(look)
+        if value is True or value is False:
+            return value
+        raise FormulaFailed(f"{self.text} is {show(value)}, which is neither true nor false")
+
+    def told(self, look: Look) -> str:
+        """Tell the values of its names, for people: `state.questions = 4`."""
+        return ", ".join(f"{name} = {_told(name, look)}" for name in self.names)
+
+
+def _told(name: str, look: Look) -> str:
+    try:
+        return show(look(name))
+    except LookupError as error:
+        return f"({words_of(error)})"
+
+
+def words_of(error: BaseException) -> str:
+    """Return what an error has to say: a LookupError would put its text in quotes."""
+    return str(error.args[0]) if error.args else "missing"
+
+
+def compile_formula(text: str, known: Known, *, condition: bool = False) -> Formula:
+    """Read a formula and resolve its names. Raises FormulaProblem.
+
+    With `condition` it has to speak of something and must not be a number by its very form.
+    """
+    tree, names = read_formula(text, known, condition=condition)
+    return Formula(text, names, computing(text, tree))

@@ -1,0 +1,243 @@
+"""What formulas may speak of, told when a file is read; and the values of it, told while a run goes on.
+
+`state.FIELD` has the names of `state:`, `mailbox.*` and the counters are of one agent, `delivered` counts
+the messages that have come to it, `series.NAME` is the last value measured, a check that comes true at an
+instant is true from then on, and `CHECK.time` is that instant in seconds.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import attrs
+
+from lmos_actors._core import plain
+from lmos_actors.actors import conceal_all
+
+from ._text import FUNCTIONS, WORDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ._columns import Columns
+    from ._formulas import Formula
+    from ._text import Known
+
+COUNTERS: Final = (
+    "depth",
+    "size",
+    "accepted",
+    "handled",
+    "cancelled",
+    "dropped",
+    "dead_lettered",
+    "refused",
+    "waiting",
+    "running",
+)
+"""What may follow `mailbox.` in a formula."""
+
+RESERVED: Final = ("state", "mailbox", "series", "delivered", "restarts", *WORDS, *FUNCTIONS)
+"""What no check is to be called that formulas may name."""
+
+NEEDS_OF: Final = 'is of an agent: say which with "of"'
+SECRET: Final = "is secret: no formula may speak of it"
+
+_PLAIN: Final = (bool, int, str, type(None))
+_PARTS: Final = 1  # how secret a value is of which parts may be: those are hidden
+
+
+def of_agents(names: Iterable[str]) -> bool:
+    """Return whether some of these names are of one agent each."""
+    alone = ("delivered", "restarts")
+    return any(name in alone or name.startswith(("state.", "mailbox.")) for name in names)
+
+
+# --- when a file is read
+
+
+def known_names(
+    classes: Sequence[Any], *, of: bool, series: Iterable[str] = (), checks: Iterable[str] = ()
+) -> Known:
+    """Return the names that a formula may use, for `compile_formula`.
+
+    `classes` are those of the agents that it speaks of, or might if it said `of`; of the fields those are
+    known that all of them have. `checks` are the names of the checks that come true at an instant.
+    """
+    known: dict[str, str | None] = {}
+    fields = [fields_known(cls) for cls in classes]
+    for name in dict.fromkeys(name for found in fields for name in found):
+        if not of or all(name in found for found in fields):
+            secret = any(name in found and found[name][1] for found in fields)
+            known[f"state.{name}"] = SECRET if secret else None
+    known |= dict.fromkeys([f"mailbox.{name}" for name in COUNTERS])
+    known |= {"delivered": None, "restarts": None}
+    if not of:
+        known = dict.fromkeys(known, NEEDS_OF)
+    known |= dict.fromkeys([f"series.{name}" for name in series])
+    for name in checks:
+        known |= {name: None, f"{name}.time": None}
+    return known
+
+
+@lru_cache(maxsize=1_000)
+def fields_known(cls: Any) -> Mapping[str, tuple[str, bool]]:
+    """Return what formulas can see of an agent.
+
+    Attribute and whether it is secret, by the name in `state:`.
+    """
+    contract = cls.__contract__
+    properties = {made.attribute: (wire, made.hidden) for wire, made in contract.properties.items()}
+    found: dict[str, tuple[str, bool]] = {}
+    for field in attrs.fields(cls):
+        wire, attribute = properties.get(field.name, (field.alias, field.name))
+        how = max(contract.hidden.get(name, 0) for name in (field.name, attribute, field.alias))
+        found[wire] = (attribute, how > _PARTS)
+    return found
+
+
+# --- while a run goes on
+
+
+class StateOf(Mapping[str, Any]):
+    """The fields of a living agent as plain data, each looked up when it is asked for.
+
+    Raises LookupError, with words for people, for a field that is not there, is secret, or is no number
+    though it is of that type.
+    """
+
+    __slots__ = ("_agent", "_fields")
+
+    def __init__(self, agent: Any) -> None:
+        self._agent = agent
+        cls = cast("Any", type(agent))
+        self._fields = fields_known(cls)
+
+    def __getitem__(self, name: str) -> Any:
+        try:
+            attribute, secret = self._fields[name]
+            value = getattr(self._agent, attribute)
+        except (KeyError, AttributeError):
+            raise LookupError(f"state.{name} has no value") from None
+        kind = cast("Any", type(value))
+        if secret:
+            raise LookupError(f"state.{name} {SECRET}")
+        if kind in _PLAIN:
+            return value
+        if isinstance(value, float):
+            if math.isfinite(value):
+                return value
+            raise LookupError(f"state.{name} is {value}, which is no number to compute with")
+        return _plain_of(name, value)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+
+def _plain_of(name: str, value: Any) -> Any:
+    try:
+        return plain(conceal_all((value,), (_PARTS,))[0])
+    except Exception as error:  # what it takes to write it out is foreign code
+        raise LookupError(f"state.{name} cannot be read: {type(error).__name__}") from None
+
+
+def state_of(slot: Any) -> StateOf | None:
+    """Give the state of the agent of a slot; None while none runs there."""
+    agent = slot.agent
+    return None if agent is None else StateOf(agent)
+
+
+class Agents:
+    """Looks names up for one agent after the other: `at` sets whose turn it is.
+
+    `more` gives the other names, of series and checks; `delivered` the counts by path. With `columns`, all
+    agents of a population may be looked at at once.
+    """
+
+    def __init__(
+        self,
+        state: Callable[[Any], Mapping[str, Any] | None],
+        delivered: Mapping[str, int],
+        more: Callable[[str], Any],
+        columns: Columns | None = None,
+    ) -> None:
+        self._state = state
+        self._delivered = delivered
+        self._more = more
+        self._columns = columns
+        self._slot: Any = None
+        self._fields: Mapping[str, Any] | None = None
+        self._queued = 0
+
+    def at(self, slot: Any, *, state: bool = True, queued: int = 0) -> bool:
+        """Turn to a slot; says whether an agent is there, true if `state` is not asked for.
+
+        `queued` is how many more messages are to be counted as waiting.
+        """
+        self._slot = slot
+        self._queued = queued
+        self._fields = self._state(slot) if state else None
+        return self._fields is not None or not state
+
+    def of_all(self, formula: Formula, slots: Sequence[Any], *, state: bool) -> list[tuple[Any, Any]] | None:
+        """Return the slots where agents are, each with the value of a formula; without `state` all of them.
+
+        None: they have to be looked at one by one.
+        """
+        if self._columns is None:
+            return None
+        there = [slot for slot in slots if slot.agent is not None] if state else slots
+        values = self._columns.values(formula, there)
+        return None if values is None else list(zip(there, values, strict=True))
+
+    def __call__(self, name: str) -> Any:
+        """Give the value of a name. Raises LookupError."""
+        if name.startswith("state."):
+            if self._fields is None:
+                raise LookupError(f"{name}: no agent is there")
+            return self._fields[name[6:]]
+        if name.startswith("mailbox."):
+            return self._counter(name[8:])
+        if name == "delivered":
+            return self._delivered.get(self._slot.path, 0)
+        if name == "restarts":
+            return max(0, self._slot.incarnation - 1)
+        return self._more(name)
+
+    def _counter(self, name: str) -> int:
+        slot = self._slot
+        if name in ("depth", "waiting"):
+            return int(slot.accepted - slot.begun + self._queued)
+        if name == "size":
+            return int(slot.mailbox.size)
+        if name in ("accepted", "handled"):
+            return int(getattr(slot, name) + slot.inline)
+        if name == "running":
+            return int(slot.statistics().running)
+        return int(getattr(slot.more, name)) if slot.more is not None else 0
+
+
+class AnyNames(Mapping[str, None]):
+    """The names of a formula that has been checked when its file was read: all of the right form."""
+
+    _OF_AGENT = re.compile(rf"state\.[^.]+|mailbox\.({'|'.join(COUNTERS)})|delivered|restarts")
+
+    def __init__(self, others: Iterable[str]) -> None:
+        self._others = dict.fromkeys(others)
+
+    def __getitem__(self, name: str) -> None:
+        if name not in self._others and self._OF_AGENT.fullmatch(name) is None:
+            raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._others)
+
+    def __len__(self) -> int:
+        return len(self._others)

@@ -1,0 +1,98 @@
+"""Where two message logs part: what they have in common, and the first records that differ. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import msgspec
+
+from lmos_actors.files import is_mapping
+
+from ._logs import Line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+PASSED_OVER: Final = ("run.file",)
+"""What of two heads may differ without a word: the same file, from another folder."""
+
+
+@attrs.frozen
+class Differing:
+    """A member that differs: its name, `value.text`, and what both have there, None if nothing."""
+
+    name: str
+    first: Any
+    second: Any
+
+
+@attrs.frozen
+class Divergence:
+    """What came of comparing the records of two runs.
+
+    `common` counts the records they begin with in common, `before` are the last of these. Where they part,
+    `first` and `second` are the next records of each, none where a log has ended; both empty: they are equal.
+    """
+
+    common: int
+    before: tuple[Line, ...]
+    first: tuple[Line, ...]
+    second: tuple[Line, ...]
+
+    @property
+    def equal(self) -> bool:
+        """Whether there is no difference."""
+        return not self.first and not self.second
+
+    @property
+    def fields(self) -> tuple[Differing, ...]:
+        """What differs between the first two records that do."""
+        if not self.first or not self.second:
+            return ()
+        return tuple(differing(self.first[0].data, self.second[0].data))
+
+
+def compare_records(first: Iterable[Line], second: Iterable[Line], context: int = 3) -> Divergence:
+    """Compare the records of two runs, heads and last lines apart; `context` records are kept around."""
+    one, other = _records(first), _records(second)
+    before: deque[Line] = deque(maxlen=context)
+    common = 0
+    while True:
+        left, right = next(one, None), next(other, None)
+        if left is None or right is None or left.text != right.text:
+            break
+        before.append(left)
+        common += 1
+    rest = [
+        (head, *islice(lines, context)) if head is not None else ()
+        for head, lines in ((left, one), (right, other))
+    ]
+    return Divergence(common, tuple(before), rest[0], rest[1])
+
+
+def _records(lines: Iterable[Line]) -> Iterator[Line]:
+    return (line for line in lines if line.sort == "record")
+
+
+def lines_of(texts: Iterable[str]) -> Iterator[Line]:
+    """Return lines of a log that is in memory."""
+    for number, text in enumerate(texts, start=1):
+        yield Line(number, text, msgspec.json.decode(text.encode("utf-8", "surrogatepass")))
+
+
+def compare_heads(first: Mapping[str, Any], second: Mapping[str, Any]) -> tuple[Differing, ...]:
+    """Name what differs between the heads of two logs."""
+    return tuple(found for found in differing(first, second) if found.name not in PASSED_OVER)
+
+
+def differing(first: Mapping[str, Any], second: Mapping[str, Any], prefix: str = "") -> Iterator[Differing]:
+    """Name the members that differ, those of members by their path."""
+    for name in dict.fromkeys([*first, *second]):
+        left, right = first.get(name), second.get(name)
+        if is_mapping(left) and is_mapping(right):
+            yield from differing(left, right, f"{prefix}{name}.")
+        elif left != right or (name in first) != (name in second):
+            yield Differing(f"{prefix}{name}", left, right)

@@ -1,0 +1,232 @@
+"""Matchers and verdicts: pure, so that a run can be judged as it goes and again from its log.
+
+Values are compared as JSON sees them: 1 equals 1.0, true does not equal 1, the order of members does not
+matter. A JSON path must lead somewhere, and every value it leads to must fulfil its condition.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+from msgspec import UNSET, structs
+
+from lmos_actors.files import Duration, is_list
+
+from ..model import Condition, Expected, ExpectedError, fill_late
+from ..values import holds as holds, same as same, select, show as show
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..model import Below, Bounded, Expect, Latency
+
+FEWEST_SAMPLES: Final = 20
+"""How many samples a percentile needs; with fewer it cannot be computed, and the check fails."""
+
+_ORDER: Final = (("ge", "at least"), ("gt", "more than"), ("le", "at most"), ("lt", "less than"))
+
+
+@attrs.frozen
+class Verdict:
+    """Whether something was as it should be; `expected` and `saw` are for people."""
+
+    ok: bool
+    expected: str
+    saw: str
+
+    def __str__(self) -> str:
+        return f"expected {self.expected}, saw {self.saw}"
+
+
+# --- one value
+
+
+def judge_value(expected: Expected, value: object, root: str | None = None) -> list[Verdict]:
+    """Judge one value by `equals`, `contains`, `match`, `ge` and `le`: one verdict for each that is given.
+
+    The paths of `match` lead into the value, with `root` into an answer of which it is that member.
+    """
+    plain = Condition(eq=expected.equals, contains=expected.contains, ge=expected.ge, le=expected.le)
+    verdicts = judge_condition(plain, value, "")
+    answer = value if root is None else {root: value}
+    for path, condition in expected.match.items():
+        whole = condition if isinstance(condition, Condition) else Condition(eq=condition)
+        found = select(path, answer)
+        if not found:
+            verdicts.append(Verdict(False, f"something at {path}", show(answer)))
+        for part in found:
+            verdicts += judge_condition(whole, part, f"{path} ")
+    return verdicts
+
+
+def judge_condition(condition: Condition, value: object, where: str = "") -> list[Verdict]:
+    """Judge one value by a condition; `where` is put before what is expected."""
+    seen = show(value)
+    verdicts: list[Verdict] = []
+
+    def add(ok: bool, expected: str) -> None:
+        verdicts.append(Verdict(ok, where + expected, seen))
+
+    if condition.eq is not UNSET:
+        add(same(value, condition.eq), f"to equal {show(condition.eq)}" if where else show(condition.eq))
+    if condition.ne is not UNSET:
+        add(not same(value, condition.ne), f"other than {show(condition.ne)}")
+    for name, words in _ORDER:
+        bound = getattr(condition, name)
+        if bound is not UNSET:
+            add(_in_order(value, name, bound), f"{words} {show(bound)}")
+    if condition.contains is not UNSET:
+        add(holds(value, condition.contains), f"to contain {show(condition.contains)}")
+    if isinstance(condition.regex, str):
+        fits = isinstance(value, str) and re.search(condition.regex, value) is not None
+        add(fits, f"text like {condition.regex!r}")
+    return verdicts
+
+
+def _in_order(value: object, name: str, bound: float) -> bool:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return {"ge": value >= bound, "gt": value > bound, "le": value <= bound, "lt": value < bound}[name]
+
+
+def judge_error(expected: ExpectedError, error: BaseException | None) -> Verdict:
+    """Judge how a step ended: `is` names the class of the error or one above it."""
+    parts = [expected.is_]
+    ok = error is not None and expected.is_ in [above.__name__ for above in type(error).__mro__]
+    if expected.path is not None:
+        parts.append(f"at {expected.path}")
+        ok = ok and getattr(error, "path", None) == expected.path
+    if expected.contains is not None:
+        parts.append(f"with {expected.contains!r} in its message")
+        ok = ok and expected.contains in str(error)
+    saw = "no error" if error is None else f"{type(error).__name__}: {error}".rstrip(": ")
+    return Verdict(ok, " ".join(parts), saw)
+
+
+# --- steps and checks
+
+
+def filled(expect: Expect, saved: Mapping[str, Any]) -> Expect:
+    """Return the step with its saved values filled in. Raises LookupError for one that is not there."""
+
+    def late(value: Any) -> Any:
+        return value if value is UNSET else fill_late(value, "saved", saved)
+
+    def condition(found: Any) -> Any:
+        if not isinstance(found, Condition):
+            return late(found)
+        return structs.replace(found, eq=late(found.eq), ne=late(found.ne), contains=late(found.contains))
+
+    sequence = expect.sequence if expect.sequence is UNSET else tuple(late(list(expect.sequence)))
+    return structs.replace(
+        expect,
+        of=late(expect.of),
+        equals=late(expect.equals),
+        contains=late(expect.contains),
+        match={path: condition(found) for path, found in expect.match.items()},
+        sequence=sequence,
+    )
+
+
+def waits_to_the_end(expect: Expect) -> bool:
+    """Return whether a step can only be judged when its time is over: one that counts, or wants nothing."""
+    return expect.times is not UNSET or expect.sequence == ()
+
+
+ROOTS: Final = {"output": "output", "reading": "value", "event": "data", "items": "items"}
+"""Of which answer the value is that an expectation looks at: `match` is rooted there, as `save` is."""
+
+
+def judge_expect(expect: Expect, seen: object, root: str | None = None) -> list[Verdict]:
+    """Judge a step of `do: expect`, already filled.
+
+    `seen` is the value for `value` and `output`; for `status` the statuses so far; for `items`, `reading` and
+    `event` the values so far. Of those, one at least must fulfil what is given, or exactly `times`; but the
+    `match` of items looks at them all. `root` is of which answer the output is, unless that of an invocation.
+    """
+    if expect.that in ("value", "output"):
+        return judge_value(expect, seen, root or ROOTS.get(expect.that))
+    items = seen if is_list(seen) else []
+    if expect.that == "status":
+        return _statuses(expect, items)
+    verdicts = [] if expect.sequence is UNSET else [judge_sequence(items, expect.sequence)]
+    if expect.that == "items":
+        verdicts += judge_value(Expected(match=expect.match), items, "items")
+        expect = structs.replace(expect, match={})
+    if expect.times is not UNSET or not verdicts or judge_value(expect, None):
+        verdicts.append(_among(expect, items))
+    return verdicts
+
+
+def _statuses(expect: Expect, seen: list[Any]) -> list[Verdict]:
+    """Repeats of one status are one: how often progress is reported is not the status's affair."""
+    turns = [status for index, status in enumerate(seen) if index == 0 or seen[index - 1] != status]
+    verdicts = [] if expect.sequence is UNSET else [judge_sequence(turns, expect.sequence)]
+    if expect.equals is not UNSET:
+        last = turns[-1] if turns else None
+        verdicts.append(Verdict(same(last, expect.equals), show(expect.equals), show(last)))
+    return verdicts
+
+
+def judge_sequence(seen: Sequence[Any], wanted: Sequence[Any]) -> Verdict:
+    """Judge whether what was seen is the wanted sequence, no more and no less."""
+    return Verdict(same(list(seen), list(wanted)), show(list(wanted)), show(list(seen)))
+
+
+def _among(expect: Expect, items: list[Any]) -> Verdict:
+    root = ROOTS[expect.that]
+    good = [item for item in items if all(verdict.ok for verdict in judge_value(expect, item, root))]
+    nearest = judge_value(expect, items[-1] if items else None, root)
+    what = " and ".join(verdict.expected for verdict in nearest) or "one"
+    saw = f"{len(items)}, last {show(items[-1])}" if items else "none"
+    if expect.times is UNSET:
+        return Verdict(bool(good), f"{what}, at least once", saw)
+    return Verdict(len(good) == expect.times, f"{what}, {expect.times} times", f"{len(good)} times ({saw})")
+
+
+def judge_bounded(check: Bounded, number: int) -> list[Verdict]:
+    """Judge a number by a check's `equals`, `ge` and `le`."""
+    return judge_condition(Condition(eq=check.equals, ge=check.ge, le=check.le), number)
+
+
+def percentile(samples: Sequence[float], percent: float) -> float | None:
+    """Return a percentile by nearest rank, a value that was measured; None with fewer than 20 samples."""
+    return nearest_rank(samples, percent) if len(samples) >= FEWEST_SAMPLES else None
+
+
+def nearest_rank(values: Sequence[float], percent: float) -> float:
+    """Return a percentile of at least one value, one of them."""
+    return sorted(values)[max(1, math.ceil(percent / 100 * len(values))) - 1]
+
+
+def judge_latency(check: Latency, samples: Sequence[float]) -> list[Verdict]:
+    """Judge the times, in seconds, that the runs of a step took. No sample fails every bound."""
+    bounds = [("max", max(samples, default=None), check.max)]
+    bounds += [
+        (f"p{percent}", percentile(samples, percent), getattr(check, f"p{percent}"))
+        for percent in (50, 90, 95, 99)
+    ]
+    return [
+        verdict
+        for name, seconds, below in bounds
+        if below is not None
+        for verdict in _below(name, seconds, below, len(samples))
+    ]
+
+
+def _below(name: str, seconds: float | None, below: Below, count: int) -> list[Verdict]:
+    found = [("less than", below.lt), ("at most", below.le)]
+    verdicts: list[Verdict] = []
+    for words, bound in found:
+        if not isinstance(bound, Duration):
+            continue
+        if seconds is None:
+            saw = f"{count} samples: it cannot be computed"
+            verdicts.append(Verdict(False, f"{name} {words} {bound}", saw))
+        else:
+            ok = seconds < bound if words == "less than" else seconds <= bound
+            verdicts.append(Verdict(ok, f"{name} {words} {bound}", str(Duration(seconds))))
+    return verdicts

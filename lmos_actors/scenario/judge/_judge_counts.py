@@ -1,0 +1,173 @@
+"""Judges of numbers: dead letters, restarts, counters, latencies; and of agents that come to agree."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lmos_actors.files import Duration
+
+from ..formulas import PLAIN, FormulaFailed, compile_formula, words_of
+from ..values import same, show
+from ._expect import Verdict, judge_bounded, judge_latency
+from ._judging import Judge, instant, listing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lmos_actors.reports import CheckResult
+
+    from ..model import Converges, Latency, Never, Restarts, Statistics
+    from ._judge_formulas import Scene
+    from ._judging import Slot, View
+
+
+def _both(judge: Judge, verdicts: Sequence[Verdict]) -> CheckResult:
+    """Make one result of several verdicts; of none, a failure."""
+    if not verdicts:
+        return judge.verdict(False, "something to judge", "nothing")
+    bad = [verdict for verdict in verdicts if not verdict.ok]
+    saw = ", ".join(dict.fromkeys(verdict.saw for verdict in bad or verdicts))
+    return judge.verdict(not bad, " and ".join(verdict.expected for verdict in bad or verdicts), saw)
+
+
+class DeadLetterJudge(Judge):
+    """Judges `never dead_letter`, until the last agent has stopped."""
+
+    records = ("dead_letter",)
+    late = True
+    check: Never
+
+    def __init__(self, check: Never, name: str, place: str, view: View) -> None:
+        super().__init__(check, name, place)
+        self.view = view
+        self.count = 0
+        self.first = ""
+        self.at: float | None = None
+
+    def record(self, kind: str, path: str, fields: Mapping[str, Any], now: float) -> None:
+        if self.check.when.fault_free is True and self.view.faults_active():
+            return
+        if not self.count:
+            self.at = now
+            self.first = f"for {path}.{fields.get('affordance')} ({fields.get('reason')}) at {instant(now)}"
+        self.count += 1
+
+    def result(self) -> CheckResult:
+        expected = "no dead letter" + (" outside of faults" if self.check.when.fault_free is True else "")
+        saw = f"{self.count}, the first {self.first}" if self.count else "none"
+        return self.verdict(not self.count, expected, saw, self.at)
+
+
+class CountJudge(Judge):
+    """Judges `restarts` and `statistics`: numbers that are there at the end."""
+
+    check: Restarts | Statistics
+
+    def __init__(self, check: Restarts | Statistics, name: str, place: str, view: View) -> None:
+        super().__init__(check, name, place)
+        self.view = view
+        self.number: int | None = None
+
+    def last_look(self, now: float) -> None:
+        counter = getattr(self.check, "counter", "restarts")
+        own = self.view.supervisor_restarts(self.check.of) if counter == "restarts" else None
+        slots = self.view.slots(self.check.of)
+        if own is not None:
+            self.number = own
+        elif slots:
+            self.number = sum(getattr(slot.statistics(), counter) for slot in slots)
+
+    def result(self) -> CheckResult:
+        if self.number is None:
+            return self.verdict(False, "a number", f"it cannot be computed: {self.check.of} has no agents")
+        return _both(self, judge_bounded(self.check, self.number))
+
+
+class LatencyJudge(Judge):
+    """Judges `latency`: the times that the runs of a step took."""
+
+    check: Latency
+
+    def __init__(self, check: Latency, name: str, place: str, view: View) -> None:
+        super().__init__(check, name, place)
+        self.view = view
+
+    def result(self) -> CheckResult:
+        return _both(self, judge_latency(self.check, self.view.latencies(self.check.of)))
+
+
+class ConvergesJudge(Judge):
+    """Judges `converges`: looked at at every sample from the begin, or the end of a fault, and at the end.
+
+    Agents that do not run at that instant are left out; two at least have to be there.
+    """
+
+    check: Converges
+
+    def __init__(self, check: Converges, name: str, place: str, scene: Scene) -> None:
+        super().__init__(check, name, place)
+        self.view, _, self.agents, names = scene
+        self.formula = compile_formula(check.field, names)
+        self.saw = "it was never looked at"
+        self.begin: float | None = None
+
+    def sample(self, now: float) -> None:
+        if self.met_at is not None or not self._begun():
+            return
+        slots = self.view.slots(self.check.of)
+        found = self.agents.of_all(self.formula, slots, state=True)
+        if found is None:
+            found = self._one_by_one(slots, now)
+        if found is not None:
+            self._compare(found, now)
+
+    def _one_by_one(self, slots: Sequence[Slot], now: float) -> list[tuple[Slot, Any]] | None:
+        found: list[tuple[Slot, Any]] = []
+        for slot in slots:
+            if self.agents.at(slot):
+                try:
+                    found.append((slot, self.formula.value(self.agents)))
+                except (LookupError, FormulaFailed) as error:
+                    self.saw = f"at {instant(now)} {slot.path} cannot be computed: {words_of(error)}"
+                    return None
+        return found
+
+    def last_look(self, now: float) -> None:
+        self.sample(now)
+
+    def _begun(self) -> bool:
+        if self.begin is None:
+            fault = (self.check.after or "").removesuffix(".healed")
+            self.begin = self.view.fault_healed(fault) if fault else 0.0
+            if self.begin is None:
+                self.saw = f"{fault} was not healed"
+        return self.begin is not None
+
+    def _compare(self, found: list[tuple[Slot, Any]], now: float) -> None:
+        if len(found) < 2:
+            there = f"running agents of {self.check.of}: {len(found)}"
+            self.saw = f"at {instant(now)} {there}, too few to agree"
+            return
+        first = found[0][1]
+        kinds = set(map(type, [value for _, value in found]))
+        if len(kinds) == 1 and kinds <= PLAIN:  # without a call for each
+            others = [slot.path for slot, value in found if value != first]
+        else:
+            others = [slot.path for slot, value in found if not same(value, first)]
+        if not others:
+            self.met_at = now
+            self.saw = f"{show(first)} at all {len(found)} agents at {instant(now)}"
+            return
+        value = next(value for slot, value in found if slot.path == others[0])
+        self.saw = f"at {instant(now)} {show(first)} at {found[0][0].path}, {show(value)} at {others[0]}; "
+        self.saw += f"other than the first are {listing(others)}"
+
+    def result(self) -> CheckResult:
+        within = self.check.within
+        after = f"after {self.check.after}" if self.check.after else "after the begin"
+        expected = f"one {self.check.field} within {within} {after}"
+        if self.met_at is None or self.begin is None:
+            return self.verdict(False, expected, self.saw)
+        took = Duration(round(max(0.0, self.met_at - self.begin), 6))
+        in_time = took <= within + 1e-9
+        return self.verdict(in_time, expected, f"{self.saw}, {took} {after}", self.met_at)

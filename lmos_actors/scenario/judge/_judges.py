@@ -1,0 +1,190 @@
+"""All checks of a run, and the series that are measured in it: told of every record, asked at the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ..formulas import Agents, AnyNames, Columns
+from ..model import Always, Causal, Compare, Converges, Eventually, Latency, Never, Restarts, Statistics
+from ._causes import CausalJudge, TraceJudge
+from ._expect import percentile
+from ._judge_counts import ConvergesJudge, CountJudge, DeadLetterJudge, LatencyJudge
+from ._judge_formulas import EventuallyJudge, HoldsJudge, OfFormula
+from ._judging import Cast, Judge, name_of
+from ._series import SeriesOf
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lmos_actors.reports import CheckResult, SeriesResult
+
+    from ..model import AnyCheck, Measure
+    from ._judge_formulas import Scene
+    from ._judging import Place, View
+
+TIMED: Final = (Eventually, Converges)
+"""The checks that come true at an instant: formulas and `stop` may name them."""
+
+PERCENTILES: Final = (50, 90, 95, 99)
+
+
+class Judges:
+    """Judges the checks of one run, but for `compare`, which looks at several runs.
+
+    Told of every record and every time to measure, it takes its last look while the agents are still there,
+    and gives its results when all of them have stopped.
+    """
+
+    def __init__(self, checks: Sequence[AnyCheck], measure: Measure | None, view: View, place: Place) -> None:
+        self._view = view
+        self._checks = checks
+        self._delivered: dict[str, int] = {}
+        series = measure.series if measure is not None else {}
+        own = [f"series.{name}" for name in series]
+        timed = [name_of(check) for check in checks if isinstance(check, TIMED)]
+        names = AnyNames([*own, *timed, *(f"{name}.time" for name in timed)])
+        cast = Cast(view)
+        columns = Columns(view.fields, self._delivered, self._more) if view.fields is not None else None
+        agents = Agents(view.state, self._delivered, self._more, columns)
+        scene = (view, cast, agents, names)
+        self._series = {name: SeriesOf(name, declared, scene) for name, declared in series.items()}
+        self._judges = [
+            _judge(check, place(index), scene)
+            for index, check in enumerate(checks)
+            if not isinstance(check, Compare)
+        ]
+        self._by_name = {judge.name: judge for judge in self._judges if isinstance(judge.check, TIMED)}
+        self._concerned: dict[str, Mapping[str, Sequence[Judge]]] = {}
+        self._groups: dict[tuple[int, ...], Mapping[str, Sequence[Judge]]] = {}
+        formulas = [judge.formula for judge in self._judges if isinstance(judge, (OfFormula, ConvergesJudge))]
+        formulas += [series.formula for series in self._series.values()]
+        self._counts = any("delivered" in formula.names for formula in formulas)
+        self._looked = False
+
+    @property
+    def count(self) -> int:
+        """How many checks are judged here."""
+        return len(self._judges)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of records that it has to be told of."""
+        own = ["delivered"] if self._counts else []
+        return tuple(dict.fromkeys([*own, *(kind for judge in self._judges for kind in judge.records)]))
+
+    def record(self, kind: str, path: str, fields: Mapping[str, Any]) -> None:
+        """Take one record, in the step in which it happened. `path` is the agent's in the tree."""
+        if kind == "delivered" and self._counts:
+            self._delivered[path] = self._delivered.get(path, 0) + 1
+        try:
+            judges = self._concerned[path].get(kind)
+        except KeyError:
+            judges = self._concerned_with(path).get(kind)
+        if judges:
+            now = self._view.now()
+            for judge in judges:
+                if not self._looked or judge.late:
+                    judge.record(kind, path, fields, now)
+
+    def _concerned_with(self, path: str) -> Mapping[str, Sequence[Judge]]:
+        """Return the judges of the records of one agent, by kind: a table that many agents share."""
+        told = [judge.concerns(path) for judge in self._judges]
+        places = tuple([place for place, concerned in enumerate(told) if concerned])
+        group = self._groups.get(places)
+        if group is None:
+            found: dict[str, list[Judge]] = {}
+            for place in places:
+                for kind in self._judges[place].records:
+                    found.setdefault(kind, []).append(self._judges[place])
+            group = self._groups[places] = found
+        if None not in told:
+            self._concerned[path] = group
+        return group
+
+    def sample(self, now: float) -> None:
+        """Measure all series, then look at all checks."""
+        for series in self._series.values():
+            series.sample(now)
+        for judge in self._judges:
+            judge.sample(now)
+
+    def last_look(self, now: float) -> None:
+        """Look once more, while the agents are still there; only dead letters count after it."""
+        if not self._looked:
+            for judge in self._judges:
+                judge.last_look(now)
+        self._looked = True
+
+    def met(self, name: str) -> bool:
+        """Return whether a check has come true, by its name. Raises LookupError for one that never does."""
+        return self._by_name[name].met_at is not None
+
+    def of(self, name: str) -> Judge:
+        """Return the judge of a check that comes true at an instant. Raises LookupError for another."""
+        return self._by_name[name]
+
+    def end(self) -> list[CheckResult]:
+        """Return the results, in the order of the file. Takes the last look unless that has been done."""
+        self.last_look(self._view.now())
+        return [judge.result() for judge in self._judges]
+
+    def series(self) -> tuple[SeriesResult, ...]:
+        """Return all that was measured."""
+        return tuple(series.result() for series in self._series.values())
+
+    def metrics(self) -> dict[str, float | None]:
+        """Return the numbers that `compare` may look at; None for those that cannot be computed.
+
+        `CHECK.time` for each check that comes true, `SERIES.last` `.min` `.max` `.mean`, and `STEP.max`
+        `.p50` `.p90` `.p95` `.p99` for the steps that a check of latencies or a comparison names.
+        """
+        found: dict[str, float | None] = {}
+        for name, judge in self._by_name.items():
+            found[f"{name}.time"] = judge.met_at
+        for series in self._series.values():
+            found |= series.metrics()
+        for step in self._steps():
+            samples = self._view.latencies(step)
+            found[f"{step}.max"] = max(samples, default=None)
+            found |= {f"{step}.p{percent}": percentile(samples, percent) for percent in PERCENTILES}
+        return found
+
+    def _steps(self) -> list[str]:
+        steps = [check.of for check in self._checks if isinstance(check, Latency)]
+        others = [check.metric.rpartition(".")[0] for check in self._checks if isinstance(check, Compare)]
+        known = [name for name in others if name not in self._by_name and name not in self._series]
+        return list(dict.fromkeys([*steps, *known]))
+
+    def _more(self, name: str) -> Any:
+        """Return the value of a name that is of no agent. Raises LookupError."""
+        if name.startswith("series."):
+            return self._series[name[7:]].last()
+        judge = self._by_name.get(name)
+        if judge is not None:
+            return judge.met_at is not None
+        judge = self._by_name[name.removesuffix(".time")]
+        if judge.met_at is None:
+            raise LookupError(f"{judge.name} has not come true")
+        return judge.met_at
+
+
+def _judge(check: Any, place: str, scene: Scene) -> Judge:
+    view, cast, _, _ = scene
+    name = name_of(check)
+    if isinstance(check, Always):
+        return HoldsJudge(check, name, place, scene, check.expr, wanted=True)
+    if isinstance(check, Eventually):
+        return EventuallyJudge(check, name, place, scene)
+    if isinstance(check, Never) and isinstance(check.when.expr, str):
+        return HoldsJudge(check, name, place, scene, check.when.expr, wanted=False)
+    if isinstance(check, Never):
+        return DeadLetterJudge(check, name, place, view)
+    if isinstance(check, (Restarts, Statistics)):
+        return CountJudge(check, name, place, view)
+    if isinstance(check, Latency):
+        return LatencyJudge(check, name, place, view)
+    if isinstance(check, Converges):
+        return ConvergesJudge(check, name, place, scene)
+    if isinstance(check, Causal):
+        return CausalJudge(check, name, place, cast)
+    return TraceJudge(check, name, place, view, cast)

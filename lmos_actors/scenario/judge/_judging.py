@@ -1,0 +1,234 @@
+"""What judges have in common: what they may see of a run, how they are told of it, what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Final, Protocol, TypeAlias
+
+import attrs
+
+from lmos_actors.reports import CheckResult
+
+from ..model import (
+    EVERYBODY,
+    Always,
+    AnyCheck,
+    Causal,
+    Converges,
+    Eventually,
+    Latency,
+    Message,
+    Never,
+    Restarts,
+    Statistics,
+    Trace,
+)
+
+NAMED: Final = 5
+"""How many agents are named where many have done something."""
+
+_LONGEST: Final = 60
+
+Slot: TypeAlias = Any
+"""A place in the tree, as `slot_of(ref)` gives it."""
+
+
+class View(Protocol):
+    """What judges may see of a run. Names are those of the file: of an agent, of a population, or `*`."""
+
+    @property
+    def fields(self) -> Callable[[Any], Mapping[str, tuple[str, bool]]] | None:
+        """Attribute and secrecy of the fields of a class; None where slots are not the runtime's own."""
+        ...
+
+    def now(self) -> float:
+        """Return the virtual time, in seconds since the run began."""
+        ...
+
+    def agent(self, path: str) -> tuple[Slot | None, tuple[str, ...]] | None:
+        """Return the slot at a path, None before its first start, and the names it goes by: `peer/3`, `peer`.
+
+        None for a path that the file does not know.
+        """
+        ...
+
+    def slots(self, of: str) -> Sequence[Slot]:
+        """Return the slots that there are now; of a supervisor's name, those below it."""
+        ...
+
+    def size(self, of: str) -> int:
+        """Return how many agents there are once all have been started."""
+        ...
+
+    def state(self, slot: Slot) -> Mapping[str, Any] | None:
+        """Return the state of an agent, as `state_of` does; None while none runs."""
+        ...
+
+    def faults_active(self) -> bool:
+        """Return whether a fault is in force."""
+        ...
+
+    def fault_healed(self, id: str) -> float | None:
+        """Return the instant since which a fault is no longer in force, None if it is, or is yet to come."""
+        ...
+
+    def latencies(self, step: str) -> Sequence[float]:
+        """Return how long the runs of a step took, in seconds."""
+        ...
+
+    def supervisor_restarts(self, name: str) -> int | None:
+        """Return how often a supervisor was restarted, None if the name is no supervisor's."""
+        ...
+
+    def messages_of(self, step: str | None) -> Sequence[int]:
+        """Return the numbers (`id` in the log) of the messages that a step has sent; None: all steps."""
+        ...
+
+
+class Cast:
+    """Who is who in a run: what `View.agent` says, asked once for each path that has its slot."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._known: dict[str, tuple[Slot | None, tuple[str, ...]] | None] = {}
+
+    def find(self, path: str) -> tuple[Slot | None, tuple[str, ...]] | None:
+        """Return slot and names; None for a path that the file does not know."""
+        try:
+            return self._known[path]
+        except KeyError:
+            found = self._view.agent(path)
+            if found is None or found[0] is not None:
+                self._known[path] = found
+            return found
+
+    def is_called(self, path: str, name: str) -> bool:
+        """Return whether the agent at a path goes by a name; `user` is its own path."""
+        if name in (path, EVERYBODY):
+            return True
+        found = self.find(path)
+        return found is not None and name in found[1]
+
+
+def instant(seconds: float) -> str:
+    """Write an instant or a time for people."""
+    return f"{round(seconds, 6):.12g} s"
+
+
+@attrs.define
+class Culprits:
+    """Agents that have done what they should not: the first with when and what, the others counted."""
+
+    at: float | None = None
+    words: str = ""
+    paths: dict[str, None] = attrs.Factory(dict[str, None])
+
+    def add(self, path: str, words: str, now: float) -> None:
+        """Take one more."""
+        if self.at is None:
+            self.at = now
+            self.words = f"{path}: {words}" if path else words
+        self.paths[path] = None
+
+    def __bool__(self) -> bool:
+        return self.at is not None
+
+    def __str__(self) -> str:
+        what = f"at {instant(self.at or 0.0)} {self.words}"
+        return what if len(self.paths) < 2 else f"{what}; {listing(list(self.paths))}"
+
+
+def listing(paths: Sequence[str]) -> str:
+    """Name the first of several agents, and how many they are."""
+    more = ", ..." if len(paths) > NAMED else ""
+    what = "agent" if len(paths) == 1 else "agents"
+    return f"{len(paths)} {what}: {', '.join(paths[:NAMED])}{more}"
+
+
+class Judge:
+    """Judges one check. `records` names the kinds of records it is told of; `met_at` is when it came true."""
+
+    records: Sequence[str] = ()
+    late: ClassVar[bool] = False
+    """Whether it is told of records after the last look too."""
+
+    def __init__(self, check: AnyCheck, name: str, place: str) -> None:
+        self.check = check
+        self.name = name
+        self.place = place
+        self.met_at: float | None = None
+
+    def concerns(self, path: str) -> bool | None:
+        """Return whether records of the agent at a path are for this judge; None: not known yet."""
+        return True
+
+    def record(self, kind: str, path: str, fields: Mapping[str, Any], now: float) -> None:
+        """Take one record, in the step in which it happened."""
+
+    def sample(self, now: float) -> None:
+        """Look at things, as it is time to measure."""
+
+    def last_look(self, now: float) -> None:
+        """Look at things once more, before the agents are stopped."""
+
+    def result(self) -> CheckResult:
+        """Return what came of it, once all is over."""
+        raise NotImplementedError
+
+    def verdict(self, ok: bool, expected: str, saw: str, at: float | None = None) -> CheckResult:
+        """Make the result."""
+        return CheckResult(
+            name=self.name,
+            kind=kind_of(self.check),
+            ok=ok,
+            expected=expected,
+            saw=saw,
+            place=self.place,
+            at=at,
+        )
+
+
+# --- names of checks
+
+
+def kind_of(check: AnyCheck) -> str:
+    """Return the word that a file has after `check:`."""
+    return str(check.__struct_config__.tag)
+
+
+def name_of(check: AnyCheck) -> str:
+    """Return the name of a check: its own, or one made of what it is about."""
+    return check.name or f"{kind_of(check)} {_about(check)}".strip()
+
+
+def _about(check: AnyCheck) -> str:
+    if isinstance(check, Never):
+        return "dead_letter" if check.when.dead_letter is True else _short(check.when.expr)
+    if isinstance(check, (Always, Eventually)):
+        return _short(check.expr)
+    if isinstance(check, Statistics):
+        return f"{check.of} {check.counter}"
+    if isinstance(check, (Restarts, Latency)):
+        return check.of
+    if isinstance(check, Causal):
+        return _message(check.after)
+    if isinstance(check, Trace):
+        return check.of or ""
+    if isinstance(check, Converges):
+        return f"{check.of} {check.field}"
+    return f"{check.metric} across {check.across}"
+
+
+def _message(message: Message) -> str:
+    what = message.action or message.property or message.event or ""
+    owner = message.from_ if message.event else message.to
+    return ".".join(part for part in (owner, what) if part) or f"from {message.from_}"
+
+
+def _short(text: object) -> str:
+    words = " ".join(str(text).split())
+    return words if len(words) <= _LONGEST else words[: _LONGEST - 3] + "..."
+
+
+Place: TypeAlias = Callable[[int], str]
+"""Gives where in the file a check stands, by its number."""

@@ -1,0 +1,217 @@
+"""Message logs read back.
+
+A file holds the runs of one call, one after the other; each begins with a head and ends with a line that has
+the number of records and the SHA-256 of all lines before it. Where the call was ended before all of its runs,
+the last line of the file says why, and which runs are missing. Files are read line by line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import msgspec
+
+from lmos_actors.files import FileError, Mistake, is_mapping, mapped
+from lmos_actors.simulation import SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LONGEST_LINE: Final = 1 << 24
+"""How many bytes one line may have."""
+
+_CUT: Final = b'{"cut":'
+_DECODER: Final = msgspec.json.Decoder()
+
+CUT_SHORT: Final = "the log was cut short: its last line is missing"
+CHANGED: Final = "the log was changed after it was written: its SHA-256 does not fit"
+
+
+@attrs.frozen
+class Line:
+    """One line of a log file: its number from 1, its text without the end, and what it says."""
+
+    number: int
+    text: str
+    data: dict[str, Any]
+
+    @property
+    def sort(self) -> str:
+        """Which it is: `head`, `record`, `end`, `cut`, or nothing that stands in a log."""
+        marks = {"n": "record", "schema": "head", "end": "end", "cut": "cut"}
+        return next((sort for mark, sort in marks.items() if mark in self.data), "")
+
+
+def _is_sound(data: dict[str, Any]) -> bool:
+    """Return whether what everybody reads in a head, or a record, is of the right type."""
+    if "n" not in data:
+        return type(mapped(data.get("run")).get("seed", 0)) is int
+    timed = type(data["n"]) is int and type(data.get("t", 0)) in (int, float)
+    return timed and type(data.get("kind", "")) is str
+
+
+class Logged:
+    """One run of a log file. Its lines can be gone through once, before those of the next run."""
+
+    def __init__(self, file: LogFile, head: Line) -> None:
+        self._file = file
+        self.head = head
+        self.records = 0
+        """How many records have been read so far."""
+        self.problem: str | None = None
+        """What is wrong with it as a whole; known when its lines have been gone through."""
+        self._hash = hashlib.sha256()
+        self._over = False
+        self._lines = self._read()
+
+    @property
+    def run(self) -> dict[str, Any]:
+        """What the head says of how to repeat the run; empty if it says nothing."""
+        return mapped(self.head.data.get("run"))
+
+    @property
+    def place(self) -> str:
+        """Where it begins: `messages.jsonl:1`."""
+        return f"{self._file.name}:{self.head.number}"
+
+    def __iter__(self) -> Iterator[Line]:
+        """Return head, records and end, those not given yet. Raises FileError for a line that is none."""
+        return self._lines
+
+    def _read(self) -> Iterator[Line]:
+        line: Line | None = self.head
+        while line is not None and not self._over:
+            if line.sort == "end":
+                self._judge(line)
+                self._over = True
+            else:
+                self._hash.update(line.text.encode("utf-8", "surrogatepass") + b"\n")
+                self.records += line.sort == "record"
+            yield line
+            line = None if self._over else self._file.next_of_run()
+        if not self._over:
+            self._over = True
+            self.problem = CUT_SHORT
+
+    def _judge(self, end: Line) -> None:
+        if end.data["end"] != self.records or end.data.get("sha256") != self._hash.hexdigest():
+            self.problem = CHANGED
+
+    def skip(self) -> None:
+        """Go through the lines that are left."""
+        for _ in self._lines:
+            pass
+
+
+class LogFile:
+    """A log file that is open: `with LogFile(path) as log`, then `log.runs()`.
+
+    `name` is how messages call it. Raises FileError when there is no such file, it cannot be read, or is no
+    message log: at the place.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], name: str | None = None) -> None:
+        self.name = str(path) if name is None else name
+        self._number = 0
+        self._ahead: Line | None = None
+        try:
+            if not stat.S_ISREG(Path(path).stat().st_mode):
+                raise self._wrong("is not a regular file", 0)
+            self._stream = Path(path).open("rb")  # noqa: SIM115 - left with the block
+        except FileNotFoundError:
+            raise self._wrong("no such file", 0) from None
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise self._wrong(f"cannot be read: {reason or type(error).__name__}", 0) from None
+
+    def __enter__(self) -> LogFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+
+    @property
+    def cut(self) -> str | None:
+        """Why there are fewer runs than were asked for, as the last line of the file says; None: it does not.
+
+        Reads the end of the file, wherever the reading of runs has come to.
+        """
+        here = self._stream.tell()
+        try:
+            size = self._stream.seek(0, os.SEEK_END)
+            self._stream.seek(max(0, size - LONGEST_LINE))
+            last = self._stream.read(LONGEST_LINE).rstrip(b"\n").rpartition(b"\n")[2]
+        finally:
+            self._stream.seek(here)
+        if not last.startswith(_CUT):
+            return None
+        try:
+            said = mapped(mapped(_DECODER.decode(last)).get("cut"))
+        except (msgspec.DecodeError, RecursionError):
+            return None
+        signal = f" by {said['signal']}" if said.get("signal") else ""
+        runs = f"{said.get('runs')} of {said.get('of')} runs"
+        return f"what wrote it ended early, {said.get('why')}{signal}: {runs}"
+
+    def _wrong(self, message: str, line: int | None = None) -> FileError:
+        number = self._number if line is None else line
+        return FileError([Mistake(self.name, number, min(number, 1), message, "unreadable")])
+
+    def _no_line(self) -> str:
+        return "is not a message log" if self._number == 1 else "is not a line of a message log"
+
+    def runs(self) -> Iterator[Logged]:
+        """Yield the runs one after the other; what has not been read of one is passed over."""
+        while (head := self._next()) is not None:
+            if head.sort == "cut":
+                continue
+            if head.sort != "head":
+                raise self._wrong("is not the first line of a run", head.number)
+            if head.data["schema"] != SCHEMA:
+                raise self._wrong(f"is of the schema {head.data['schema']!r}, expected {SCHEMA!r}")
+            run = Logged(self, head)
+            yield run
+            run.skip()
+        if self._number == 0:
+            raise self._wrong("is empty", 0)
+
+    def next_of_run(self) -> Line | None:
+        """Return the next line of the run that is being read, None where another begins or the file ends."""
+        line = self._next()
+        if line is not None and line.sort in ("head", "cut"):
+            self._ahead = line
+            return None
+        if line is not None and not line.sort:
+            raise self._wrong("is not a line of a message log")
+        return line
+
+    def _next(self) -> Line | None:
+        ahead, self._ahead = self._ahead, None
+        return self._read() if ahead is None else ahead
+
+    def _read(self) -> Line | None:
+        try:
+            raw = self._stream.readline(LONGEST_LINE + 1)
+        except OSError as error:
+            raise self._wrong(f"cannot be read: {error.strerror}") from None
+        if not raw:
+            return None
+        self._number += 1
+        if len(raw) > LONGEST_LINE:
+            raise self._wrong(f"has more than {LONGEST_LINE} bytes")
+        whole = raw.endswith(b"\n")
+        try:
+            data: Any = _DECODER.decode(raw)
+            text = raw.decode("utf-8", "surrogatepass").rstrip("\n")
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            if not whole and self._number > 1:  # what writes a log has been stopped in the middle of a line
+                return None
+            raise self._wrong(self._no_line()) from None
+        if not is_mapping(data) or not _is_sound(data):
+            raise self._wrong(self._no_line())
+        return Line(self._number, text, data)

@@ -1,0 +1,290 @@
+"""Who takes part: agents, mocks, replays, populations; who supervises them; who knows whom."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+
+from msgspec import UNSET, Meta, UnsetType, field
+
+from lmos_actors.files import Duration, Later
+
+from ._base import Closed, Condition, Count, Data, Delay, Name, Scalar
+
+Restart: TypeAlias = Literal["permanent", "transient", "temporary"]
+Shutdown: TypeAlias = Duration | Literal["brutal", "infinity"]
+Strategy: TypeAlias = Literal["one_for_one", "one_for_all", "rest_for_one"]
+AutoShutdown: TypeAlias = Literal["never", "any_significant", "all_significant"]
+
+
+class Mailbox(Closed, frozen=True, kw_only=True):
+    """Room for messages not begun, and what happens to one that finds none."""
+
+    size: Annotated[int, Meta(ge=1, le=1 << 40)] = 64
+    when_full: Literal["wait", "reject", "drop_oldest", "drop_newest"] = "wait"
+
+
+class Backoff(Closed, frozen=True, kw_only=True):
+    """How long to wait before each restart attempt: `initial`, then `factor` times as long, at most `max`.
+
+    Each is spread by up to `jitter`, a fraction, to either side. After `max` of running it begins again.
+    """
+
+    initial: Duration
+    factor: Annotated[float, Meta(ge=1)] = 2.0
+    max: Duration = Duration(30.0)
+    jitter: Annotated[float, Meta(ge=0, le=1)] = 0.2
+
+
+class Supervised(Closed, frozen=True, kw_only=True):
+    """What every agent of a file has, whatever it is made of."""
+
+    mailbox: Mailbox | UnsetType = UNSET
+    restart: Restart = "permanent"
+    shutdown: Shutdown = Duration(5.0)
+    significant: bool = False
+    backoff: Backoff | UnsetType = UNSET
+
+
+class AgentEntry(Supervised, frozen=True, kw_only=True, tag_field="from", tag="agent"):
+    """An agent of a class in the project. `service_time` is how long each of its turns occupies it."""
+
+    use: Name
+    args: Data = {}
+    state: Data = {}
+    id: Name | None = None
+    description: Name | None = None
+    service_time: Duration = Duration(0.0)
+    later: ClassVar[Later] = Later("start", "listen", "facades")
+
+
+class PoolEntry(Closed, frozen=True, kw_only=True, tag_field="from", tag="pool"):
+    """Several agents of one class behind one name: each message goes to one of them.
+
+    `by` says to which, and with `by: key` the parameter `key` whose value decides; without it the first one
+    of the action. `restart`, `shutdown`, `mailbox`, `backoff` and `service_time` are those of each member,
+    `max_restarts` and `max_seconds` the pool's.
+    """
+
+    use: Name
+    size: Annotated[int, Meta(ge=1, le=10_000)]
+    by: Literal["round_robin", "least_loaded", "key"] = "round_robin"
+    key: Name | UnsetType = UNSET
+    args: Data = {}
+    state: Data = {}
+    mailbox: Mailbox | UnsetType = UNSET
+    service_time: Duration = Duration(0.0)
+    restart: Literal["permanent", "transient"] = "permanent"
+    shutdown: Shutdown = Duration(5.0)
+    max_restarts: Count = 3
+    max_seconds: Duration = Duration(5.0)
+    backoff: Backoff | UnsetType = UNSET
+    significant: ClassVar[bool] = False
+    id: ClassVar[None] = None
+
+
+# --- mocks
+
+
+class When(Closed, frozen=True, kw_only=True):
+    """Which requests a rule is for: all that is given must hold; `any: true` alone is for every request."""
+
+    action: Name | None = None
+    from_: Name | None = field(name="from", default=None)
+    contains: str | None = None
+    equals: Any | UnsetType = UNSET
+    match: dict[str, Condition | Scalar] = {}
+    any: Literal[True] | UnsetType = UNSET
+
+
+class Chunk(Closed, frozen=True, kw_only=True):
+    """A part of the answer: an item of a stream; else it is put before the text of `done`."""
+
+    chunk: Any
+
+
+class Progressed(Closed, frozen=True, kw_only=True):
+    """Progress that the caller is told."""
+
+    progress: Any
+
+
+class Waited(Closed, frozen=True, kw_only=True):
+    """Time that goes by between two parts of an answer."""
+
+    wait: Delay
+
+
+class Done(Closed, frozen=True, kw_only=True):
+    """The end of the answer, with the output."""
+
+    done: Any
+
+
+Reply: TypeAlias = Chunk | Progressed | Waited | Done
+
+
+class Refusal(Closed, frozen=True, kw_only=True):
+    """A failure that callers can expect (ActionFailed); its output is {code, message}."""
+
+    code: Name = "FAILED"
+    message: str = ""
+
+
+class Rule(Closed, frozen=True, kw_only=True):
+    """What a mock does with the requests that fit: one of `output`, `reply`, `fail`, `crash`.
+
+    The first rule that fits, and has not been used `times` yet, is taken.
+    """
+
+    when: When
+    output: Any | UnsetType = UNSET
+    reply: Annotated[tuple[Reply, ...], Meta(min_length=1)] | UnsetType = UNSET
+    fail: Refusal | UnsetType = UNSET
+    crash: Name | UnsetType = UNSET
+    emit: dict[str, Any] = {}
+    delay: Delay | UnsetType = UNSET
+    times: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
+    unused: Literal["fails", "allowed"] = "fails"
+
+
+class Mock(Supervised, frozen=True, kw_only=True, tag_field="from", tag="mock"):
+    """A scripted agent. With `use` it stands for that class; without, it has the actions its rules name.
+
+    A request that no rule fits, and a rule that nothing has used, fail the run unless they say otherwise.
+    """
+
+    speaks: Annotated[Literal["lmos"], Later("omnia", "relay")] = "lmos"
+    use: Name | None = None
+    state: Data = {}
+    rules: Annotated[tuple[Rule, ...], Meta(min_length=1)]
+    unmatched: Literal["fails", "allowed"] = "fails"
+
+
+class Replay(Supervised, frozen=True, kw_only=True, tag_field="from", tag="replay"):
+    """An agent that answers as `agent` did in a recorded message log. A request that is not in it fails.
+
+    With `use` it stands for that class, and `run --update-recordings` can record it anew from the real one.
+    """
+
+    log: Name
+    agent: Name | None = None
+    use: Name | None = None
+    args: Data = {}
+    state: Data = {}
+    unused: Literal["fails", "allowed"] = "fails"
+
+
+class Remote(Closed, frozen=True, kw_only=True, tag_field="from", tag="remote"):
+    """Somebody else's agent, which steps turn to; at least one of `url` and `description`.
+
+    `url` is that of its description (http, https) or its own (ws, wss); `description` is a Thing Description
+    beside the file. `thing` says which, where there are several. `use` is the class it is held to be of.
+    """
+
+    url: Name | None = None
+    description: Name | None = None
+    thing: Name | None = None
+    use: Name | None = None
+
+
+Agent: TypeAlias = Annotated[AgentEntry | PoolEntry | Mock | Replay | Remote, Later("process")]
+
+# --- trees
+
+
+class Root(Closed, frozen=True, kw_only=True):
+    """The root supervisor; children are agents by name, or supervisors."""
+
+    strategy: Strategy = "one_for_one"
+    max_restarts: Count = 3
+    max_seconds: Duration = Duration(5.0)
+    auto_shutdown: AutoShutdown = "never"
+    children: tuple[Child, ...]
+
+
+class Supervisor(Root, frozen=True, kw_only=True):
+    """A supervisor below the root."""
+
+    name: Name
+    restart: Restart = "permanent"
+    shutdown: Shutdown = "infinity"
+    significant: bool = False
+    backoff: Backoff | UnsetType = UNSET
+
+
+Child: TypeAlias = str | Supervisor
+
+
+class Tree(Closed, frozen=True, kw_only=True):
+    """Who supervises whom: `root` says it, or `use` names a SupervisorSpec of the project.
+
+    The agents of a tree that is used are known by their paths. One that `agents` has too is replaced by what
+    stands there; `children` are further children of the root. Without a tree every agent is a child of a root
+    with the defaults, in file order.
+    """
+
+    root: Root | UnsetType = UNSET
+    use: Name | UnsetType = UNSET
+    children: tuple[Child, ...] = ()
+
+
+# --- populations
+
+
+class StartOver(Closed, frozen=True, kw_only=True):
+    """The agents are started one after the other, evenly over this time."""
+
+    over: Duration
+
+
+class Population(Closed, frozen=True, kw_only=True):
+    """Many agents of one class: `peer/0`, `peer/1`, ... under a supervisor of their own.
+
+    In `args` stand `$(population.index)`, the number of the agent, and distributions, drawn for each agent.
+    Unless given, `max_restarts` is as large as the population.
+    """
+
+    id: Name
+    count: Annotated[int, Meta(ge=1, le=1_000_000)]
+    use: Name
+    args: Data = {}
+    state: Data = {}
+    mailbox: Mailbox | UnsetType = UNSET
+    service_time: Duration = Duration(0.0)
+    start: StartOver | None = None
+    restart: Restart = "permanent"
+    shutdown: Shutdown = Duration(5.0)
+    max_restarts: Count | UnsetType = UNSET
+    max_seconds: Duration = Duration(5.0)
+    backoff: Backoff | UnsetType = UNSET
+    later: ClassVar[Later] = Later("listen")
+
+
+class Topology(Closed, frozen=True, kw_only=True):
+    """Who knows whom in a population: each agent is given its neighbours' refs as the argument `field`.
+
+    Which keys go with which kind is in `TOPOLOGY_KEYS`.
+    """
+
+    kind: Literal["complete", "ring", "line", "star", "grid", "small_world", "random", "scale_free", "edges"]
+    of: Name
+    field: Name = "neighbours"
+    degree: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
+    rewire: Annotated[float, Meta(ge=0, le=1)] | UnsetType = UNSET
+    probability: Annotated[float, Meta(ge=0, le=1)] | UnsetType = UNSET
+    width: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
+    edges: tuple[tuple[Count, ...], ...] | UnsetType = UNSET
+
+
+TOPOLOGY_KEYS: dict[str, frozenset[str]] = {
+    "complete": frozenset(),
+    "ring": frozenset(),
+    "line": frozenset(),
+    "star": frozenset(),
+    "grid": frozenset({"width"}),
+    "small_world": frozenset({"degree", "rewire"}),
+    "random": frozenset({"probability"}),
+    "scale_free": frozenset({"degree"}),
+    "edges": frozenset({"edges"}),
+}
+"""The keys that each kind of topology needs; it takes no others."""

@@ -1,0 +1,123 @@
+"""The files `lmos: scenario/v1` and `simulation/v1` as closed structs; the one source of the JSON Schema.
+
+A key that is not here fails. A word that the format has but this version does not is in a `Later`: it fails
+too, and says so. `$(vars.x)`, `$(matrix.x)` and `$(sweep.x)` are filled in before a struct is built, so
+every field below has its plain type; `$(saved.x)`, `$(agents.x)` and `$(population.x)` are left to the run,
+and stand only where data is open.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
+
+from msgspec import UNSET, Meta, UnsetType, field
+
+from lmos_actors.files import Duration, Later, schema_of_file
+
+from ._agents import Agent, Population, Topology, Tree
+from ._base import Closed, Name, Scalar
+from ._checks import AnyCheck, Measure
+from ._steps import AnyStep, TimelineEntry
+
+Choices: TypeAlias = Annotated[tuple[Any, ...], Meta(min_length=1)]
+World: TypeAlias = Annotated[Literal["memory", "wire", "websocket"], Later("message", "process")]
+WORLDS: Final = ("memory", "wire", "websocket")
+
+
+class Variable(Closed, frozen=True, kw_only=True):
+    """A value that the file uses as $(vars.NAME). Without a default the matrix or --set must give it."""
+
+    type: Literal["string", "integer", "number", "boolean", "duration", "size"]
+    default: Any | UnsetType = UNSET
+    doc: str = ""
+
+
+class SeedRange(Closed, frozen=True, kw_only=True):
+    """The seeds from, from+1, ... : count of them."""
+
+    from_: int = field(name="from")
+    count: Annotated[int, Meta(ge=1, le=100_000)]
+
+
+class SweepRange(Closed, frozen=True, kw_only=True):
+    """The numbers from, from+step, ... up to `to`, itself included."""
+
+    from_: float = field(name="from")
+    to: float
+    step: Annotated[float, Meta(gt=0)]
+
+
+class Trials(Closed, frozen=True, kw_only=True):
+    """How often each cell is run, and which share of the runs must pass."""
+
+    count: Annotated[int, Meta(ge=1, le=10_000)] = 1
+    pass_rate: Annotated[float, Meta(gt=0, le=1)] = 1.0
+
+
+class Report(Closed, frozen=True, kw_only=True):
+    """Files to write, relative to the working directory."""
+
+    log: Name | None = None
+    junit: Name | None = None
+    html: Name | None = None
+    sequence: Name | None = None
+    csv: Name | None = None
+
+
+class File(Closed, frozen=True, kw_only=True):
+    """What both kinds of file have."""
+
+    name: Name
+    summary: str = ""
+    labels: dict[str, Scalar] = {}
+    vars: dict[str, Variable] = {}
+    seeds: Annotated[tuple[int, ...], Meta(min_length=1)] | SeedRange = (1,)
+    trials: Trials = Trials()
+    world: World = "memory"
+    measure: Measure | None = None
+    checks: tuple[AnyCheck, ...] = ()
+    report: Report = Report()
+
+
+class Scenario(File, frozen=True, kw_only=True, tag_field="lmos", tag="scenario/v1"):
+    """A story that is run and judged."""
+
+    matrix: dict[str, Choices] = {}
+    timeout: Duration = Duration(30.0)
+    agents: dict[str, Agent] = {}
+    tree: Tree | None = None
+    steps: Annotated[tuple[AnyStep, ...], Meta(min_length=1)]
+    later: ClassVar[Later] = Later("env", "secrets", "network", "facades", "listen")
+
+
+class StopAt(Closed, frozen=True, kw_only=True):
+    """When a simulation ends: at an instant of virtual time, or as soon as a check by name has been met.
+
+    It does not end before that while entries of the timeline are to come, a fault is in force, or another
+    `eventually` or `converges` check is open.
+    """
+
+    at: Duration
+    when: Name | None = None
+
+
+class Simulation(File, frozen=True, kw_only=True, tag_field="lmos", tag="simulation/v1"):
+    """Many agents over a stretch of virtual time, measured and judged."""
+
+    sweep: dict[str, Choices | SweepRange] = {}
+    stop: StopAt
+    agents: dict[str, Agent] = {}
+    tree: Tree | None = None
+    population: Annotated[tuple[Population, ...], Meta(min_length=1)]
+    topology: Topology | None = None
+    timeline: tuple[TimelineEntry, ...] = ()
+    later: ClassVar[Later] = Later("env", "secrets", "network", "facades", "listen", "processes")
+
+
+AnyFile: TypeAlias = Annotated[Scenario | Simulation, Later("deployment/v1")]
+"""Either kind of file, told apart by `lmos`."""
+
+
+def scenario_schema() -> dict[str, Any]:
+    """Return the JSON Schema of scenario and simulation files, for editors."""
+    return schema_of_file(AnyFile, title="lmos-actors scenario/v1 and simulation/v1")

@@ -1,0 +1,311 @@
+"""What happens: the steps of a scenario, the timeline of a simulation, the faults of both."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+
+from msgspec import UNSET, Meta, UnsetType, field
+
+from lmos_actors.files import Duration, Later
+
+from ._base import USER, Closed, Count, Delay, Expected, ExpectedError, Name
+
+# --- faults
+
+
+class Pick(Closed, frozen=True, kw_only=True):
+    """Agents of a population, chosen by the seed: `count` of them, or a `share`."""
+
+    of: Name
+    count: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
+    share: Annotated[float, Meta(gt=0, le=1)] | UnsetType = UNSET
+
+
+class Comeback(Closed, frozen=True, kw_only=True):
+    """When a crashed agent is started again, and whether it remembers. Without it its supervisor decides."""
+
+    after: Delay = Duration(0.0)
+    state: Literal["lost", "kept"] = "lost"
+
+
+class Faulty(Closed, frozen=True, kw_only=True, tag_field="kind"):
+    """Whom a fault strikes: one of `target` and `pick`."""
+
+    target: Name | None = None
+    pick: Pick | None = None
+
+
+class Crash(Faulty, frozen=True, kw_only=True, tag="crash"):
+    """Crash agents with an exception, a built-in one by name."""
+
+    with_: Name = field(name="with", default="RuntimeError")
+    restart: Comeback | None = None
+
+
+class Slow(Faulty, frozen=True, kw_only=True, tag="slow"):
+    """Multiply the service time of agents for a time."""
+
+    factor: Annotated[float, Meta(gt=1)]
+    duration: Duration
+
+
+class Pause(Faulty, frozen=True, kw_only=True, tag="pause"):
+    """Agents take no message for a time; their mail waits, as their mailbox's policy has it."""
+
+    duration: Duration
+
+
+LATER_FAULTS = ("partition", "clock_skew", "hang", "disconnect", "loss", "latency")
+
+Fault: TypeAlias = Annotated[Crash | Slow | Pause, Later(*LATER_FAULTS)]
+
+# --- steps
+
+
+class Step(Closed, frozen=True, kw_only=True, tag_field="do"):
+    """What every step has. `within` bounds it, the file's `timeout` if absent."""
+
+    id: Name | None = None
+    within: Duration | None = None
+
+
+class Asking(Step, frozen=True, kw_only=True):
+    """A step that turns to an agent. `as` is whose refs and identity are used."""
+
+    as_: Name = field(name="as", default=USER)
+    target: Name
+    error: ExpectedError | None = None
+
+
+class Read(Asking, frozen=True, kw_only=True, tag="read"):
+    """Read a property. The answer is {value: ...}."""
+
+    property: Name
+    save: dict[str, str] = {}
+    wait: bool = True
+
+
+class Write(Asking, frozen=True, kw_only=True, tag="write"):
+    """Write a property."""
+
+    property: Name
+    value: Any
+    wait: bool = True
+
+
+class Observe(Asking, frozen=True, kw_only=True, tag="observe"):
+    """Observe a property until the end of the scenario; `expect that: reading` looks at what came.
+
+    The first reading is the value that was there.
+    """
+
+    property: Name
+
+
+class Subscribe(Asking, frozen=True, kw_only=True, tag="subscribe"):
+    """Subscribe to an event until the end of the scenario; `expect that: event` looks at what came."""
+
+    event: Name
+
+
+class Invoke(Asking, frozen=True, kw_only=True, tag="invoke"):
+    """Invoke an action. The answer is {output: ...}; `wait: false` goes on before it is there."""
+
+    action: Name
+    input: Any | UnsetType = UNSET
+    save: dict[str, str] = {}
+    wait: bool = True
+
+
+class Stream(Asking, frozen=True, kw_only=True, tag="stream"):
+    """Invoke an action with many outputs. The answer is {items: [...]}; leaves it after `take` items."""
+
+    action: Name
+    input: Any | UnsetType = UNSET
+    take: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
+    save: dict[str, str] = {}
+    wait: bool = True
+
+
+class Tell(Asking, frozen=True, kw_only=True, tag="tell"):
+    """Invoke an action without an answer."""
+
+    action: Name
+    input: Any | UnsetType = UNSET
+
+
+class Query(Step, frozen=True, kw_only=True, tag="query"):
+    """Ask how an invocation that goes on stands. The answer is {status: ...}."""
+
+    of: Name
+    save: dict[str, str] = {}
+
+
+class Cancel(Step, frozen=True, kw_only=True, tag="cancel"):
+    """Cancel an invocation that goes on; it ends in the error ActionCancelled."""
+
+    of: Name
+    reason: str = ""
+
+
+class Stop(Step, frozen=True, kw_only=True, tag="stop"):
+    """Have its supervisor stop an agent; it stays stopped until a `start`."""
+
+    target: Name
+
+
+class Start(Step, frozen=True, kw_only=True, tag="start"):
+    """Start an agent again that has been stopped, or has ended."""
+
+    target: Name
+
+
+class Inject(Step, frozen=True, kw_only=True, tag="inject"):
+    """Inject a fault. A crash is done once the supervisor's plan has been carried out or given up.
+
+    With `restart` it is done once the agent is down. The others are done at once; they end by themselves,
+    at the instant that checks know as `ID.healed`.
+    """
+
+    fault: Fault
+    wait: bool = True
+
+
+class Until(Closed, frozen=True, kw_only=True):
+    """An agent's state to wait for."""
+
+    agent: Name
+    is_: Literal["running", "restarting", "stopped"] = field(name="is")
+
+
+class Wait(Step, frozen=True, kw_only=True, tag="wait"):
+    """Wait until something is so, or for a time: exactly one of the two."""
+
+    until: Until | None = None
+    for_: Duration | None = field(name="for", default=None)
+
+
+class Repeat(Step, frozen=True, kw_only=True, tag="repeat"):
+    """Do the steps several times, one round after the other; `every` counts from begin to begin."""
+
+    times: Annotated[int, Meta(ge=1)]
+    every: Duration | None = None
+    steps: Annotated[tuple[AnyStep, ...], Meta(min_length=1)]
+
+
+class Parallel(Step, frozen=True, kw_only=True, tag="parallel"):
+    """Do several branches at once; done when all are."""
+
+    branches: Annotated[tuple[Branch, ...], Meta(min_length=2)]
+
+
+class Expect(Expected, frozen=True, kw_only=True, tag_field="do", tag="expect"):
+    """Judge what has been seen. Which keys belong to which `that` is in `EXPECT_KEYS`."""
+
+    id: Name | None = None
+    within: Duration | None = None
+    that: Annotated[Literal["value", "output", "status", "items", "reading", "event"], Later("trace", "log")]
+    of: Any | UnsetType = UNSET
+    target: Name | None = None
+    event: Name | None = None
+    sequence: tuple[Any, ...] | UnsetType = UNSET
+    times: Count | UnsetType = UNSET
+
+
+AnyStep: TypeAlias = Annotated[
+    Read
+    | Write
+    | Observe
+    | Subscribe
+    | Invoke
+    | Stream
+    | Tell
+    | Query
+    | Cancel
+    | Stop
+    | Start
+    | Inject
+    | Wait
+    | Repeat
+    | Parallel
+    | Expect,
+    Later("restart", "fault", "partition", "heal", "chat"),
+]
+
+Branch: TypeAlias = Annotated[tuple[AnyStep, ...], Meta(min_length=1)]
+
+_ONE = frozenset({"equals", "contains", "match", "ge", "le"})
+_MANY = _ONE | {"sequence", "times"}
+
+EXPECT_KEYS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
+    "value": (frozenset({"of"}), _ONE),
+    "output": (frozenset({"of"}), _ONE),
+    "status": (frozenset({"of"}), frozenset({"equals", "sequence"})),
+    "items": (frozenset({"of"}), _MANY),
+    "reading": (frozenset({"of"}), _MANY),
+    "event": (frozenset({"target", "event"}), _MANY),
+}
+"""For each `that`: the keys it needs, and those of which it needs at least one."""
+
+STATUSES = ("pending", "in progress", "completed", "failed")
+"""The words of an invocation's status: what `expect that: status` may name."""
+
+# --- the timeline of a simulation
+
+
+class Timed(Closed, frozen=True, kw_only=True, tag_field="do"):
+    """What every entry of a timeline has: the instant at which it happens. Nothing waits for its end."""
+
+    at: Duration
+    id: Name | None = None
+
+
+class TimedAsking(Timed, frozen=True, kw_only=True):
+    """An entry that turns to an agent as the user; an error fails the run unless `error` says so."""
+
+    target: Name
+    error: ExpectedError | None = None
+
+
+class TellAt(TimedAsking, frozen=True, kw_only=True, tag="tell"):
+    """Invoke an action without an answer."""
+
+    action: Name
+    input: Any | UnsetType = UNSET
+
+
+class InvokeAt(TimedAsking, frozen=True, kw_only=True, tag="invoke"):
+    """Invoke an action; its answer must come before the end of the run."""
+
+    action: Name
+    input: Any | UnsetType = UNSET
+
+
+class WriteAt(TimedAsking, frozen=True, kw_only=True, tag="write"):
+    """Write a property."""
+
+    property: Name
+    value: Any
+
+
+class FaultAt(Timed, frozen=True, kw_only=True, tag="fault"):
+    """A fault, its keys beside it. Which keys belong to which `kind` is in `FAULT_KEYS`."""
+
+    kind: Annotated[Literal["crash", "slow", "pause"], Later(*LATER_FAULTS)]
+    target: Name | None = None
+    pick: Pick | None = None
+    with_: Name | UnsetType = field(name="with", default=UNSET)
+    restart: Comeback | UnsetType = UNSET
+    factor: Annotated[float, Meta(gt=1)] | UnsetType = UNSET
+    duration: Duration | UnsetType = UNSET
+    later: ClassVar[Later] = Later("groups", "skew")
+
+
+FAULT_KEYS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
+    "crash": (frozenset(), frozenset({"with", "restart"})),
+    "slow": (frozenset({"factor", "duration"}), frozenset()),
+    "pause": (frozenset({"duration"}), frozenset()),
+}
+"""For each kind of fault in a timeline: the keys it needs, and those it takes beside them."""
+
+TimelineEntry: TypeAlias = TellAt | InvokeAt | WriteAt | FaultAt

@@ -1,0 +1,279 @@
+"""Turning to agents as a file tells it: what is asked, how it stands, what came of it."""
+
+from __future__ import annotations
+
+import math
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import trio
+from msgspec import UNSET
+
+from lmos_actors._core import plain
+from lmos_actors.actors import LocalCall, acting_as
+from lmos_actors.errors import AgentDied, AgentError
+
+from .._worlds import come_to_rest
+from ..judge import judge_error
+from ..model import USER, FaultAt, Invoke, InvokeAt, Read, Stream, Write, WriteAt, fill_late
+from ..values import pick
+from ._faults import FaultFailed, fault_of
+from ._run import STEP
+from ._wording import describe
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from lmos_actors.actors import LocalStream, Thing
+    from lmos_actors.bindings import ConsumedThing, RemoteCall, RemoteStream
+    from lmos_actors.files import DataPath
+
+    from ._run import Run
+
+
+class StepFailed(Exception):
+    """A step did not end as the file asks; the failure has been noted."""
+
+
+@attrs.define
+class Asked:
+    """What a step with an id has asked for: how it stands, and what came of it."""
+
+    call: LocalCall | RemoteCall | None = None
+    read: bool = False
+    """What is asked for is the value of a property."""
+    reported: bool = False
+    done: bool = False
+    items: list[Any] | None = None
+    """What a stream has given so far; None for what is none."""
+    value: Any = None
+    hidden: bool = False
+    """What it gives is secret: nothing that people read tells it."""
+    error: AgentError | None = None
+
+    def statuses(self) -> list[str]:
+        """Return the statuses that the consumer has been shown, repeats left out (D13)."""
+        words = ["pending"] if self.call is not None and self.call.stood_in_line else []
+        if self.reported:
+            words.append("in progress")
+        if self.done:
+            words.append("completed" if self.error is None else "failed")
+        return words
+
+
+class Asker:
+    """Turns to the agents of one run. One per run; a story or a timeline is one."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.saved: dict[str, Any] = {}
+        self.asked: dict[str, Asked] = {}
+        self.secret_saved: dict[str, None] = {}
+        """References to saved values that are secret."""
+        self.listening: trio.Nursery | None = None
+        """What goes on beside the steps, until the end."""
+        self.next = math.inf
+        """The instant at which something is to happen next, as far as that is known beforehand."""
+        self._due = math.inf
+        self._sampled = -math.inf
+
+    def fail(self, step: Any, path: DataPath, expected: str, saw: str) -> StepFailed:
+        """Note that a step failed, and return what to raise."""
+        self.run.fail(path, describe(step), expected, saw)
+        return StepFailed()
+
+    # ---- asking
+
+    async def ask(
+        self, step: Any, path: DataPath, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Ask, and wait for the answer; `task_status` is told as soon as the agent has the request."""
+        asked = Asked(read=isinstance(step, Read))
+        begin = trio.current_time()
+        if step.id is not None:
+            self.asked[step.id] = asked
+        await self.ending(step, path, self._answer(step, path, asked, task_status), asked)
+        if asked.call is None:  # else whoever waits for the start goes on already
+            task_status.started()
+        asked.done = True
+        self.run.watch.notify()
+        if step.id is not None:
+            # virtual time goes by whole microseconds, differences of floats do not
+            self.run.latencies.setdefault(step.id, []).append(round(trio.current_time() - begin, 6))
+        if asked.error is None:
+            self.save(step, path, answer_of(step, asked), hidden=asked.hidden)
+
+    async def _answer(self, step: Any, path: DataPath, asked: Asked, status: trio.TaskStatus[None]) -> None:
+        async with self._opening(step, path) as call:
+            asked.call = call
+            asked.hidden = self._is_secret(step, call)
+            status.started()
+            if step.id is not None:
+                assert self.listening is not None
+                self.listening.start_soon(self._follow, call, asked)
+            if isinstance(step, Stream):
+                asked.items = []
+                await self._take(step, path, call, asked.items)
+            else:
+                asked.value = plain(await call.result())
+
+    def _is_secret(self, step: Any, call: LocalCall | RemoteCall) -> bool:
+        """Whether what is asked for is secret; from afar it is not told, but the class says it."""
+        if isinstance(call, LocalCall):
+            return bool(call.op.result_secrecy)
+        key = step.action if isinstance(step, (Invoke, InvokeAt, Stream)) else f"?{step.property}"
+        contract = self.run.cell.contract(step.target)
+        op: Any = None if contract is None else contract.table.get(key)
+        return bool(getattr(op, "result_secrecy", 0))
+
+    def _opening(self, step: Any, path: DataPath) -> AbstractAsyncContextManager[Any]:
+        thing = self.thing(step)
+        if isinstance(step, Read):
+            return thing.reading(step.property)
+        if isinstance(step, (Write, WriteAt)):
+            return thing.writing(step.property, self.late(step, path, step.value))
+        if isinstance(step, (Invoke, InvokeAt)):
+            return thing.invoking(step.action, self.late(step, path, step.input))
+        if isinstance(step, Stream):
+            return thing.streaming(step.action, self.late(step, path, step.input))
+        raise unknown(step)
+
+    async def _take(
+        self, step: Stream, path: DataPath, call: LocalStream | RemoteStream, items: list[Any]
+    ) -> None:
+        """Take items until there are as many as the step takes; leaving then cancels the run."""
+        async for item in call:
+            items.append(plain(item))
+            self.run.watch.notify()
+            if len(items) == step.take:
+                return
+        if isinstance(step.take, int):
+            raise self.fail(step, path, f"{step.take} items", f"{len(items)}, then its end")
+
+    async def _follow(self, call: LocalCall | RemoteCall, asked: Asked) -> None:
+        async for _ in call.progress:
+            asked.reported = True
+            self.run.watch.notify()
+
+    async def ending(self, step: Any, path: DataPath, doing: Any, asked: Asked | None = None) -> None:
+        """Do what a step asks for as whom it names, and judge its error, or that it has none."""
+        error: AgentError | None = None
+        who = getattr(step, "as_", USER)
+        token = STEP.set(step.id or "")
+        try:
+            if who == USER:
+                await doing
+            else:
+                with acting_as(self.run.cast.ref(who)):
+                    await doing
+        except AgentError as caught:
+            error = caught
+        finally:
+            STEP.reset(token)
+            doing.close()
+        if asked is not None:
+            asked.error = error
+        if step.error is not None:
+            verdict = judge_error(step.error, error)
+            if not verdict.ok:
+                raise self.fail(step, path, verdict.expected, verdict.saw)
+            self._expect_crash(asked, error)
+        elif error is not None:
+            raise self.fail(step, path, "an answer", f"{type(error).__name__}: {error}")
+
+    def _expect_crash(self, asked: Asked | None, error: AgentError | None) -> None:
+        """An agent that died of this step, as the step says, has died as the file asks."""
+        trace = asked.call.trace if asked is not None and asked.call is not None else None
+        if isinstance(error, AgentDied) and trace is not None:
+            self.run.crashes.expect(trace[1])
+
+    async def send(self, step: Any, path: DataPath) -> None:
+        """Invoke without an answer."""
+        await self.thing(step).tell(step.action, self.late(step, path, step.input))
+
+    def thing(self, step: Any) -> Thing | ConsumedThing:
+        """Return the agent that a step turns to. Raises NotFound when it is not in the tree any more."""
+        return self.run.cast.thing(step.target)
+
+    # ---- faults
+
+    async def inject(self, step: Any, path: DataPath) -> None:
+        """Inject a fault: that of a step, or that which an entry of a timeline is."""
+        faults = self.run.faults
+        assert faults is not None
+        await self.run.arrived()
+        fault = fault_of(step) if isinstance(step, FaultAt) else step.fault
+        try:
+            # not by its place: a log is the same wherever its file stands
+            name = step.id or ".".join(map(str, path))
+            await faults.inject(fault, name, wait=getattr(step, "wait", False))
+        except FaultFailed as error:
+            raise self.fail(step, path, error.expected, error.saw) from None
+
+    # ---- measuring
+
+    async def measure(self) -> None:
+        """Take the samples of the run's series, each when its instant has settled, until cancelled."""
+        measure = self.run.cell.scenario.measure
+        if measure is None:
+            return
+        for number in count(int(trio.current_time() / measure.every) + 1):
+            self._due = round(number * measure.every, 6)
+            await trio.sleep_until(self._due)
+            await self.settled()
+            self.sample()
+
+    async def settled(self) -> None:
+        """Wait until the present instant is over, with all that is to happen at it."""
+        await come_to_rest()
+        while self.next <= trio.current_time():
+            await come_to_rest()
+
+    async def last_sample(self, *, always: bool = False) -> None:
+        """Take the sample that is due at this last instant, if one is; or, `always`, one at any instant."""
+        now = trio.current_time()
+        if always and self.run.cell.scenario.measure is not None and self._sampled < now:
+            self._due = now
+        if self._due <= now:
+            await self.settled()
+            self.sample()
+
+    def sample(self) -> None:
+        """Take the sample that is due, if any is and has not been taken."""
+        if self.run.judges is not None and self._due <= trio.current_time():
+            self._due, self._sampled = math.inf, trio.current_time()
+            self.run.judges.sample(self.run.now())
+            self.run.watch.look_again()
+            self.run.follow()
+
+    # ---- saved values
+
+    def late(self, step: Any, path: DataPath, value: Any) -> Any:
+        """Fill in saved values."""
+        try:
+            return value if value is UNSET else fill_late(value, "saved", self.saved)
+        except LookupError as error:
+            raise self.fail(step, path, "saved values", str(error)) from None
+
+    def save(self, step: Any, path: DataPath, answer: dict[str, Any], *, hidden: bool = False) -> None:
+        """Save what a step wants to have saved of its answer, which may be `hidden`."""
+        for name, where in getattr(step, "save", {}).items():
+            if hidden:
+                self.secret_saved[f"$(saved.{name})"] = None
+            try:
+                self.saved[name] = pick(where, answer)
+            except LookupError as error:
+                raise self.fail(step, path, f"one value at {where} to save", str(error)) from None
+
+
+def answer_of(step: Any, asked: Asked) -> dict[str, Any]:
+    """Return the answer as `save` and `match` see it, with the key that belongs to the kind of step."""
+    if isinstance(step, Stream):
+        return {"items": asked.items}
+    return {"value" if isinstance(step, Read) else "output": asked.value}
+
+
+def unknown(step: object) -> TypeError:
+    """Make the error for a kind of step that nobody can carry out: nothing passes by accident."""
+    return TypeError(f"nobody knows how to carry out a step of the kind {type(step).__name__}")

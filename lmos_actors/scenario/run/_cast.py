@@ -1,0 +1,265 @@
+"""Who takes part in a run: refs, slots and supervisors by the names of the file; the tree as a drawing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from lmos_actors.actors import LocalLink, Ref, Thing, slot_of
+from lmos_actors.supervision import CrowdSupervisor, Supervisor, agents_of, children_of, supervisors_of
+
+from ..model import EVERYBODY, Simulation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lmos_actors.bindings import ConsumedThing
+    from lmos_actors.node import Node
+
+    from ..format import Cell
+    from ._door import Door
+
+SHOWN: Final = 16
+"""How many rows of a tree are drawn; of a larger one it is said how many are left out."""
+
+
+class Cast:
+    """The agents of one run by name: `weather`, `peer/3`, all of `peer`. One per run.
+
+    Raises KeyError for names that the file does not have; that is found out when it is read.
+    """
+
+    def __init__(self, cell: Cell, node: Node, paths: Mapping[str, str], door: Door | None = None) -> None:
+        self._node = node
+        self._cell = cell
+        self._door = door
+        self._counts: dict[str, int] = {}
+        if isinstance(cell.scenario, Simulation):
+            self._counts = {entry.id: entry.count for entry in cell.scenario.population}
+        self._paths = paths
+        self._pools = cell.pools
+        self._pool_at = {paths[name]: name for name in self._pools}
+        self._refs: dict[str, Ref[Any]] = {}
+        self._crowds: dict[str, tuple[Ref[Any], ...]] = {}
+        self._far: dict[str, Ref[Any]] = {}
+        self._things: dict[str, Thing | ConsumedThing] = {}
+        self._others: dict[str, ConsumedThing] = {}
+        self._slots: dict[str, tuple[LocalLink, ...]] = {}
+        known = dict.fromkeys((*paths, *cell.remotes), 1)
+        self.given: Mapping[str, Any] = _Given(self, known | self._counts)
+        """What `$(agents.NAME)` stands for: a ref, or those of a whole population."""
+
+    # ---- refs
+
+    def know(self, name: str, other: ConsumedThing) -> None:
+        """Somebody else's agent has been found."""
+        self._others[name] = self._things[name] = other
+
+    @property
+    def is_far(self) -> bool:
+        """Whether agents are reached through a door."""
+        return self._door is not None
+
+    def given_ref(self, target: str) -> Ref[Any]:
+        """Return the ref that other agents are given of one agent: in some worlds it leads through a door."""
+        if self._door is None:
+            return self.ref(target)
+        found = self._far.get(target)
+        if found is None:
+            cls = self._class_of(target)
+            other = self._others.get(target)
+            if other is not None:
+                found = self._door.ref_to(cls, other)
+            else:
+                found = self._door.ref(cls, self.path(target))
+            self._far[target] = found
+        return found
+
+    def given_refs(self, of: str) -> Sequence[Ref[Any]]:
+        """Return the same of an agent, or of all of a population."""
+        count = self._counts.get(of)
+        if self._door is None or count is None:
+            return self.refs(of) if self._door is None else (self.given_ref(of),)
+        return [self.given_ref(f"{of}/{number}") for number in range(count)]
+
+    def ref(self, target: str) -> Ref[Any]:
+        """Return the near ref of one agent: `weather`, `peer/3`, or the only one of a population."""
+        found = self._refs.get(target)
+        if found is None:
+            found = self._refs[target] = self._node.find(self._class_of(target), self.path(target))
+        return found
+
+    def _class_of(self, target: str) -> Any:
+        return self._cell.agent_class(target)
+
+    def path(self, target: str) -> str:
+        """Return the path in the tree."""
+        found = self._paths.get(target)
+        if found is not None:
+            return found
+        above, _, member = target.rpartition("/")
+        if above in self._pools:
+            return f"{self._paths[above]}/{member}"
+        return target if above else f"{target}/0"
+
+    def refs(self, of: str) -> Sequence[Ref[Any]]:
+        """Return the refs of an agent, or of all of a population or pool."""
+        count = self._counts.get(of)
+        if of in self._pools:
+            return tuple([Ref[Any](member) for member in self.slots(of)])
+        if count is None:
+            return (self.ref(of),)
+        found = self._crowds.get(of)
+        if found is None:
+            supervisor = self.supervisor(of)
+            if not isinstance(supervisor, CrowdSupervisor):  # to be started yet
+                return tuple([self.ref(f"{of}/{number}") for number in range(count)])
+            found = self._crowds[of] = tuple([Ref[Any](member) for member in supervisor.members])
+        return found
+
+    def thing(self, target: str) -> Thing | ConsumedThing:
+        """Return an agent by the names that its consumers know, as steps reach it."""
+        found = self._things.get(target)
+        if found is None:
+            door = self._door
+            found = Thing(self.ref(target)) if door is None else door.thing(self.path(target))
+            self._things[target] = found
+        return found
+
+    # ---- slots
+
+    def slot(self, target: str) -> LocalLink:
+        """Return the slot of one agent."""
+        return slot_of(self.ref(target))
+
+    def slots(self, of: str) -> tuple[LocalLink, ...]:
+        """Return the slots of an agent, a population, a pool, of what is below a supervisor, or all (`*`)."""
+        found = self._slots.get(of)
+        if found is None:
+            found = self._slots[of] = self._look(of)
+        return found
+
+    def _look(self, of: str) -> tuple[LocalLink, ...]:
+        if of == EVERYBODY:  # of the file: what agents start themselves belongs to them
+            own = dict.fromkeys(self._paths.values())
+            return tuple(
+                slot
+                for slot in agents_of(self._node.root)
+                if slot.path in own or self.names_in_crowd(slot.path)
+            )
+        if of in self._pools:
+            return self._at(self._paths[of])
+        if of in self._counts or of not in self._paths:
+            supervisor = (
+                self.supervisor(of) if of.partition("/")[0] not in self._counts or "/" not in of else None
+            )
+            if isinstance(supervisor, CrowdSupervisor):
+                return supervisor.members
+            if supervisor is not None:
+                return tuple(agents_of(supervisor))
+        return (self.slot(of),)
+
+    def size(self, of: str) -> int:
+        """Return how many agents an agent, a population, or all (`*`) are, be they started or not."""
+        if of == EVERYBODY:
+            members = sum(self._pools.values()) - len(self._pools)
+            return len(self._paths) + members + sum(self._counts.values())
+        return self._counts.get(of) or self._pools.get(of, 1)
+
+    def supervisor(self, name: str) -> Supervisor | None:
+        """Return the supervisor of that name, None if there is none."""
+        there = list(supervisors_of(self._node.root))
+        found = next((each for each in there if each.label == name), None)
+        return found or next((each for each in there if each.path == name), None)
+
+    def names_in_crowd(self, path: str) -> tuple[str, ...]:
+        """Return the names of one of a population or pool by its path: `peer/3`, `peer`; none for others."""
+        pool = self._pool_at.get(path.rpartition("/")[0])
+        if pool is not None:
+            return (f"{pool}/{path.rpartition('/')[2]}", pool)
+        population, _, number = path.partition("/")
+        # what a member starts is below it, and no member
+        return (path, population) if population in self._counts and number and "/" not in number else ()
+
+    def _at(self, pool: str) -> tuple[LocalLink, ...]:
+        found = next((each for each in supervisors_of(self._node.root) if each.path == pool), None)
+        return () if found is None else tuple(agents_of(found))
+
+    def never_started(self, path: str) -> bool:
+        """Return whether a member of a population has not run yet."""
+        return bool(self.names_in_crowd(path)) and not self.slot(path).incarnation
+
+    # ---- the tree
+
+    def draw(self) -> tuple[str, ...]:
+        """Draw the tree as it stands, with mailboxes and counts; a large one in part."""
+        drawing = _Drawing()
+        drawing.add(self._node.root, "")
+        return drawing.lines()
+
+
+class _Given(Mapping[str, Any]):
+    """Refs by name, made when they are asked for; of a population all, unless it is of one."""
+
+    def __init__(self, cast: Cast, names: Mapping[str, int]) -> None:
+        self._cast = cast
+        self._names = names
+        self._whole: dict[str, tuple[Ref[Any], ...]] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if self._names[name] == 1:
+            return self._cast.given_ref(name)
+        if name not in self._whole:
+            self._whole[name] = tuple(self._cast.given_refs(name))
+        return self._whole[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+class _Drawing:
+    """The rows of a tree; past the bound they are counted."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[str, str, str, str, str]] = []
+        self._left_out = 0
+
+    def add(self, above: Supervisor, indent: str) -> None:
+        """Add a supervisor and what is below it."""
+        spec = above.spec
+        limit = (
+            f"{above.statistics().restarts} restarts, {spec.max_restarts} allowed in {spec.max_seconds:g} s"
+        )
+        self._rows.append((f"{indent}{above.label} {spec.strategy}", limit, "", "", ""))
+        self._below(above, indent + "  ")
+
+    def _below(self, above: Supervisor, indent: str) -> None:
+        children = above.children
+        for number, child in enumerate(children):
+            if len(self._rows) >= SHOWN:
+                self._left_out += len(children) - number
+                return
+            if isinstance(child, Supervisor):
+                self.add(child, indent)
+            else:
+                self._agent(child, indent)
+
+    def _agent(self, child: LocalLink, indent: str) -> None:
+        numbers = child.statistics()
+        seats = f"{numbers.waiting}/{child.mailbox.size}"
+        counts = (str(numbers.handled), str(numbers.restarts))
+        self._rows.append((f"{indent}{child.label}", numbers.state, seats, *counts))
+        below = children_of(child)
+        if below is not None:
+            self._below(below, indent + "  ")
+
+    def lines(self) -> tuple[str, ...]:
+        """Return the rows as text, columns aligned."""
+        width, states = (max(len(row[column]) for row in self._rows) for column in (0, 1))
+        head = f"{'':{width}}  {'':{states}}  mailbox  handled  restarts"
+        rows = [f"{a:{width}}  {b:{states}}  {c:>7}  {d:>7}  {e:>8}".rstrip() for a, b, c, d, e in self._rows]
+        more = [f"... {self._left_out} more"] if self._left_out else []
+        return (head.rstrip(), *rows, *more)

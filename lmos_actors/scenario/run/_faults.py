@@ -1,0 +1,310 @@
+"""The faults of one run: whom they strike, how long they are in force, and what heals them.
+
+A pause and a slowing end by themselves. A crash is in force until its agent runs again, or never will. What
+is left to chance is drawn from streams of the fault's own, so that one fault more changes no other.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import attrs
+import trio
+from msgspec import UNSET
+
+from lmos_actors.actors import (
+    ExitReason,
+    hold,
+    keep_state,
+    release,
+    service_time,
+    set_service_time,
+    slot_of,
+)
+from lmos_actors.errors import NotFound
+from lmos_actors.reports import FaultResult
+
+from ..model import Comeback, Crash, FaultAt, Pause, Slow
+from ..values import draw, exception_class
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lmos_actors._core import Entropy, Instrument, RandomStream
+    from lmos_actors.actors import LocalLink, Ref
+
+INJECTED: Final = "__lmos_injected__"
+"""The mark that exceptions of faults carry."""
+
+
+class FaultFailed(Exception):
+    """A fault cannot strike whom it means: what was expected of them, and what was seen instead."""
+
+    def __init__(self, expected: str, saw: str) -> None:
+        super().__init__(f"expected {expected}, saw {saw}")
+        self.expected = expected
+        self.saw = saw
+
+
+class Names(Protocol):
+    """Who knows the agents of a run by the names of its file."""
+
+    def __call__(self, name: str, /) -> Sequence[Ref[Any]]:
+        """Return the ref of an agent, or those of all agents of a population, in order."""
+        ...
+
+
+@attrs.define(eq=False)
+class _Spell:
+    """One fault that has struck, from then until the last of its agents is as before."""
+
+    id: str
+    kind: str
+    slots: tuple[LocalLink, ...]
+    begin: float
+    end: float | None = None
+    left: dict[LocalLink, None] = attrs.Factory(dict["LocalLink", None])
+
+
+class Faults:
+    """Strikes and heals, and knows what is in force. One per run.
+
+    `watch` is told of both; of every record of the run `record` has to be told. `find` knows the agents.
+    """
+
+    def __init__(self, watch: Instrument, entropy: Entropy, find: Names) -> None:
+        self._watch = watch
+        self._entropy = entropy
+        self._find = find
+        self._spells: list[_Spell] = []
+        self._in_force: dict[_Spell, None] = {}
+        self._down: dict[str, list[_Spell]] = {}  # by the paths of the crashed
+        self._ends: dict[str, trio.Event] = {}
+        self._paces: dict[LocalLink, tuple[float, list[float]]] = {}
+        self._streams: dict[str, RandomStream] = {}
+
+    # ---- striking
+
+    async def inject(self, fault: Crash | Slow | Pause, id: str, *, wait: bool = True) -> None:
+        """Let a fault strike, and wait until it has, with what the supervisors make of it at once.
+
+        `id` is its name, or its place in the file. `wait=False` does not wait for the end of what a crashed
+        agent leaves behind. Raises FaultFailed; then nobody was struck.
+        """
+        slots = self.strike(fault, id)
+        if wait and isinstance(fault, Crash):
+            for slot in slots:
+                if slot.path in self._ends:
+                    await self._ends[slot.path].wait()
+            owners: list[Any] = list(dict.fromkeys(slot.owner for slot in slots))
+            for owner in owners:
+                await owner.settled()
+
+    def strike(self, fault: Crash | Slow | Pause, id: str) -> tuple[LocalLink, ...]:
+        """Let a fault strike now, and return whom it has struck. Raises FaultFailed; then nobody was."""
+        refs = self._choose(fault, id)
+        if isinstance(fault, Crash):
+            self._check_comeback(fault, refs)
+        if isinstance(fault, Slow):
+            _check_service(refs)
+        slots = tuple(slot_of(ref) for ref in refs)
+        kind = type(fault).__name__.lower()
+        spell = _Spell(id, kind, slots, trio.current_time(), left=dict.fromkeys(slots))
+        self._spells.append(spell)
+        self._in_force[spell] = None
+        more = _more(fault)
+        for slot in slots:
+            told = {"fault": kind, "id": id, "targets": len(slots), **more}
+            self._watch.record("fault", slot.path, told)
+        if isinstance(fault, Crash):
+            self._crash(fault, spell, refs)
+        else:
+            self._hinder(fault, spell, refs)
+        return slots
+
+    def _choose(self, fault: Crash | Slow | Pause, id: str) -> list[Ref[Any]]:
+        pick = fault.pick
+        if pick is None:
+            assert fault.target is not None
+            refs = list(self._find(fault.target))
+            for ref in refs:
+                if _state(ref) != "running":
+                    raise FaultFailed(f"a running {fault.target}", f"{ref.path} is {_state(ref)}")
+            return refs
+        refs = list(self._find(pick.of))
+        share = 0.0 if pick.share is UNSET else pick.share
+        count = max(1, round(len(refs) * share)) if pick.count is UNSET else pick.count
+        running = [number for number, ref in enumerate(refs) if _state(ref) == "running"]
+        if count > len(running):
+            raise FaultFailed(f"{count} running agents of {pick.of}", f"{len(running)} of {len(refs)}")
+        return [refs[number] for number in sorted(self._stream(f"fault {id}").sample(running, count))]
+
+    def _stream(self, name: str) -> RandomStream:
+        if name not in self._streams:
+            self._streams[name] = self._entropy.stream(name)
+        return self._streams[name]
+
+    # ---- crashes
+
+    def _check_comeback(self, fault: Crash, refs: list[Ref[Any]]) -> None:
+        if fault.restart is not None:
+            for ref in refs:
+                if slot_of(ref).spec.restart == "temporary":
+                    raise FaultFailed(f"{ref.path} to come back", "it is temporary: nobody restarts it")
+
+    def _crash(self, fault: Crash, spell: _Spell, refs: list[Ref[Any]]) -> None:
+        made = exception_class(fault.with_)
+        assert made is not None
+        for ref, slot in zip(refs, spell.slots, strict=True):
+            path = slot.path
+            self._down.setdefault(path, []).append(spell)
+            self._ends[path] = trio.Event()
+            if fault.restart is not None:
+                self._arrange(fault.restart, spell.id, ref, slot)
+            error = made("injected by the scenario")
+            setattr(error, INJECTED, True)
+            slot.die(ExitReason("error", error=error))
+
+    def _arrange(self, comeback: Comeback, id: str, ref: Ref[Any], slot: LocalLink) -> None:
+        """Have the agent come back when the file says, and not when its supervisor would."""
+        owner: Any = slot.owner
+        owner.postpone_restart(slot.label, draw(comeback.after, self._stream(f"fault {id} {slot.path}")))
+        if comeback.state == "kept":
+            keep_state(ref)
+
+    def record(self, kind: str, agent: str, fields: dict[str, Any]) -> None:
+        """Take a record of any kind: it may tell that a crashed agent has ended, or runs again."""
+        if kind == "started":
+            for spell in self._down.pop(agent, ()):
+                self._heal(spell, [slot for slot in spell.left if slot.path == agent])
+        elif kind in ("crashed", "stopped"):
+            ended = self._ends.pop(agent, None)
+            if ended is not None:
+                ended.set()
+
+    def _bury(self) -> None:
+        """Let crashes be over whose agents never will run again."""
+        for path, spells in tuple(self._down.items()):
+            for spell in tuple(spells):
+                gone = [slot for slot in spell.left if slot.gone and slot.path == path]
+                if gone:
+                    spells.remove(spell)
+                    self._heal(spell, gone)
+            if not spells:
+                del self._down[path]
+
+    # ---- pauses and slowings
+
+    def _hinder(self, fault: Slow | Pause, spell: _Spell, refs: list[Ref[Any]]) -> None:
+        if isinstance(fault, Pause):
+            begin, end = hold, release
+        else:
+            begin, end = partial(self._slow, fault.factor), partial(self._quicken, fault.factor)
+        for ref in refs:
+            begin(ref)
+
+        def heal() -> None:
+            for ref in refs:
+                end(ref)
+            self._heal(spell, spell.slots)
+
+        spell.slots[0].rt.timers.call_at(trio.current_time() + fault.duration, heal)
+
+    def _slow(self, factor: float, ref: Ref[Any]) -> None:
+        self._paces.setdefault(slot_of(ref), (service_time(ref), []))[1].append(factor)
+        self._change_pace(ref)
+
+    def _quicken(self, factor: float, ref: Ref[Any]) -> None:
+        self._paces[slot_of(ref)][1].remove(factor)
+        self._change_pace(ref)
+
+    def _change_pace(self, ref: Ref[Any]) -> None:
+        """Set the service time; the factors of several faults are multiplied."""
+        slot = slot_of(ref)
+        own, factors = self._paces[slot]
+        if factors:
+            set_service_time(ref, round(own * math.prod(sorted(factors)), 6))
+        else:
+            set_service_time(ref, own)
+            del self._paces[slot]
+
+    # ---- what is in force
+
+    def _heal(self, spell: _Spell, slots: Sequence[LocalLink]) -> None:
+        for slot in slots:
+            spell.left.pop(slot, None)
+        if not spell.left:
+            spell.end = trio.current_time()
+            del self._in_force[spell]
+        for slot in slots:
+            self._watch.record("healed", slot.path, {"fault": spell.kind, "id": spell.id})
+
+    @property
+    def active(self) -> bool:
+        """Whether any fault is in force now."""
+        self._bury()
+        return bool(self._in_force)
+
+    def healed(self, id: str) -> float | None:
+        """Return the instant since which the faults of an id are over; None: they are not, or none came."""
+        self._bury()
+        ends = [spell.end for spell in self._spells if spell.id == id]
+        return max((end for end in ends if end is not None), default=None) if None not in ends else None
+
+    def results(self) -> tuple[FaultResult, ...]:
+        """Return all faults that have struck, in that order; `end` is None for those still in force."""
+        self._bury()
+        return tuple(
+            FaultResult(
+                id=spell.id,
+                kind=spell.kind,
+                targets=tuple(slot.path for slot in spell.slots),
+                begin=spell.begin,
+                end=spell.end,
+            )
+            for spell in self._spells
+        )
+
+
+def fault_of(entry: FaultAt) -> Crash | Slow | Pause:
+    """Return the fault that an entry of a timeline stands for, as a step would have it."""
+    if entry.kind == "crash":
+        return Crash(
+            target=entry.target,
+            pick=entry.pick,
+            with_="RuntimeError" if entry.with_ is UNSET else entry.with_,
+            restart=None if entry.restart is UNSET else entry.restart,
+        )
+    assert entry.duration is not UNSET
+    if entry.kind == "pause":
+        return Pause(target=entry.target, pick=entry.pick, duration=entry.duration)
+    assert entry.factor is not UNSET
+    return Slow(target=entry.target, pick=entry.pick, factor=entry.factor, duration=entry.duration)
+
+
+def _more(fault: Crash | Slow | Pause) -> dict[str, object]:
+    """Return what the log tells of a fault beside its kind."""
+    if isinstance(fault, Crash):
+        return {"with": fault.with_}
+    duration = {"duration": float(fault.duration)}
+    return {"factor": fault.factor, **duration} if isinstance(fault, Slow) else {**duration}
+
+
+def _check_service(refs: list[Ref[Any]]) -> None:
+    for ref in refs:
+        if not service_time(ref):
+            raise FaultFailed(f"{ref.path} with a service time to slow", "it has none")
+
+
+def _state(ref: Ref[Any]) -> str:
+    """Return how an agent stands; one that is down as its supervisor sees it."""
+    try:
+        slot = slot_of(ref)
+    except NotFound:
+        return "gone"
+    state = slot.statistics().state
+    if state != "down" or slot.status == "running":  # its supervisor has yet to hear that it has ended
+        return state
+    return slot.status

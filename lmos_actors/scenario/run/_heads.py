@@ -1,0 +1,63 @@
+"""What the first line of a message log says of its run: how to repeat it, and what was run."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..model import Simulation
+
+if TYPE_CHECKING:
+    from ..format import Cell, Resolved
+
+
+def head_of(resolved: Resolved, cell: Cell, trial: int) -> dict[str, object]:
+    """Return what the head of a log says of how to repeat its run; `until` is the end of a simulation.
+
+    `sources` are the files that were run, by their path in the project, with the SHA-256 of each.
+    """
+    scenario = cell.scenario
+    until = {"until": float(scenario.stop.at)} if isinstance(scenario, Simulation) else {}
+    return {
+        "file": resolved.document.name,
+        "name": scenario.name,
+        "label": cell.label,
+        "settings": dict(resolved.settings),
+        **until,
+        "values": cell.values,
+        "seed": cell.seed,
+        "trial": trial,
+        "sha256": hashlib.sha256(resolved.document.text.encode("utf-8", "surrogatepass")).hexdigest(),
+        "sources": sources_of(resolved, cell),
+    }
+
+
+def sources_of(resolved: Resolved, cell: Cell) -> dict[str, str]:
+    """Return the SHA-256 of the files of the project in which the classes of a cell stand."""
+    modules = dict.fromkeys(cls.__module__ for cls in cell.classes.values())
+    if cell.used is not None:
+        modules |= {cell.used.module: None}
+    found: dict[str, str] = {}
+    for module in modules:
+        file = getattr(sys.modules.get(module), "__file__", None)
+        if file is not None and Path(file).is_relative_to(resolved.root):
+            found[Path(file).relative_to(resolved.root).as_posix()] = _sha256_of(file)
+    return dict(sorted(found.items()))
+
+
+def _sha256_of(file: str) -> str:
+    try:
+        known = Path(file).stat()
+        return _hashed(file, known.st_mtime_ns, known.st_size)
+    except OSError:
+        return ""
+
+
+@lru_cache(maxsize=1_000)
+def _hashed(file: str, changed: int, size: int) -> str:
+    """Hash a file; what it was when it was last changed is part of the key."""
+    del changed, size
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()

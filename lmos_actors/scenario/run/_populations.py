@@ -1,0 +1,219 @@
+"""Populations: many agents of one class, each with arguments of its own, made without much ado.
+
+What is the same for all of a population is worked out once. What differs, its number, what is drawn by
+chance and who its neighbours are, is put in when an agent is made; a restarted one gets the same again.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from lmos_actors.actors import Agent, MailboxOptions, Ref, set_service_time
+from lmos_actors.files import KEEP, decode, fill, inside, is_list, is_mapping, references
+from lmos_actors.supervision import ChildSpec, Crowd
+
+from ..format import back_off, by_state_name, fields_of_agent, neighbours_of
+from ..model import Distribution
+from ..values import draw, number_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from lmos_actors._core import Entropy
+    from lmos_actors.actors import Operation
+    from lmos_actors.files import DataPath, Document, Reference
+
+    from ..format import FieldOf
+    from ..model import Population, Simulation, Topology
+    from ._cast import Cast
+
+INDEX = "index"
+"""The one name in the namespace `population`: the number of the agent."""
+
+
+class Member(partial[Agent]):
+    """Makes the agents of one population by their numbers; its arguments are those that all share."""
+
+    recipe: Recipe
+
+    def make(self, slot: Any) -> Agent:
+        """Make the agent of a slot."""
+        return self.func(**self.keywords, **self.recipe.given(slot))
+
+
+@attrs.define
+class Recipe:
+    """What differs between the agents of one population."""
+
+    entropy: Entropy
+    numbered: list[tuple[str, Callable[[int], Any]]] = attrs.Factory(list[Any])
+    """Arguments that are made anew for each agent, from its number."""
+    drawn: list[tuple[str, Any, Callable[[Any], Any]]] = attrs.Factory(list[Any])
+    """Arguments left to chance: name, distribution, check."""
+    service_time: float = 0.0
+    field: str = ""
+    """The argument that gets the neighbours."""
+    neighbours: list[tuple[int, ...]] | None = None
+    refs: Sequence[Ref[Any]] = ()
+
+    def given(self, slot: Any) -> dict[str, Any]:
+        """Return the arguments of the agent of a slot."""
+        number = int(slot.name)
+        given = {name: make(number) for name, make in self.numbered}
+        for name, distribution, take in self.drawn:
+            stream = self.entropy.stream(f"args {slot.path} {name}")
+            given[name] = take(draw(distribution, stream))
+        if self.neighbours is not None:
+            refs = self.refs = self.refs or [Ref(member) for member in slot.owner.members]
+            given[self.field] = tuple([refs[other] for other in self.neighbours[number]])
+        return given
+
+
+class Populations:
+    """The populations of one run, as supervisor specs; and the `Staging` that has their agents made.
+
+    Raises nothing for a file that was found right.
+    """
+
+    def __init__(
+        self, simulation: Simulation, document: Document, classes: Mapping[str, type], entropy: Entropy
+    ) -> None:
+        self._simulation = simulation
+        self._document = document
+        self._classes: Mapping[str, Any] = classes
+        self._cast: Cast | None = None
+        self._entropy = entropy
+
+    def __len__(self) -> int:
+        """Return how many populations there are."""
+        return len(self._simulation.population)
+
+    def crowd(self, index: int, cast: Cast) -> Crowd:
+        """Make the spec of the population that stands at this place in the file."""
+        entry = self._simulation.population[index]
+        self._cast = cast
+        restarts = entry.max_restarts if isinstance(entry.max_restarts, int) else entry.count
+        return Crowd(
+            entry.id,
+            member=self._member(entry, index),
+            count=entry.count,
+            over=float(entry.start.over) if entry.start is not None else 0.0,
+            max_restarts=restarts,
+            max_seconds=float(entry.max_seconds),
+        )
+
+    def _member(self, entry: Population, index: int) -> ChildSpec[Any]:
+        mailbox = entry.mailbox
+        return ChildSpec(
+            entry.id,
+            self._maker(entry, index),
+            restart=entry.restart,
+            shutdown=entry.shutdown if isinstance(entry.shutdown, str) else float(entry.shutdown),
+            mailbox=MailboxOptions(mailbox.size, mailbox.when_full) if mailbox else None,
+            backoff=back_off(entry.backoff),
+        )
+
+    def _maker(self, entry: Population, index: int) -> Member:
+        cls = self._classes[entry.id]
+        fields = fields_of_agent(cls)
+        states = by_state_name(fields)
+        recipe = Recipe(self._entropy, service_time=float(entry.service_time))
+        shared: dict[str, Any] = {}
+        for name, value in entry.args.items():
+            distribution = self._distribution(value, ("population", index, "args", name))
+            if distribution is not None:
+                recipe.drawn.append((name, distribution, _check_of(fields[name])))
+            else:
+                self._put(name, fields[name], self._filled(value), shared, recipe)
+        for name, value in entry.state.items():
+            self._put(states[name].name, states[name], value, shared, recipe)
+        self._topology(entry, recipe)
+        made = Member(cls, **shared)
+        made.recipe = recipe
+        return made
+
+    def _distribution(self, value: Any, path: DataPath) -> Any:
+        if not is_mapping(value) or "dist" not in value:
+            return None
+        return decode(self._document, Distribution, value, at=path)[0]
+
+    def _put(self, name: str, field: FieldOf, value: Any, shared: dict[str, Any], recipe: Recipe) -> None:
+        """Share a value among all agents, if it cannot be changed and does not depend on who gets it."""
+        take = _check_of(field)
+        if _is_numbered(value):
+            recipe.numbered.append((name, lambda number: take(_with_number(value, number))))
+        elif not (is_mapping(value) or is_list(value)) or (field.shape and field.shape.immutable):
+            shared[name] = take(value)
+        else:
+            recipe.numbered.append((name, lambda _: take(_mapped(value, _as_it_is))))
+
+    def _filled(self, value: Any) -> Any:
+        def look(reference: Reference) -> Any:
+            assert self._cast is not None
+            return self._cast.given[reference.name] if reference.namespace == "agents" else KEEP
+
+        return _mapped(value, lambda text: fill(text, look, again=True))
+
+    def _topology(self, entry: Population, recipe: Recipe) -> None:
+        topology: Topology | None = self._simulation.topology
+        if topology is None or topology.of != entry.id:
+            return
+        seed = self._entropy.stream(f"topology {entry.id}").getrandbits(32)
+        recipe.field = topology.field
+        if self._cast is not None and self._cast.is_far:
+            recipe.refs = self._cast.given_refs(entry.id)
+        recipe.neighbours = neighbours_of(topology, entry.count, seed)
+
+    # ---- the runtime's side
+
+    def make(self, slot: Any) -> Any:
+        """Make the agent object of a slot."""
+        factory = slot.factory
+        if not isinstance(factory, Member):
+            return factory()
+        if factory.recipe.service_time and not slot.incarnation:
+            set_service_time(Ref[Any](slot), factory.recipe.service_time)
+        return factory.make(slot)
+
+    def table(self, slot: Any, agent: Any) -> dict[str, Operation]:
+        """Return the operations of a slot: those of its class."""
+        operations: dict[str, Operation] = agent.__contract__.table
+        return operations
+
+    def complain(self, text: str) -> None:
+        """Nothing here complains."""
+
+
+def _check_of(field: FieldOf) -> Callable[[Any], Any]:
+    shape = field.shape
+    if shape is None:
+        return _as_it_is
+    if number_type(shape.schema) == "integer":
+        return lambda drawn: shape.take(round(drawn))
+    return shape.take
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _mapped(value: Any, change: Callable[[str], Any]) -> Any:
+    if is_mapping(value):
+        return {key: _mapped(inner, change) for key, inner in value.items()}
+    if is_list(value):
+        return [_mapped(inner, change) for inner in value]
+    return change(value) if isinstance(value, str) else value
+
+
+def _is_numbered(value: Any) -> bool:
+    """Return whether the number of the agent stands anywhere in a value."""
+    if isinstance(value, str):
+        return "$(" in value and bool(references(value))
+    return any(_is_numbered(inner) for _, inner in inside(value))
+
+
+def _with_number(value: Any, number: int) -> Any:
+    return _mapped(value, lambda text: fill(text, lambda _: number))

@@ -1,0 +1,165 @@
+"""One run of one cell while it goes on: what its story or timeline, its judges and its watchers share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import attrs
+import trio
+
+from lmos_actors.reports import Failure
+
+from ..model import Simulation
+from ._faults import INJECTED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lmos_actors.files import DataPath, Document
+
+    from ..format import Cell
+    from ..judge import Judges
+    from ._cast import Cast
+    from ._door import Door
+    from ._faults import Faults
+    from ._stopping import Stop
+    from ._told import Told
+    from ._watch import Watch
+
+Progress: TypeAlias = "Callable[[int, int, str], None]"
+"""Is told how far a run is: what is done, what there is to do, where it is."""
+
+
+@attrs.define(eq=False)
+class Run:
+    """One run. `at` is where it is, for people; `latencies` are seconds by the id of a step."""
+
+    cell: Cell
+    document: Document
+    watch: Watch
+    told: Told
+    progress: Progress
+    at: str = ""
+    failures: list[Failure] = attrs.Factory(list[Failure])
+    latencies: dict[str, list[float]] = attrs.Factory(dict[str, list[float]])
+    sent: dict[str | None, list[int]] = attrs.Factory(dict[Any, list[int]])
+    """The numbers of the messages that a step has sent, by its id; of all steps under None."""
+    faults: Faults | None = None
+    judges: Judges | None = None
+    stop: Stop | None = None
+    """Who looks at the run where it is to be stopped, if it is."""
+    crashes: Crashes = attrs.Factory(lambda: Crashes())
+    door: Door | None = None
+    """How agents are reached from outside, in a world where they are."""
+    _cast: Cast | None = None
+    _places: dict[tuple[DataPath, bool], str] = attrs.Factory(dict[Any, str])
+
+    @property
+    def cast(self) -> Cast:
+        """Who takes part; there once the world is."""
+        assert self._cast is not None
+        return self._cast
+
+    def meet(self, cast: Cast) -> None:
+        """The world is there."""
+        self._cast = cast
+
+    async def arrived(self) -> None:
+        """Wait until all that has been sent has arrived; near it has as soon as it is sent."""
+        if self.door is not None:
+            await self.door.come_to_rest()
+
+    def now(self) -> float:
+        """Return the time of the world, in seconds since the run began."""
+        return round(trio.current_time(), 6)
+
+    def follow(self) -> None:
+        """Tell those who follow the run how far it is: in steps, or in microseconds of a simulation."""
+        scenario = self.cell.scenario
+        if isinstance(scenario, Simulation):
+            self.progress(round(trio.current_time() * 1e6), round(scenario.stop.at * 1e6), self.at)
+        else:
+            self.progress(self.told.done, self.told.total, self.at)
+
+    def place(self, path: DataPath, *, key: bool = False) -> str:
+        """Return the place in the file."""
+        found = self._places.get((path, key))
+        if found is None:
+            found = self._places[path, key] = self.document.place(path, key=key)
+        return found
+
+    def note_sent(self, kind: str, agent: str, fields: dict[str, Any]) -> None:
+        """Take a record of a message that was sent: note which step has sent it."""
+        if STEP.get() is not None and "id" in fields:
+            self.note_number(fields["id"])
+
+    def note_number(self, number: int) -> None:
+        """Take the number of a message that is being sent: note which step has sent it."""
+        step = STEP.get()
+        if step is not None:
+            for name in (None, step) if step else (None,):
+                self.sent.setdefault(name, []).append(number)
+
+    def fail(self, path: DataPath | None, what: str, expected: str, saw: str) -> None:
+        """Note that something was not as it should be."""
+        self.failures.append(Failure(self.place(path) if path else "", what, expected, saw))
+
+
+class Watching:
+    """What those who watch a run may look at, whenever they like. Nothing of it changes the run."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def now(self) -> float:
+        """Return the virtual time, in seconds."""
+        return trio.current_time()
+
+    def tree(self) -> Sequence[str]:
+        """Draw the tree as it stands, a large one in part."""
+        return self._run.cast.draw()
+
+    def counts(self) -> dict[str, int]:
+        """Count the records so far by their kind: `delivered`, `crashed` and so on."""
+        return dict(self._run.watch.counts)
+
+
+class Crashes:
+    """The crashes of a run, and which of them it asks for.
+
+    Asked for are those that a fault brings about, and those in the trace of a step that says that it ends in
+    the death of an agent. What else crashes is for whoever judges the run.
+    """
+
+    def __init__(self) -> None:
+        self._seen: Counter[tuple[str, str, int | None]] = Counter()
+        self._expected: set[int] = set()
+
+    def record(self, kind: str, agent: str, fields: dict[str, Any]) -> None:
+        """Take the record of a crash."""
+        report = fields.get("report")
+        if report is not None and getattr(report.error, INJECTED, False):
+            return
+        trace = report.trace if report is not None and len(self._seen) < MOST_CRASHES else None
+        self._seen[agent, str(fields["reason"]), trace] += 1
+
+    def expect(self, trace: int) -> None:
+        """A step expects an agent to die in this trace."""
+        self._expected.add(trace)
+
+    def unexpected(self) -> list[tuple[str, str, int]]:
+        """Return the crashes that nobody asked for: path, reason, and how often."""
+        found: Counter[tuple[str, str]] = Counter()
+        for (agent, reason, trace), count in self._seen.items():
+            if trace not in self._expected:
+                found[agent, reason] += count
+        return [(agent, reason, count) for (agent, reason), count in found.items()]
+
+
+STEP: Final[ContextVar[str | None]] = ContextVar("lmos_actors_step", default=None)
+"""The id of the step on whose behalf a task does something, "" for one without; None in all other tasks."""
+
+MOST_CRASHES: Final = 10_000
+"""How many crashes are told apart by their traces."""

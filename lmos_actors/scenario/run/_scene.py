@@ -1,0 +1,187 @@
+"""The world of one run: a node, the agents of the file in it, who judges them, and how it ends."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from lmos_actors.actors import Ref, set_service_time
+from lmos_actors.errors import LmosActorsError, StartFailed
+from lmos_actors.node import open_node
+from lmos_actors.supervision import Pool, SupervisorSpec
+
+from .._worlds import DOORS, begin_time, surround
+from ..format import Planter
+from ..judge import Judges
+from ..model import AgentEntry, Mock, PoolEntry, Replay, Restarts, Simulation, Statistics
+from ._cast import Cast
+from ._faults import Faults
+from ._populations import Populations
+from ._stopping import KINDS
+from ._view import RunView
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from lmos_actors.bindings import ConsumedThing
+    from lmos_actors.node import Node
+
+    from ..format import Cell
+    from ..model import Remote
+    from ._doubles import Doubles
+    from ._run import Run
+
+
+class Scene:
+    """The world of one run."""
+
+    def __init__(self, run: Run, doubles: Doubles) -> None:
+        self._run = run
+        self._doubles = doubles
+        self._node: Node | None = None
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[None]:
+        """Open a node with all agents of the file. Raises StartFailed, and what else ends a node."""
+        run, cell = self._run, self._run.cell
+        world = cell.scenario.world
+        populations: Populations | None = None
+        if isinstance(cell.scenario, Simulation):
+            populations = Populations(cell.scenario, run.document, cell.classes, surround().entropy)
+            surround(staging=populations)
+        options: dict[str, Any] = {}
+        if world in DOORS:
+            from ._door import options_of  # what speaks over wires, which most files have no use for
+
+            options = options_of(world)
+        async with open_node(_empty(cell), instrument=run.watch, **options) as node:
+            self._node = node
+            self._meet(node)
+            if run.door is not None:
+                await run.door.open()
+                for name, entry in cell.remotes.items():
+                    run.cast.know(name, await self._find(name, entry))
+                begin_time()
+            for spec in Planter(cell, run.cast.given, self._doubles.classes).root().children:
+                await _start(node, spec)
+            self._occupy()
+            if populations is not None:
+                for index in range(len(populations)):
+                    await node.start_supervisor(populations.crowd(index, run.cast))
+            yield
+
+    async def _find(self, name: str, entry: Remote) -> ConsumedThing:
+        """Connect to somebody else's agent. Raises StartFailed."""
+        assert self._node is not None
+        path = self._run.document.path
+        source = entry.url
+        if source is None:
+            source = str((path.parent if path is not None else Path()) / str(entry.description))
+        try:
+            return await self._node.consume_thing(source, thing=entry.thing)
+        except LmosActorsError as error:
+            raise StartFailed(name, str(error)) from error
+
+    def _meet(self, node: Node) -> None:
+        """Have everybody told who is to be, before the first of them is started."""
+        run, scenario = self._run, self._run.cell.scenario
+        places = run.cell.paths
+        if scenario.world in DOORS:
+            from ._door import Door
+
+            run.door = Door(node, run.note_number)
+        run.meet(Cast(run.cell, node, places, run.door))
+        judges = Judges(
+            scenario.checks,
+            scenario.measure,
+            RunView(run, places),
+            lambda index: run.place(("checks", index)),
+        )
+        run.judges = judges
+        run.watch.add(judges.record, *judges.kinds)
+        run.watch.add(run.crashes.record, "crashed")
+        if run.stop is not None:
+            run.stop.begin(node, run.cast.draw)
+            run.watch.add(run.stop.record, *KINDS)
+        run.watch.add(run.note_sent, "sent")
+        faults = run.faults = Faults(run.watch, node.root.rt.entropy, run.cast.refs)
+        run.watch.add(faults.record, "started", "crashed", "stopped")
+
+    def _occupy(self) -> None:
+        for name, entry in self._run.cell.scenario.agents.items():
+            if isinstance(entry, (AgentEntry, PoolEntry)) and entry.service_time:
+                for slot in self._run.cast.slots(name):
+                    set_service_time(Ref[Any](slot), float(entry.service_time))
+
+    async def last_look(self) -> None:
+        """The story has been told: judge what is to be seen while the agents are still there."""
+        await self._run.arrived()
+        assert self._run.judges is not None
+        self._run.judges.last_look(self._run.now())
+
+    def cut(self) -> None:
+        """End a simulation: its agents are busy, and what they would do while they stop is no part of it."""
+        assert self._node is not None
+        self._run.watch.end()
+        self._node.root.kill()
+
+
+def _empty(cell: Cell) -> SupervisorSpec:
+    root = cell.root
+    if cell.used is not None:
+        return attrs.evolve(cell.used.spec, children=())
+    return SupervisorSpec(
+        "root",
+        strategy=root.strategy,
+        max_restarts=root.max_restarts,
+        max_seconds=float(root.max_seconds),
+        auto_shutdown=root.auto_shutdown,
+    )
+
+
+async def _start(node: Node, spec: Any) -> None:
+    if isinstance(spec, SupervisorSpec):
+        await node.start_supervisor(spec)
+    elif isinstance(spec, Pool):
+        await node.start_pool(spec)  # pyright: ignore[reportUnknownArgumentType]
+    else:
+        await node.start_child(spec)
+
+
+# --- crashes that the file looks at
+
+
+def looked_at(cell: Cell, path: str) -> bool:
+    """Return whether the file asks for crashes of an agent: by a rule, a recording, or a check of restarts.
+
+    Such a check is of the agent, its population, or a supervisor above it other than the root, which nobody
+    restarts; nor does anybody a temporary agent: no count of restarts shows that it has crashed.
+    """
+    places = {place: name for name, place in cell.paths.items()}
+    name, above = places.get(path, path), path.rpartition("/")[0]
+    entry = _entry_of(cell, name)
+    if isinstance(entry, (Mock, Replay)):
+        return True
+    if entry is not None and entry.restart == "temporary":
+        return False
+    names = (path, name, above, places.get(above, above), *path.split("/")[:-1])
+    counted = [
+        check
+        for check in cell.scenario.checks
+        if isinstance(check, Restarts) or (isinstance(check, Statistics) and check.counter == "restarts")
+    ]
+    return any(check.of in names for check in counted)
+
+
+def _entry_of(cell: Cell, name: str) -> Any:
+    """Return the agent or population of the file that a name or path is of, None for what agents start."""
+    scenario = cell.scenario
+    if cell.used is not None and name in cell.used.agents and name not in scenario.agents:
+        return cell.used.agents[name]
+    if name in scenario.agents or not isinstance(scenario, Simulation):
+        return scenario.agents.get(name)
+    above = name.partition("/")[0]
+    return next((entry for entry in scenario.population if entry.id == above), None)

@@ -1,0 +1,360 @@
+"""The steps of one run, carried out one after the other as the file tells them."""
+
+from __future__ import annotations
+
+import math
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from lmos_actors._core import plain
+from lmos_actors.errors import LmosActorsError
+
+from ..judge import Verdict, filled, judge_expect, waits_to_the_end
+from ..model import (
+    Cancel,
+    Expect,
+    Inject,
+    Invoke,
+    Observe,
+    Parallel,
+    Query,
+    Read,
+    Repeat,
+    Start,
+    Stop,
+    Stream,
+    Subscribe,
+    Tell,
+    Wait,
+    Write,
+)
+from ._asking import Asked, Asker, StepFailed, unknown
+from ._wording import describe
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from lmos_actors.files import DataPath
+
+    from ..model import Scenario
+    from ._run import Run
+    from ._told import Line
+    from ._wording import Steps
+
+
+class Story(Asker):
+    """Carries out the steps of one run against agents that are there. One per run."""
+
+    def __init__(self, run: Run, scenario: Scenario) -> None:
+        super().__init__(run)
+        self.scenario = scenario
+        self.deadline = math.inf
+        self._readings: dict[str, list[Any]] = {}
+        self._events: dict[tuple[str, str], list[Any]] = {}
+        self._secret: dict[object, None] = {}  # which of them
+        self._open: trio.Nursery | None = None
+
+    async def tell(self) -> bool:
+        """Carry out all steps; return whether all ended as they should.
+
+        What failed is in the run's failures.
+        """
+        told = True
+        self.deadline = trio.current_time() + self.scenario.timeout
+        try:
+            async with trio.open_nursery() as self.listening:
+                self.listening.start_soon(self.measure, name="measure")
+                async with trio.open_nursery() as self._open:
+                    await self._all(self.scenario.steps, ("steps",))
+                await self.last_sample(always=True)
+                self.listening.cancel_scope.cancel("the story has been told")
+        except* StepFailed:
+            told = False
+        return told
+
+    async def _all(self, steps: Steps, path: DataPath) -> None:
+        for index, step in enumerate(steps):
+            await self._one(step, (*path, index))
+
+    async def _one(self, step: Any, path: DataPath) -> None:
+        if not isinstance(step, (Repeat, Parallel)):
+            await self._step(step, path)
+            return
+        mark = self.run.told.mark()
+        with trio.move_on_after(math.inf if step.within is None else step.within) as scope:
+            await (self._repeat if isinstance(step, Repeat) else self._parallel)(step, path)
+        if scope.cancelled_caught:
+            at = self.run.told.still(mark) or self.run.at
+            raise self.fail(step, path, f"an end within {step.within}", f"still at {at}")
+
+    async def _parallel(self, step: Any, path: DataPath) -> None:
+        async with trio.open_nursery() as branches:
+            for index, branch in enumerate(step.branches):
+                branches.start_soon(self._all, branch, (*path, "branches", index))
+
+    async def _repeat(self, step: Any, path: DataPath) -> None:
+        begin = trio.current_time()
+        for number in range(step.times):
+            if step.every is not None:
+                await trio.sleep_until(begin + number * step.every)
+            await self._all(step.steps, (*path, "steps"))
+
+    async def _step(self, step: Any, path: DataPath) -> None:
+        with self._line(step, path) as line:
+            if isinstance(step, Expect):
+                await self._expect(step, path)
+            elif getattr(step, "wait", True):
+                await self._in_time(step, path)
+            else:
+                assert self._open is not None
+                await self._open.start(self._beside, step, path, line)
+
+    @contextmanager
+    def _line(self, step: Any, path: DataPath) -> Generator[Line]:
+        """Keep what becomes of a step; one that goes on beside the others is ended by whoever does it."""
+        run, text = self.run, describe(step)
+        place = run.place(path)
+        run.at = f"{place} {text}"
+        line = run.told.begin(place, text, trio.current_time())
+        run.follow()
+        try:
+            yield line
+        except StepFailed:
+            line.ended(False, trio.current_time())
+            raise
+        if getattr(step, "wait", True):
+            line.ended(True, trio.current_time())
+        run.told.done += 1
+        run.follow()
+
+    async def _beside(
+        self, step: Any, path: DataPath, line: Line, task_status: trio.TaskStatus[None]
+    ) -> None:
+        try:
+            await self._in_time(step, path, task_status)
+        except StepFailed:
+            line.ended(False, trio.current_time())
+            raise
+        line.ended(True, trio.current_time())
+
+    async def _in_time(
+        self, step: Any, path: DataPath, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        seconds = math.inf if isinstance(step, Wait) else self._within(step)
+        with trio.move_on_after(seconds) as scope:
+            await self._carry_out(step, path, task_status)
+        if scope.cancelled_caught:
+            what = "an end" if getattr(step, "wait", True) else "an answer"
+            raise self.fail(step, path, f"{what} within {self._within(step)}", "none by then")
+
+    def _within(self, step: Any) -> float:
+        return step.within if step.within is not None else self.scenario.timeout
+
+    async def _carry_out(self, step: Any, path: DataPath, task_status: trio.TaskStatus[None]) -> None:
+        if isinstance(step, (Read, Write, Invoke, Stream)):
+            await self.ask(step, path, task_status)
+        elif isinstance(step, (Observe, Subscribe)):
+            await self._listen(step, path)
+        elif isinstance(step, Tell):
+            await self.ending(step, path, self.send(step, path))
+        elif isinstance(step, (Query, Cancel)):
+            await self._look_at(step, path)
+        elif isinstance(step, (Stop, Start)):
+            await self._stop_or_start(step, path)
+        elif isinstance(step, Inject):
+            await self.inject(step, path)
+            task_status.started()
+        elif isinstance(step, Wait):
+            await self._wait(step, path)
+        else:
+            raise unknown(step)
+
+    # ---- invocations that go on
+
+    async def _look_at(self, step: Query | Cancel, path: DataPath) -> None:
+        asked = self.asked.get(step.of)
+        if asked is None or asked.call is None:
+            raise self.fail(step, path, f"an invocation {step.of}", "the agent has none of it")
+        if isinstance(step, Query):
+            status = await asked.call.query()
+            self.save(step, path, {"status": status.status})
+        elif asked.done:
+            ended = asked.statuses()[-1]
+            raise self.fail(step, path, f"an invocation {step.of} that goes on", f"it has {ended}")
+        else:
+            await asked.call.cancel(step.reason or None)
+
+    # ---- agents stopped and started
+
+    async def _stop_or_start(self, step: Stop | Start, path: DataPath) -> None:
+        await self.run.arrived()
+        slot = self.run.cast.slot(step.target)
+        state = slot.statistics().state
+        supervisor: Any = slot.owner  # of what a file names it is one of ours
+        if isinstance(step, Stop) and slot.agent is None:
+            raise self.fail(step, path, f"a running {step.target} to stop", f"it is {state}")
+        try:
+            if isinstance(step, Stop):
+                await supervisor.terminate_child(slot.label)
+            else:
+                await supervisor.restart_child(slot.label)
+        except LmosActorsError as error:
+            wanted = "its end" if isinstance(step, Stop) else f"a {step.target} that can be started"
+            saw = error.__cause__ or error
+            raise self.fail(step, path, wanted, f"{type(saw).__name__}: {saw}") from None
+
+    # ---- listening
+
+    async def _listen(self, step: Observe | Subscribe, path: DataPath) -> None:
+        contract = self.run.cell.contract(step.target)
+        key: object = (step.as_, step.event) if isinstance(step, Subscribe) else step.id or ""
+        if isinstance(step, Observe):
+            seen = self._readings.setdefault(step.id or "", [])
+            read = None if contract is None else contract.table.get(f"?{step.property}")
+            secrecy = getattr(read, "result_secrecy", 0)
+        else:
+            seen = self._events.setdefault((step.as_, step.event), [])
+            event = None if contract is None else contract.events.get(step.event)
+            secrecy = getattr(event, "secrecy", 0)
+        if secrecy:
+            self._secret[key] = None
+        await self.ending(step, path, self._start_listening(step, seen))
+
+    async def _start_listening(self, step: Observe | Subscribe, seen: list[Any]) -> None:
+        assert self.listening is not None
+        # what a task raises before it has started is raised here, as it is
+        await self.listening.start(self._collect, step, seen)
+
+    async def _collect(
+        self, step: Observe | Subscribe, seen: list[Any], task_status: trio.TaskStatus[None]
+    ) -> None:
+        thing = self.thing(step)
+        opening = (
+            thing.observe(step.property)
+            if isinstance(step, Observe)
+            else thing.subscribe(step.event, size=EVENTS)
+        )
+        async with opening as feed:
+            task_status.started()
+            async for value in feed:
+                seen.append(plain(value))
+                self.run.watch.notify()
+
+    # ---- faults and waiting
+
+    async def _wait(self, step: Wait, path: DataPath) -> None:
+        until = step.until
+        if until is None:
+            await trio.sleep(step.for_ or 0)
+            return
+        await self.run.arrived()
+        slot = self.run.cast.slot(until.agent)
+        deadline = trio.current_time() + self._within(step)
+        if not await self.run.watch.until(lambda: state_of(slot) == until.is_, deadline):
+            expected = f"{until.agent} {until.is_} within {self._within(step)}"
+            raise self.fail(step, path, expected, f"it is {state_of(slot)}")
+
+    # ---- expecting
+
+    async def _expect(self, step: Expect, path: DataPath) -> None:
+        try:
+            expect = filled(step, self.saved)
+        except LookupError as error:
+            raise self.fail(step, path, "saved values", str(error)) from None
+        counting = waits_to_the_end(step)
+        patience = step.within if step.within is not None else 0.0 if counting else self.scenario.timeout
+        deadline = trio.current_time() + patience
+        if counting:
+            await trio.sleep_until(deadline)
+            await self.run.arrived()
+        fine = False
+
+        def settled() -> bool:
+            nonlocal fine
+            fine = fine or all(verdict.ok for verdict in self._verdicts(expect))
+            return fine or self._is_final(expect)
+
+        try:
+            await self.run.watch.until(settled, deadline)
+        except trio.Cancelled:
+            if trio.current_time() >= self.deadline:  # the story's time is over: say what it waited for
+                self._unmet(expect, step, path)
+            raise
+        if not fine:
+            self._unmet(expect, step, path)
+            raise StepFailed
+
+    def _unmet(self, expect: Expect, step: Expect, path: DataPath) -> None:
+        text = repr(step)
+        both = any(reference in text for reference in self.secret_saved)
+        hidden = both or self._is_hidden(step)
+        for verdict in self._verdicts(expect):
+            if not verdict.ok:
+                expected = SECRET if both else verdict.expected
+                self.fail(step, path, expected, SECRET if hidden else verdict.saw)
+
+    def _is_hidden(self, step: Expect) -> bool:
+        """Whether what an expectation looks at is not to be told."""
+        if step.that in ("output", "items"):
+            asked = self._asked_of(step)
+            return asked.hidden and asked.error is None
+        return (str(step.of) if step.that == "reading" else (step.target, step.event)) in self._secret
+
+    def _is_final(self, expect: Expect) -> bool:
+        """Whether what is looked at cannot change any more."""
+        final = expect.that in ("output", "status", "items") and self._asked_of(expect).done
+        return final or expect.that == "value"
+
+    def _asked_of(self, expect: Expect) -> Asked:
+        return self.asked.get(str(expect.of)) or Asked()
+
+    def _verdicts(self, expect: Expect) -> list[Verdict]:
+        """Judge what has been seen so far; nothing to judge is not fine."""
+        if expect.that in ("output", "items"):
+            asked = self._asked_of(expect)
+            if asked.error is not None or not (asked.done or asked.items):
+                return [unanswered(expect, asked)]
+        root = "value" if self._asked_of(expect).read else None
+        return judge_expect(expect, self._seen(expect), root) or [
+            Verdict(False, "something to judge", "nothing")
+        ]
+
+    def _seen(self, expect: Expect) -> Any:
+        of = str(expect.of)
+        if expect.that == "value":
+            return expect.of
+        if expect.that == "reading":
+            return self._readings.get(of, [])
+        if expect.that == "event":
+            return self._events.get((str(expect.target), str(expect.event)), [])
+        asked = self._asked_of(expect)
+        if expect.that == "status":
+            return asked.statuses()
+        if expect.that == "items":
+            return asked.items or []
+        if expect.that == "output":
+            return asked.value
+        raise unknown(expect)
+
+
+SECRET = "what is secret"
+"""Stands for values in failures that nobody is to read."""
+
+EVENTS = 1 << 20
+"""How many events may wait to be looked at; none is to be missed."""
+
+
+def unanswered(expect: Expect, asked: Asked) -> Verdict:
+    """Return the verdict on the output of a step that has none."""
+    saw = "no answer yet" if asked.error is None else f"{type(asked.error).__name__}: {asked.error}"
+    return Verdict(False, "items" if expect.that == "items" else "an output", saw)
+
+
+def state_of(slot: Any) -> str:
+    """Return how an agent stands, in the words of `wait until`."""
+    state: str = slot.statistics().state
+    if state == "running" or slot.status == "restarting":
+        return state if state == "running" else "restarting"
+    return "stopped" if slot.status == "stopped" or state == "gone" else state

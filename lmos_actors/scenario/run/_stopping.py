@@ -1,0 +1,150 @@
+"""Stopping a run in the middle, to look at it: at an instant of virtual time, or at a record of its log.
+
+What happens before is what would have happened: nothing is added to the run but a look.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+import attrs
+import trio
+
+from lmos_actors._core import Kind
+from lmos_actors.errors import ConfigError
+from lmos_actors.files import did_you_mean
+
+from ._snapshot import Snapshot, take_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping, Sequence
+
+    from lmos_actors._core import Timer
+    from lmos_actors.node import Node
+    from lmos_actors.simulation import TraceLog
+
+KEYS: Final = ("agent", "action", "property", "event", "kind", "from", "verb", "id", "trace", "n", "nth")
+KINDS: Final[tuple[str, ...]] = get_args(Kind)
+"""The kinds of records there are."""
+
+_AFFORDANCES: Final = ("action", "property", "event")
+_NUMBERS: Final = ("id", "trace", "n", "nth")
+_INSTANT: Final = 1e-6  # virtual time goes by whole microseconds
+
+
+@attrs.frozen
+class StopPoint:
+    """Where a run is to be stopped: `at` an instant, or at a record that all of `wanted` is so of."""
+
+    at: float | None = None
+    wanted: Mapping[str, str] = attrs.Factory(dict[str, str])
+
+
+def read_break(text: str) -> StopPoint:
+    """Read `agent=weather action=getWeather`. Raises ConfigError.
+
+    Without `kind` it is the record of a message that arrives, one that is sent if `from` or `verb` is given,
+    an event if `event` is; with `n`, or `agent` alone, any.
+    """
+    wanted: dict[str, str] = {}
+    for word in text.split():
+        key, equals, value = word.partition("=")
+        if not equals or not value:
+            raise ConfigError(f'"{word}" is not KEY=VALUE', "--break")
+        if key not in KEYS:
+            raise ConfigError(f'no key "{key}"{did_you_mean(key, KEYS)}: {", ".join(KEYS)}', "--break")
+        if key in _NUMBERS and not value.isdecimal():
+            raise ConfigError(f'"{word}": a whole number is expected', "--break")
+        if key == "nth" and int(value) == 0:
+            raise ConfigError(f'"{word}": it is counted from 1', "--break")
+        if key == "kind" and value not in KINDS:
+            raise ConfigError(f'no kind "{value}"{did_you_mean(value, KINDS)}', "--break")
+        if key in wanted:
+            raise ConfigError(f'"{key}" is given twice', "--break")
+        wanted[key] = value
+    if not wanted:
+        raise ConfigError("nothing is given: agent=weather action=getWeather, for example", "--break")
+    return StopPoint(wanted=wanted if "kind" in wanted else {**wanted, **_kind(wanted)})
+
+
+def _kind(wanted: Mapping[str, str]) -> dict[str, str]:
+    if "n" in wanted:
+        return {}
+    if "event" in wanted:
+        return {"kind": "event"}
+    if "from" in wanted or "verb" in wanted:
+        return {"kind": "sent"}
+    return {"kind": "delivered"} if "action" in wanted or "property" in wanted or "id" in wanted else {}
+
+
+class Stop:
+    """An instrument that looks at a run at its stop point, and ends it there. One per run.
+
+    It comes after the log. `snapshot` is None where the run never came to the point.
+    """
+
+    def __init__(self, point: StopPoint) -> None:
+        self.point = point
+        self.snapshot: Snapshot | None = None
+        self._scope = trio.CancelScope()
+        self._matches = 0
+        self._node: Node | None = None
+        self._log: TraceLog | None = None
+        self._draw: Callable[[], Sequence[str]] = tuple
+        self._timer: Timer | None = None
+
+    def watch(self, log: TraceLog) -> None:
+        """Say whose records they are."""
+        self._log = log
+
+    def begin(self, node: Node, draw: Callable[[], Sequence[str]]) -> None:
+        """The node is open, and nothing has happened yet; `draw` draws the tree."""
+        self._node, self._draw = node, draw
+        if self.point.at is not None:
+            # after everything of that instant
+            clock: Any = trio.lowlevel.current_clock()
+            self._timer = clock.call_at(self.point.at + _INSTANT, self._look)
+
+    @contextmanager
+    def around(self) -> Generator[None]:
+        """Have the run inside; it is left where it is stopped, and comes to no point after its end."""
+        with self._scope:
+            try:
+                yield
+            finally:
+                if self._timer is not None:
+                    self._timer.cancel()
+
+    def record(self, kind: str, agent: str, fields: dict[str, object]) -> None:
+        """Take a record, which the log has already."""
+        if self.point.at is not None or self.snapshot is not None or self._node is None:
+            return
+        wanted = self.point.wanted
+        if all(self._is(key, value, kind, agent, fields) for key, value in wanted.items()):
+            self._matches += 1
+            if self._matches >= int(wanted.get("nth", "1")):
+                self._look()
+
+    def _is(self, key: str, value: str, kind: str, agent: str, fields: Mapping[str, Any]) -> bool:
+        if key == "nth":
+            return True
+        if key == "kind":
+            return kind == value
+        if key == "agent":
+            return agent == value or agent.endswith(f"/{value}") or agent.startswith(f"{value}/")
+        if key == "n":
+            assert self._log is not None
+            return len(self._log) == int(value)
+        if key in _AFFORDANCES:
+            return value in (fields.get("affordance"), fields.get("event"), fields.get("property"))
+        return str(fields.get(key)) == value
+
+    def _look(self) -> None:
+        assert self._node is not None
+        assert self._log is not None
+        at = self.point.at if self.point.at is not None else round(trio.current_time(), 6)
+        self.snapshot = take_snapshot(
+            self._node.root, at=at, n=len(self._log), tree=self._draw(), recent=self._log.lines()
+        )
+        self._scope.cancel("the run has come to where it is looked at")

@@ -1,0 +1,126 @@
+"""The timeline of a simulation: what happens at which instant, and when it is over."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from .._worlds import come_to_rest
+from ..judge import TIMED, name_of
+from ..model import FaultAt, InvokeAt, TellAt, WriteAt
+from ._asking import Asker, StepFailed, unknown
+from ._wording import at_of, describe
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lmos_actors.files import DataPath
+
+    from ..judge import Judge
+    from ..model import Simulation
+    from ._run import Run
+    from ._told import Line
+
+
+class Timeline(Asker):
+    """Carries out the timeline of one run, and ends with it. One per run.
+
+    Entries of one instant happen in the order of the file, each after the effects of the one before. Past
+    the end of the run, which may be earlier than the file says, there is nothing to do. Instants are those of
+    virtual time, as in the log: if agents need time to start, it has begun to run.
+    """
+
+    def __init__(self, run: Run, simulation: Simulation) -> None:
+        super().__init__(run)
+        self._simulation = simulation
+        self._waiting: list[tuple[Line, DataPath, Any]] = []
+        self._over = False
+        self._stop = trio.Event()
+        self._ending: Judge | None = None
+        self._timed = [name_of(check) for check in simulation.checks if isinstance(check, TIMED)]
+
+    async def tell(self) -> bool:
+        """Carry it out, until the run is over; return whether all went as it should."""
+        told = True
+        try:
+            async with trio.open_nursery() as self.listening:
+                self.listening.start_soon(self._entries, name="timeline")
+                self.listening.start_soon(self.measure, name="measure")
+                await self._until_the_end()
+                await self.last_sample()
+                self.listening.cancel_scope.cancel("the simulation is over")
+        except* StepFailed:
+            told = False
+        for line, path, entry in self._waiting:
+            if line.ok is None:
+                line.ended(False, trio.current_time())
+                self.fail(entry, path, "its end before that of the run", "none by then")
+                told = False
+        return told
+
+    # ---- the end
+
+    async def _until_the_end(self) -> None:
+        stop = self._simulation.stop
+        if stop.when is not None and self.run.judges is not None:
+            self._ending = self.run.judges.of(stop.when)
+            self.run.watch.look(self._look)
+        with trio.move_on_at(float(stop.at)):
+            await self._stop.wait()
+        await self.settled()
+
+    def _look(self) -> None:
+        """End as soon as the check is met; not while there is something to come, or another check is open."""
+        judges, faults = self.run.judges, self.run.faults
+        if not self._over or judges is None or self._ending is None or self._ending.met_at is None:
+            return
+        if all(map(judges.met, self._timed)) and (faults is None or not faults.active):
+            self._stop.set()
+
+    # ---- entries
+
+    async def _entries(self) -> None:
+        assert self.listening is not None
+        for index, entry in entries_of(self._simulation):
+            self.next = at_of(entry)
+            await trio.sleep_until(self.next)
+            await come_to_rest()
+            await self.run.arrived()
+            path: DataPath = ("timeline", index)
+            text = describe(entry)
+            self.run.at = f"{self.run.place(path)} {text}"
+            line = self.run.told.begin(self.run.place(path), text, trio.current_time())
+            self._waiting.append((line, path, entry))
+            self.listening.start_soon(self._entry, entry, path, line)
+        self.next = math.inf
+        await come_to_rest()
+        self._over = True
+        self._look()
+
+    async def _entry(self, entry: Any, path: DataPath, line: Line) -> None:
+        try:
+            await self._carry_out(entry, path)
+        except StepFailed:
+            line.ended(False, trio.current_time())
+            raise
+        line.ended(True, trio.current_time())
+        self.run.told.done += 1
+        self.run.follow()
+
+    async def _carry_out(self, entry: Any, path: DataPath) -> None:
+        if isinstance(entry, TellAt):
+            await self.ending(entry, path, self.send(entry, path))
+        elif isinstance(entry, (InvokeAt, WriteAt)):
+            await self.ask(entry, path)
+        elif isinstance(entry, FaultAt):
+            await self.inject(entry, path)
+        else:
+            raise unknown(entry)
+
+
+def entries_of(simulation: Simulation) -> Sequence[tuple[int, Any]]:
+    """Return the entries of a timeline that come before the end, by time, then as in the file."""
+    found = [(n, entry) for n, entry in enumerate(simulation.timeline) if entry.at <= simulation.stop.at]
+    return sorted(found, key=lambda one: at_of(one[1]))

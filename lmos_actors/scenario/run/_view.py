@@ -1,0 +1,82 @@
+"""What the judges of a run may see of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lmos_actors.errors import LmosActorsError
+
+from ..formulas import fields_known, state_of
+from ..model import EVERYBODY
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lmos_actors.actors import LocalLink
+
+    from ..formulas import StateOf
+    from ._run import Run
+
+
+class RunView:
+    """One run, as judges see it (`View`): agents by the names of the file, faults, steps."""
+
+    def __init__(self, run: Run, paths: Mapping[str, str]) -> None:
+        self._run = run
+        self._names = {path: name for name, path in paths.items()}
+
+    fields = staticmethod(fields_known)
+
+    def now(self) -> float:
+        """Return the virtual time, in seconds since the run began."""
+        return self._run.now()
+
+    def agent(self, path: str) -> tuple[LocalLink | None, tuple[str, ...]] | None:
+        """Return the slot at a path, None before its first start, and the names it goes by.
+
+        None for a path that the file does not know.
+        """
+        cast = self._run.cast
+        name = self._names.get(path)
+        names = (name,) if name is not None else cast.names_in_crowd(path)
+        if not names:
+            return None
+        try:
+            return cast.slot(names[0]), names
+        except LmosActorsError:  # it is just being started for the first time
+            return None, names
+
+    def slots(self, of: str) -> Sequence[LocalLink]:
+        """Return the slots that there are."""
+        return self._run.cast.slots(of)
+
+    def size(self, of: str) -> int:
+        """Return how many agents there are once all have been started."""
+        return self._run.cast.size(of)
+
+    def state(self, slot: Any) -> StateOf | None:
+        """Return the state of an agent; None while none runs."""
+        return state_of(slot)
+
+    def faults_active(self) -> bool:
+        """Return whether a fault is in force."""
+        return self._run.faults is not None and self._run.faults.active
+
+    def fault_healed(self, id: str) -> float | None:
+        """Return the instant since which a fault is no longer in force; None if it is, or is yet to come."""
+        return self._run.faults.healed(id) if self._run.faults is not None else None
+
+    def latencies(self, step: str) -> Sequence[float]:
+        """Return how long the runs of a step took, in seconds."""
+        return self._run.latencies.get(step, ())
+
+    def supervisor_restarts(self, name: str) -> int | None:
+        """Return how often a supervisor was restarted, None if the name is no supervisor's."""
+        if name == EVERYBODY or "/" in name or name in self._run.cast.given:
+            return None
+        supervisor = self._run.cast.supervisor(name)
+        return max(0, supervisor.incarnation - 1) if supervisor is not None else None
+
+    def messages_of(self, step: str | None) -> Sequence[int]:
+        """Return the numbers of the messages that a step has sent; None: all steps."""
+        return self._run.sent.get(step, ())

@@ -1,0 +1,103 @@
+"""How steps and entries of a timeline are counted and named, for those who watch them being told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec import UNSET
+
+from ..model import (
+    USER,
+    Asking,
+    Cancel,
+    Expect,
+    FaultAt,
+    Inject,
+    Parallel,
+    Query,
+    Repeat,
+    Start,
+    Stop,
+    Timed,
+    TimedAsking,
+    Wait,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lmos_actors.files import DataPath
+
+Steps: TypeAlias = "Sequence[Any]"
+
+
+def count_steps(steps: Steps) -> int:
+    """Count the steps that a story will take, rounds and branches included."""
+    total = 0
+    for step in steps:
+        if isinstance(step, Repeat):
+            total += step.times * count_steps(step.steps)
+        elif isinstance(step, Parallel):
+            total += sum(count_steps(branch) for branch in step.branches)
+        else:
+            total += 1
+    return total
+
+
+def each_step(steps: Steps, path: DataPath = ("steps",)) -> Iterator[tuple[DataPath, Any]]:
+    """Return every step that is carried out itself, each once, with where it stands in the file."""
+    for index, step in enumerate(steps):
+        here = (*path, index)
+        if isinstance(step, Repeat):
+            yield from each_step(step.steps, (*here, "steps"))
+        elif isinstance(step, Parallel):
+            for number, branch in enumerate(step.branches):
+                yield from each_step(branch, (*here, "branches", number))
+        else:
+            yield here, step
+
+
+def describe(step: Any) -> str:
+    """Name a step, or an entry of a timeline, for people: `invoke concierge.getWeather`."""
+    words = [type(step).__name__.removesuffix("At").lower(), *_words(step)]
+    return " ".join(words) + (f" ({step.id})" if getattr(step, "id", None) else "")
+
+
+def _words(step: Any) -> list[str]:
+    if isinstance(step, (Asking, TimedAsking)):
+        name = getattr(step, "action", None) or getattr(step, "property", None) or getattr(step, "event", "")
+        who = getattr(step, "as_", USER)
+        return [f"{step.target}.{name}"] + ([f"as {who}"] if who != USER else [])
+    if isinstance(step, (Stop, Start)):
+        return [step.target]
+    if isinstance(step, (Query, Cancel)):
+        return [step.of]
+    if isinstance(step, (Inject, FaultAt)):
+        return [_fault(step.fault if isinstance(step, Inject) else step)]
+    if isinstance(step, Wait):
+        until = step.until
+        return [f"until {until.agent} is {until.is_}" if until is not None else f"for {step.for_}"]
+    if isinstance(step, Expect):
+        return [f"{step.that} of {step.target}.{step.event}" if step.event else f"{step.that} {step.of}"]
+    return []
+
+
+def _fault(fault: Any) -> str:
+    """Name a fault: `crash weather with RuntimeError`, `slow 20 of peer`."""
+    kind = fault.kind if isinstance(fault, FaultAt) else type(fault).__name__.lower()
+    pick, whom = fault.pick, fault.target
+    if pick is not None:
+        whom = f"{pick.count} of {pick.of}" if pick.count is not UNSET else f"{pick.share:g} of {pick.of}"
+    words = [kind, str(whom)]
+    error = getattr(fault, "with_", UNSET)
+    words += [f"with {error}"] if error is not UNSET and kind == "crash" else []
+    factor = getattr(fault, "factor", UNSET)
+    words += [f"by {factor:g}"] if factor is not UNSET else []
+    duration = getattr(fault, "duration", UNSET)
+    words += [f"for {duration}"] if duration is not UNSET else []
+    return " ".join(words)
+
+
+def at_of(entry: Timed) -> float:
+    """Return the instant of an entry, by which a timeline is sorted."""
+    return float(entry.at)

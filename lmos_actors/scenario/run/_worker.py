@@ -1,0 +1,304 @@
+"""Processes that run cells, one after the other: for several at once, and for a second run of a cell in a
+process with another hash seed, whose message log must be the same (X1).
+
+`Worker` is the handle of one, `main` is that process. Orders go to it, and what it says comes back, as lines
+of JSON over its standard streams; agents that read or print get others.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import redirect_stdout, suppress
+from time import monotonic
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, Protocol
+
+import attrs
+import msgspec
+
+from lmos_actors._collector import collector
+from lmos_actors.reports import RunResult
+
+from ..format import accepts, resolve, stopped_at
+from ._guard import TIME_LIMIT, staying
+from ._runner import run_cell
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from queue import SimpleQueue
+
+    from ..format import Resolved
+
+# The path is that of this process as it began: neither what agents' modules stand in, nor what these have
+# put before it, may hide the modules that we need ourselves.
+_PATH = tuple(sys.path)
+_BEGIN = (
+    "import sys; sys.path[:] = sys.argv[1:]; import lmos_actors.scenario.run._worker as worker; worker.main()"
+)
+# once nobody listens, nobody wants what goes on; taken now, as agents may put theirs in its place
+_leave = os._exit
+_REFRESH = 0.1
+"""Seconds of real time between two words of a worker about a run that goes on."""
+
+
+@attrs.frozen(kw_only=True)
+class Order:
+    """One run for a worker: which file, as it was read; which of its cells, by number and label; which trial.
+
+    `log` asks for the message log, `draw` for the tree as the run goes on.
+    """
+
+    file: str
+    settings: dict[str, str]
+    seeds: list[int] | None
+    until: float | None = None
+    cell: int
+    label: str
+    trial: int
+    real_limit: float
+    speed: float = 1.0
+    log: bool = True
+    draw: bool = False
+
+
+@attrs.frozen
+class Ready:
+    """A worker has come so far that it can do what it is told to."""
+
+
+@attrs.frozen
+class Going:
+    """A run goes on: how much is done, of how much, what it is at, and its tree where that was asked for."""
+
+    done: float
+    total: float
+    text: str
+    tree: tuple[str, ...]
+
+
+@attrs.frozen
+class Lost:
+    """A run has no result. `why` says what became of it; `late`: it is that it took too long."""
+
+    why: str
+    where: str = ""
+    late: bool = False
+
+
+@attrs.frozen
+class Said:
+    """What a worker says of the order that it is at. After a `Lost` with `died` it says nothing more."""
+
+    worker: Worker
+    what: Ready | Going | Lost | RunResult
+    died: bool = False
+
+
+class Worker:
+    """One process, which carries out what it is told to; what it says is put into `inbox`.
+
+    It has the hash seed given, and a process group of its own: Ctrl-C is not for it, its parent ends it, and
+    it ends by itself when that is gone. What agents print goes to `errors`, our standard error unless given.
+    """
+
+    def __init__(self, hash_seed: str, inbox: SimpleQueue[Said], errors: BinaryIO | None = None) -> None:
+        self._inbox = inbox
+        self._ended = False
+        self._last: Lost | None = None
+        self._process: subprocess.Popen[bytes] = subprocess.Popen(
+            [sys.executable, "-P", "-c", _BEGIN, *_PATH],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            process_group=0,
+        )
+        threading.Thread(target=self._listen, name="worker", daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._process.pid
+
+    def begin(self, order: Order) -> None:
+        """Give it an order, which it comes to after those that it has."""
+        assert self._process.stdin is not None
+        line = json.dumps(attrs.asdict(order)).encode() + b"\n"
+        with suppress(BrokenPipeError):  # it has died, and will be heard of
+            self._process.stdin.write(line)
+            self._process.stdin.flush()
+
+    def end(self) -> None:
+        """End the process, at once. It says nothing more."""
+        self._ended = True
+        self._process.kill()
+        self._process.wait()
+        if self._process.stdin is not None:
+            with suppress(OSError):  # what it was told last, and has not heard
+                self._process.stdin.close()
+
+    def _listen(self) -> None:
+        """Hear what it says until it is gone; in a thread of its own."""
+        assert self._process.stdout is not None
+        with self._process.stdout as stream, suppress(OSError, ValueError):
+            while line := stream.readline():
+                self._heard(json.loads(line), stream)
+        if not self._ended:
+            self._inbox.put(Said(self, self._lost(self._process.wait()), died=True))
+
+    def _heard(self, said: dict[str, Any], stream: IO[bytes]) -> None:
+        what: Ready | Going | Lost | RunResult = Ready()
+        if "going" in said:
+            done, total, text, tree = said["going"]
+            what = Going(done, total, text, tuple(tree))
+        elif "result" in said:
+            log = stream.read(said["log"]).decode("utf-8", "surrogatepass")
+            result = msgspec.convert(said["result"], RunResult)
+            what = attrs.evolve(result, log=tuple(log.split("\n")[:-1]))
+        elif "last" in said:  # the process ends now, by itself
+            why, where = said["last"]
+            self._last = Lost(f"{why}, and it cannot be ended", where, late=why == "time limit")
+            return
+        elif "lost" in said:
+            what = Lost(said["lost"])
+        if not self._ended:
+            self._inbox.put(Said(self, what))
+
+    def _lost(self, code: int) -> Lost:
+        if self._last is not None and code == TIME_LIMIT:
+            return self._last
+        return Lost(f"its process ended {ended_with(code)}")
+
+
+def ended_with(code: int) -> str:
+    """Return how a process ended: `with exit code 3`, `by signal SIGKILL`."""
+    if code >= 0:
+        return f"with exit code {code}"
+    known = {number.value: number.name for number in signal.Signals}
+    return f"by signal {known.get(-code, str(-code))}"
+
+
+# --- the process
+
+
+def main() -> None:
+    """Be a worker, until there is nobody any more to take orders from."""
+    collector.take_process()
+    orders, said = _streams()
+    desk = _Desk(said)
+    inbox: list[bytes] = []
+    arrived = threading.Condition()
+
+    def listen() -> None:
+        while line := orders.readline():
+            with arrived:
+                inbox.append(line)
+                arrived.notify()
+        _leave(0)
+
+    threading.Thread(target=listen, name="orders", daemon=True).start()
+    desk.open()
+    while True:
+        with arrived:
+            arrived.wait_for(lambda: inbox)
+            line = inbox.pop(0)
+        desk.carry_out(Order(**json.loads(line)))
+
+
+def _streams() -> tuple[BinaryIO, BinaryIO]:
+    """Keep the standard streams for ourselves; agents read nothing, and print to standard error."""
+    orders, said = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return orders, said
+
+
+class _Desk:
+    """Carries orders out, one after the other. A file is read once for all orders that are about it."""
+
+    def __init__(self, said: BinaryIO) -> None:
+        self._said = said
+        self._lock = threading.Lock()
+        self._read: tuple[object, Resolved] | None = None
+
+    def open(self) -> None:
+        """Say that orders can be given."""
+        self._say({"ready": True})
+
+    def carry_out(self, order: Order) -> None:
+        """Do what is ordered, and say what came of it."""
+        try:
+            resolved = self._resolved(order)
+            cell = resolved.cells[order.cell] if order.cell < len(resolved.cells) else None
+            if cell is None or cell.label != order.label:
+                raise RuntimeError("the file has changed while it was being run")
+        except Exception as error:
+            self._say({"lost": f"{type(error).__name__}: {error}"})
+            return
+        teller = _Teller(self._say, order.draw)
+        result = run_cell(
+            resolved,
+            cell,
+            order.trial,
+            real_limit=order.real_limit,
+            speed=order.speed,
+            progress=teller,
+            telling=teller.telling,
+            whole_log=order.log,
+            last_words=lambda why, where: self._say({"last": [why, where]}),
+        )
+        self._say_result(result, result.log if order.log else ())
+
+    def _resolved(self, order: Order) -> Resolved:
+        of = (order.file, order.settings, order.seeds, order.until)
+        if self._read is None or self._read[0] != of:
+            with redirect_stdout(sys.stderr), staying():
+                read = resolve(order.file, settings=order.settings, seeds=order.seeds, accepts=accepts)
+            self._read = of, stopped_at(read, order.until)
+            collector.settle()
+        return self._read[1]
+
+    def _say_result(self, result: RunResult, log: tuple[str, ...]) -> None:
+        text = "".join(line + "\n" for line in log).encode("utf-8", "surrogatepass")
+        data = attrs.asdict(result, filter=lambda field, _: field.name != "log")
+        self._say({"result": data, "log": len(text)}, text)
+
+    def _say(self, message: Mapping[str, Any], more: bytes = b"") -> None:
+        try:
+            with self._lock:
+                self._said.write(json.dumps(message).encode() + b"\n" + more)
+                self._said.flush()
+        except BrokenPipeError:
+            _leave(0)
+
+
+class _Watching(Protocol):
+    def tree(self) -> Sequence[str]: ...
+
+
+class _Teller:
+    """Called as a run goes on, as often as it likes; says so now and then, with its tree where `drawn`."""
+
+    def __init__(self, say: Callable[[dict[str, Any]], None], drawn: bool) -> None:
+        self._say = say
+        self._drawn = drawn
+        self._watching: _Watching | None = None
+        self._due = monotonic() + _REFRESH
+
+    def __call__(self, done: float, total: float, text: str) -> None:
+        if (now := monotonic()) < self._due:
+            return
+        tree = self._watching.tree() if self._drawn and self._watching is not None else ()
+        # drawing a large tree is not to slow the run
+        self._due = now + _REFRESH + 100 * (monotonic() - now)
+        self._say({"going": [done, total, text, list(tree)]})
+
+    def telling(self, watching: _Watching) -> None:
+        """Take what to look at."""
+        self._watching = watching

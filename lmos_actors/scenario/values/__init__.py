@@ -1,0 +1,29 @@
+"""Plain values of files: compared, selected, drawn from distributions, held against schemas."""
+
+from ._dist import draw as draw, number_type as number_type, problem_at as problem_at
+from ._exceptions import (
+    NOT_YET as NOT_YET,
+    error_names as error_names,
+    exception_class as exception_class,
+    exception_names as exception_names,
+)
+from ._paths import (
+    path_problem as path_problem,
+    pick as pick,
+    regex_problem as regex_problem,
+    select as select,
+)
+from ._schemas import (
+    ANYTHING as ANYTHING,
+    Schema as Schema,
+    along as along,
+    data_path as data_path,
+    is_late as is_late,
+    is_numeric as is_numeric,
+    is_textual as is_textual,
+    is_whole_late as is_whole_late,
+    may_contain as may_contain,
+    misfits as misfits,
+    unknown_members as unknown_members,
+)
+from ._values import holds as holds, same as same, show as show

@@ -1,0 +1,105 @@
+"""Numbers drawn from distributions: one draw takes the same share of its stream, whatever comes of it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from msgspec import structs
+
+from lmos_actors.files import Duration
+
+from ..model import Constant, Delay, Distribution, Exponential, Lognormal, Normal, Uniform
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lmos_actors._core import RandomStream
+
+Drawn: TypeAlias = Delay | Distribution
+
+LONGEST: Final = 360_000_000.0
+"""The longest time in seconds that is drawn, that of the longest duration: 100000h."""
+
+_P99: Final = 2.3263478740408408  # how many deviations above the median one in a hundred of a normal one is
+_LARGEST_EXPONENT: Final = 709.0
+
+
+def draw(given: Drawn, stream: RandomStream) -> float:
+    """Draw a number, of one that `problem_of` finds nothing wrong with.
+
+    Times are seconds, in whole microseconds, from 0 to 100000h; plain numbers are as they are drawn. Normal
+    and lognormal take two numbers of the stream, uniform and exponential one, a constant none.
+    """
+    if isinstance(given, Duration):
+        return float(given)
+    value = _draw(given, stream)
+    if is_time(given):
+        return round(min(max(value, 0.0), LONGEST) * 1_000_000) / 1_000_000
+    return value
+
+
+def number_type(schema: Mapping[str, Any]) -> Literal["number", "integer"] | None:
+    """Return which numbers a data schema takes; what is drawn for an integer is rounded."""
+    found = [schema.get("type"), *(inner.get("type") for inner in schema.get("oneOf", ()))]
+    if "number" in found:
+        return "number"
+    return "integer" if "integer" in found else None
+
+
+def is_time(given: Drawn) -> bool:
+    """Return whether what is drawn is a time."""
+    return isinstance(given, Duration) or any(isinstance(amount, Duration) for amount in _amounts(given))
+
+
+def problem_of(given: Drawn, *, time: bool = False) -> str | None:
+    """Return what is wrong with a distribution, or None; `time`: what is drawn has to be a time."""
+    found = problem_at(given, time=time)
+    return None if found is None else found[1]
+
+
+def problem_at(given: Drawn, *, time: bool = False) -> tuple[str, str] | None:
+    """As `problem_of`, with the key at which the problem is."""
+    if isinstance(given, Duration):
+        return None
+    names = structs.asdict(given)
+    bare = [name for name, amount in names.items() if not isinstance(amount, Duration)]
+    if bare and (time or len(bare) < len(names)):
+        return bare[0], f'"{bare[0]}" has no unit: write {names[bare[0]]:g}s or {names[bare[0]]:g}ms'
+    for name, amount in names.items():
+        if not math.isfinite(amount):
+            return name, f'"{name}" is not a finite number'
+    return _out_of_order(given)
+
+
+def _out_of_order(given: Distribution) -> tuple[str, str] | None:
+    if isinstance(given, Uniform) and given.max < given.min:
+        return "max", f'"max" is less than "min": {given.max} and {given.min}'
+    if isinstance(given, Exponential) and given.mean < 0:
+        return "mean", f'"mean" is below zero: {given.mean}'
+    if isinstance(given, Normal) and given.deviation < 0:
+        return "deviation", f'"deviation" is below zero: {given.deviation}'
+    if isinstance(given, Lognormal):
+        if given.median <= 0:
+            return "median", f'"median" has to be above zero: {given.median}'
+        if given.p99 < given.median:
+            return "p99", f'"p99" is less than "median": {given.p99} and {given.median}'
+    return None
+
+
+def _amounts(given: Distribution) -> list[float]:
+    return list(structs.asdict(given).values())
+
+
+def _draw(given: Distribution, stream: RandomStream) -> float:
+    if isinstance(given, Constant):
+        return float(given.value)
+    if isinstance(given, Uniform):
+        share = stream.random()
+        return min(max(given.min * (1.0 - share) + given.max * share, given.min), given.max)
+    if isinstance(given, Exponential):
+        return stream.expovariate() * given.mean
+    if isinstance(given, Normal):
+        return given.mean + given.deviation * stream.gauss()
+    spread = (math.log(given.p99) - math.log(given.median)) / _P99
+    return math.exp(min(math.log(given.median) + spread * stream.gauss(), _LARGEST_EXPONENT))

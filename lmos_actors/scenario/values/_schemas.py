@@ -1,0 +1,237 @@
+"""Plain data against a data schema: what does not fit, where a JSON path leads. Pure.
+
+A schema is as this package makes them of Python types; what it does not say is open. `$(saved.x)` is known
+only when the story is told, and fits everything.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from lmos_actors.files import did_you_mean, inside, is_list, is_mapping, mapped
+
+from ._paths import path_problem
+from ._values import same, show
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from lmos_actors.files import DataPath
+
+Schema: TypeAlias = "Mapping[str, Any]"
+Misfit: TypeAlias = "tuple[DataPath, str, bool]"
+"""Where, what is said, and whether the key is meant."""
+
+ANYTHING: Final[Schema] = {}
+
+_LATE = re.compile(r"(?<!\$)\$\((saved|agents|population)\.")
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\['((?:[^'\\]|\\.)*)'\]")
+_PLAIN_PATH = re.compile(r"\$(?:\.[^.\[\]*?()@,:\s]+|\[\d+\]|\['(?:[^'\\]|\\.)*'\])*")
+_TYPES: Final[dict[str, tuple[Any, ...]]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "null": (type(None),),
+    "object": (dict,),
+    "array": (list,),
+}
+_WORDS: Final = {
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "null": "null",
+    "object": "a mapping",
+    "array": "a list",
+}
+
+
+def is_late(value: object) -> bool:
+    """Return whether anything in plain data is known only when the story is told."""
+    if isinstance(value, str):
+        return "$(" in value and _LATE.search(value) is not None
+    return any(is_late(part) for _, part in inside(value))
+
+
+def is_whole_late(value: object) -> bool:
+    """Return whether a value is one reference that is filled in when the story is told."""
+    return isinstance(value, str) and _LATE.match(value) is not None
+
+
+def data_path(text: str) -> DataPath:
+    """Turn `$.items[2]['two words']` into the path of plain data."""
+    found: list[str | int] = []
+    for name, index, quoted in _STEP.findall(text):
+        found.append(int(index) if index else name or quoted)
+    return tuple(found)
+
+
+# --- data
+
+
+def unknown_members(value: object, schema: Schema, path: DataPath) -> Iterator[Misfit]:
+    """Find members that a schema does not have: consumers may send them, files may not have them."""
+    for option in _options(schema):
+        if is_mapping(value) == ("properties" in option) and option is not schema:
+            yield from unknown_members(value, option, path)
+            return
+    if is_mapping(value):
+        known = mapped(schema.get("properties"))
+        for key, inner in value.items():
+            if key in known:
+                yield from unknown_members(inner, known[key], (*path, key))
+            elif is_closed(schema):
+                yield (*path, key), f'unknown key "{key}"{did_you_mean(key, list(known))}', True
+    elif is_list(value) and is_mapping(schema.get("items")):
+        for index, inner in enumerate(value):
+            yield from unknown_members(inner, schema["items"], (*path, index))
+
+
+def is_closed(schema: Schema) -> bool:
+    """Return whether a schema names all members that its objects have."""
+    return (
+        schema.get("type") == "object"
+        and "properties" in schema
+        and not schema.get("additionalProperties", False)
+    )
+
+
+def misfits(value: object, schema: Schema, path: DataPath = ()) -> Iterator[Misfit]:
+    """Find what a value cannot have where that schema stands: `equals` of what an agent gives."""
+    if is_late(value) and not (is_mapping(value) or is_list(value)):
+        return
+    options = _options(schema)
+    if options:
+        tried = [list(misfits(value, option, path)) for option in options]
+        if all(tried):
+            yield from tried[0] if len(tried) == 1 else min(tried, key=_nearness)
+        return
+    if "enum" in schema and not any(same(value, word) for word in schema["enum"]):
+        words = [str(word) for word in schema["enum"]]
+        yield path, f"{show(value)} is none of its words{did_you_mean(str(value), words)}", False
+    elif not _is_of(value, schema.get("type")):
+        yield path, f"expected {_WORDS[schema['type']]}, saw {show(value)}", False
+    elif is_mapping(value):
+        yield from _members(value, schema, path)
+    elif is_list(value):
+        for index, inner in enumerate(value):
+            yield from misfits(inner, mapped(schema.get("items")), (*path, index))
+    elif isinstance(value, (int, float)):
+        yield from _bounds(value, schema, path)
+
+
+def _nearness(found: list[Misfit]) -> tuple[int, int]:
+    # the alternative that goes deepest into the value is the one that was meant
+    return -max(len(path) for path, _, _ in found), len(found)
+
+
+def _members(value: dict[str, Any], schema: Schema, path: DataPath) -> Iterator[Misfit]:
+    known = mapped(schema.get("properties"))
+    for key, inner in value.items():
+        if key in known:
+            yield from misfits(inner, known[key], (*path, key))
+        elif is_closed(schema):
+            yield (*path, key), f'unknown key "{key}"{did_you_mean(key, list(known))}', True
+
+
+def _bounds(value: float, schema: Schema, path: DataPath) -> Iterator[Misfit]:
+    if value < schema.get("minimum", value):
+        yield path, f"expected at least {schema['minimum']}, saw {show(value)}", False
+    if value > schema.get("maximum", value):
+        yield path, f"expected at most {schema['maximum']}, saw {show(value)}", False
+
+
+def _is_of(value: object, declared: object) -> bool:
+    if not isinstance(declared, str) or declared not in _TYPES:
+        return True
+    if isinstance(value, bool):
+        return declared == "boolean"
+    if declared == "integer" and isinstance(value, float):
+        return value.is_integer()  # 1 equals 1.0
+    return isinstance(value, _TYPES[declared])
+
+
+def _options(schema: Schema) -> list[Schema]:
+    return [*schema.get("oneOf", ()), *schema.get("anyOf", ())]
+
+
+def is_numeric(schema: Schema) -> bool:
+    """Return whether numbers may stand there, so that they can be compared."""
+    options = _options(schema)
+    if options:
+        return any(map(is_numeric, options))
+    if "enum" in schema:
+        return any(isinstance(word, (int, float)) and not isinstance(word, bool) for word in schema["enum"])
+    return schema.get("type") in (None, "integer", "number")
+
+
+def is_textual(schema: Schema) -> bool:
+    """Return whether text may stand there."""
+    options = _options(schema)
+    if options:
+        return any(map(is_textual, options))
+    if "enum" in schema:
+        return any(isinstance(word, str) for word in schema["enum"])
+    return schema.get("type") in (None, "string")
+
+
+def may_contain(schema: Schema, part: object) -> str | None:
+    """Return why nothing of that schema can contain a value, or None."""
+    options = _options(schema)
+    if options:
+        reasons = [may_contain(option, part) for option in options]
+        return next((reason for reason in reasons if reason), None) if all(reasons) else None
+    declared = schema.get("type")
+    if is_late(part) or declared is None:
+        return None
+    if declared == "string" and not isinstance(part, str):
+        return f"text contains text, saw {show(part)}"
+    if declared == "object" and not is_mapping(part):
+        return f"a mapping contains members, saw {show(part)}"
+    if declared in ("integer", "number", "boolean", "null"):
+        return f"{_WORDS[declared]} contains nothing"
+    return None
+
+
+# --- paths
+
+
+def along(path: str, schema: Schema) -> tuple[Schema, str | None]:
+    """Go along a JSON path through a schema: return that of where it leads, and what is wrong with it.
+
+    What cannot be known, as filters and wildcards, leads to anything.
+    """
+    if problem := path_problem(path):
+        return ANYTHING, problem
+    if not _PLAIN_PATH.fullmatch(path):
+        return ANYTHING, None
+    for part in data_path(path):
+        schema, problem = _inside(schema, part)
+        if problem:
+            return ANYTHING, f"{path} leads nowhere: {problem}"
+    return schema, None
+
+
+def _inside(schema: Schema, part: str | int) -> tuple[Schema, str | None]:
+    options = _options(schema)
+    if options:
+        tried = [_inside(option, part) for option in options]
+        good = [found for found, problem in tried if problem is None]
+        if not good:
+            return tried[0]
+        return (good[0] if len(good) == 1 else {"anyOf": good}), None
+    declared = schema.get("type")
+    if isinstance(part, int):
+        if declared in (None, "array"):
+            return mapped(schema.get("items")), None
+        return ANYTHING, f"{_WORDS.get(str(declared), 'it')} has no item {part}"
+    if declared not in (None, "object"):
+        return ANYTHING, f'{_WORDS.get(str(declared), "it")} has no member "{part}"'
+    known = mapped(schema.get("properties"))
+    if part in known:
+        return known[part], None
+    if is_closed(schema):
+        return ANYTHING, f'no member "{part}"{did_you_mean(part, list(known))}'
+    return mapped(schema.get("additionalProperties")), None

@@ -1,0 +1,51 @@
+"""Plain values: shown to people, compared as JSON sees them."""
+
+from __future__ import annotations
+
+import json
+
+from lmos_actors.files import is_list, is_mapping
+
+_LONGEST = 200
+
+
+def show(value: object) -> str:
+    """Write a value for people, cut when long."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        text = repr(value)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+def same(left: object, right: object) -> bool:
+    """Return whether two plain values are equal as JSON values: 1 equals 1.0, true does not equal 1."""
+    if is_mapping(left) and is_mapping(right):
+        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
+    if is_list(left) and is_list(right):
+        return len(left) == len(right) and all(map(same, left, right))
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    return left == right
+
+
+def holds(whole: object, part: object) -> bool:
+    """Return whether a value contains another.
+
+    Text contains text; a list contains an item that equals `part` or, for mappings, contains it; a mapping
+    contains a mapping whose every member is there and equals or contains the given one.
+    """
+    if isinstance(whole, str):
+        return isinstance(part, str) and part in whole
+    if is_list(whole):
+        return any(same(item, part) or (is_mapping(item) and holds(item, part)) for item in whole)
+    if is_mapping(whole) and is_mapping(part):
+        return all(
+            key in whole and (same(whole[key], want) or _deeper(whole[key], want))
+            for key, want in part.items()
+        )
+    return False
+
+
+def _deeper(whole: object, part: object) -> bool:
+    return is_mapping(whole) and is_mapping(part) and holds(whole, part)
