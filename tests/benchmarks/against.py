@@ -45,6 +45,7 @@ def checkout(commit: str) -> Iterator[Path]:
 def output(root: Path, *arguments: str) -> tuple[str, float]:
     """Run Python in a checkout; return what it printed, and its processor time and that of its children."""
     environment = os.environ | {"PYTHONPATH": str(root)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # else each run compiles all sources anew
     process = subprocess.Popen(
         [sys.executable, *arguments],
         cwd=root,

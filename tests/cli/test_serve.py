@@ -381,6 +381,7 @@ def test_agents_that_crash_too_often_end_it(project: Path) -> None:
         async with open_node() as node:
             far = await node.consume(Slow, served.url)
             for _ in range(4):
+                await far.ready()  # a request that is alone may come before the restart
                 with pytest.raises(AgentDied):
                     await far.invoke(Slow.crash)
 
