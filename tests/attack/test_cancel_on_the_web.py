@@ -23,7 +23,7 @@ from lmos_actors.discovery import Registration
 from lmos_actors.simulation import seeded_order
 from lmos_actors.transport import MemoryNetwork
 from tests.attack.test_cancel_everywhere import AtSteps
-from tests.bindings.clients import Weather as Plain
+from tests.bindings.client_connections import Weather as Plain
 from tests.bindings.test_web_client_ours import web_only
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from lmos_actors.reports import FileResult, html_page
 from lmos_actors.scenario import resolve, run_cell
 from tests.benchmarks.ours import resident
-from tests.reports.made import line, run
+from tests.reports.sample_results import line, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

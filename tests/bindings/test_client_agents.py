@@ -11,7 +11,7 @@ import trio
 from lmos_actors import Agent, AgentDied, Down, Gap, InvalidInput, NotAllowed, Ref, action
 from lmos_actors.bindings import remote_ref
 from lmos_actors.protocol import lmos
-from tests.bindings.clients import OFFERS, Weather, peers_of, quiet, scripted, two_nodes, weather
+from tests.bindings.client_connections import OFFERS, Weather, peers_of, quiet, scripted, two_nodes, weather
 from tests.bindings.test_client_listening import confirm
 from tests.bindings.test_client_requests import complete
 

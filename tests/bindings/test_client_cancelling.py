@@ -9,7 +9,7 @@ import trio
 
 from lmos_actors.actors import slot_of
 from lmos_actors.bindings import consume, remote_ref
-from tests.bindings.clients import Weather, peers_of, quiet, two_nodes
+from tests.bindings.client_connections import Weather, peers_of, quiet, two_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

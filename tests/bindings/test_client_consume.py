@@ -26,7 +26,7 @@ from lmos_actors.bindings.exposure._outward import Outward
 from lmos_actors.bindings.lmos._peer_things import path_of
 from lmos_actors.protocol import td
 from lmos_actors.transport import ConnectFailed, MemoryNetwork, endpoint_of
-from tests.bindings.clients import Weather, Wire, peers_of, quiet, scripted, two_nodes
+from tests.bindings.client_connections import Weather, Wire, peers_of, quiet, scripted, two_nodes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

@@ -18,7 +18,7 @@ from lmos_actors import (
     RemoteProtocolError,
 )
 from lmos_actors.bindings import FarCrash, remote_thing
-from tests.bindings.clients import THING, URL, Weather, Wire, quiet, scripted, weather
+from tests.bindings.client_connections import THING, URL, Weather, Wire, quiet, scripted, weather
 from tests.bindings.test_client_requests import Later
 
 LMOS = "https://eclipse.dev/lmos/protocol/v1/errors#"

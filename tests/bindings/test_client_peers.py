@@ -13,7 +13,16 @@ from lmos_actors.bindings import remote_ref, remote_thing
 from lmos_actors.protocol import lmos
 from lmos_actors.simulation import TraceLog, simulate
 from lmos_actors.transport import ConnectFailed, MemoryNetwork
-from tests.bindings.clients import THING, URL, Weather, peers_of, quiet, scripted, two_nodes, weather
+from tests.bindings.client_connections import (
+    THING,
+    URL,
+    Weather,
+    peers_of,
+    quiet,
+    scripted,
+    two_nodes,
+    weather,
+)
 from tests.bindings.test_client_requests import Later, complete, failing
 
 

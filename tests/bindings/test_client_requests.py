@@ -23,7 +23,7 @@ from lmos_actors import (
 )
 from lmos_actors.actors import CallStatus
 from lmos_actors.protocol import lmos
-from tests.bindings.clients import Weather, Wire, quiet, scripted, weather
+from tests.bindings.client_connections import Weather, Wire, quiet, scripted, weather
 
 OURS = "urn:lmos-actors:errors#"
 

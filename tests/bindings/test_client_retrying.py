@@ -17,7 +17,7 @@ from lmos_actors import (
 )
 from lmos_actors.actors import slot_of
 from lmos_actors.bindings import remote_ref
-from tests.bindings.clients import Weather, Wire, peers_of, quiet, scripted, two_nodes, weather
+from tests.bindings.client_connections import Weather, Wire, peers_of, quiet, scripted, two_nodes, weather
 from tests.bindings.test_client_requests import Later, complete, failing
 
 UNAVAILABLE = "urn:lmos-actors:errors#agent-unavailable"

@@ -17,7 +17,7 @@ from lmos_actors.bindings.consume._consume import headers_for
 from lmos_actors.bindings.consume._target import Target
 from lmos_actors.protocol import lmos
 from lmos_actors.transport import MemoryNetwork, endpoint_of
-from tests.bindings.clients import Weather, peers_of, quiet, scripted, two_nodes, weather
+from tests.bindings.client_connections import Weather, peers_of, quiet, scripted, two_nodes, weather
 from tests.bindings.test_client_listening import confirm
 from tests.bindings.test_client_requests import Later
 

@@ -15,7 +15,7 @@ from lmos_actors._core import Budget
 from lmos_actors.bindings.lmos._server_memories import Memories
 from lmos_actors.protocol import lmos
 from lmos_actors.testing import open_test_node, settle
-from tests.bindings.lines import Line, Serving, serving
+from tests.bindings.server_connections import Line, Serving, serving
 
 SIZE = 500_000
 NAMED = ((b"lmos-peer", b"0123456789abcdef0123456789abcdef"),)

@@ -22,7 +22,7 @@ from lmos_actors import (
 )
 from lmos_actors.actors import Request, current_request, hold, release
 from lmos_actors.testing import open_test_node, settle
-from tests.bindings.lines import Line, Serving, accounts, serving
+from tests.bindings.server_connections import Line, Serving, accounts, serving
 
 
 class Weather(Agent):

@@ -17,7 +17,7 @@ from lmos_actors.bindings.lmos._server_memories import Memories
 from lmos_actors.protocol import lmos
 from lmos_actors.testing import open_test_node, settle
 from lmos_actors.transport import Accept, Refuse, Upgrade
-from tests.bindings.lines import BASE, Line, accounts, serving
+from tests.bindings.server_connections import BASE, Line, accounts, serving
 
 
 class Weather(Agent):

@@ -12,7 +12,7 @@ from lmos_actors import Agent, ChildSpec, Event, LocalProtocolError, Pool, Prope
 from lmos_actors.actors import hold, release, slot_of
 from lmos_actors.protocol import lmos
 from lmos_actors.testing import open_test_node, settle
-from tests.bindings.lines import Line, accounts, serving
+from tests.bindings.server_connections import Line, accounts, serving
 
 
 class Weather(Agent):

@@ -25,7 +25,7 @@ from lmos_actors import (
 from lmos_actors.actors import slot_of
 from lmos_actors.simulation import VirtualClock
 from lmos_actors.testing import open_test_node, settle
-from tests.bindings.lines import Line, Serving, accounts, serving
+from tests.bindings.server_connections import Line, Serving, accounts, serving
 from tests.matrix import examples
 
 

@@ -11,7 +11,7 @@ import trio
 from lmos_actors import ActionFailed, Agent, AgentError, ChildSpec, MailboxOptions, Property, action, prop
 from lmos_actors.actors import Thing, hold, release
 from lmos_actors.testing import open_test_node
-from tests.bindings.lines import serving
+from tests.bindings.server_connections import serving
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager

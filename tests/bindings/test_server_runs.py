@@ -13,7 +13,7 @@ from lmos_actors import Agent, ChildSpec, LocalProtocolError, MailboxOptions, Pr
 from lmos_actors.actors import hold, release
 from lmos_actors.protocol import lmos
 from lmos_actors.testing import open_test_node, settle
-from tests.bindings.lines import Line, accounts, serving
+from tests.bindings.server_connections import Line, accounts, serving
 
 
 class Weather(Agent):

@@ -24,7 +24,7 @@ from lmos_actors import (
 )
 from lmos_actors.bindings.exposure import _values
 from lmos_actors.transport import MemoryNetwork, endpoint_of
-from tests.bindings.lines import Line, serving
+from tests.bindings.server_connections import Line, serving
 from tests.bindings.web import Web
 
 if TYPE_CHECKING:

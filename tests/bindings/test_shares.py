@@ -12,7 +12,7 @@ from lmos_actors import Agent, ChildSpec, MailboxFull, MailboxOptions, Ref, acti
 from lmos_actors.actors import slot_of
 from lmos_actors.protocol import lmos
 from lmos_actors.testing import open_test_node, settle
-from tests.bindings.lines import Line, Serving, accounts, serving
+from tests.bindings.server_connections import Line, Serving, accounts, serving
 from tests.bindings.web import World, served
 
 SIZE = 64

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from lmos_actors import Agent, action
-from tests.bindings.clients import Weather, quiet, scripted, weather
-from tests.bindings.lines import serving
+from tests.bindings.client_connections import Weather, quiet, scripted, weather
+from tests.bindings.server_connections import serving
 from tests.bindings.test_client_requests import complete
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"

@@ -11,7 +11,7 @@ import trio
 from lmos_actors import Agent, ChildSpec, MailboxOptions, Ref, action
 from lmos_actors.actors import slot_of
 from lmos_actors.testing import open_test_node, settle
-from tests.bindings.lines import Line, Serving, accounts, serving
+from tests.bindings.server_connections import Line, Serving, accounts, serving
 
 
 class Book(Agent):

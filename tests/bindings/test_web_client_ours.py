@@ -26,7 +26,7 @@ from lmos_actors import (
 from lmos_actors.bindings import fetch
 from lmos_actors.bindings.http_client._link import HttpLink
 from lmos_actors.transport import MemoryNetwork, TcpNetwork
-from tests.bindings.clients import Weather
+from tests.bindings.client_connections import Weather
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

@@ -16,7 +16,7 @@ import trio
 
 from lmos_actors import open_node
 from lmos_actors.cli import main
-from tests.test_docs import DOCS, Block, agrees, blocks, commands
+from tests.docs.test_documents import DOCS, Block, agrees, blocks, commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

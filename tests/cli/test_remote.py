@@ -27,8 +27,8 @@ from lmos_actors.cli._answers import Answers
 from lmos_actors.cli.remote._asking import Calling
 from lmos_actors.cli.remote._remote import GRACE, Talk, code_of, open_thing as OPENED
 from lmos_actors.node._network import default_network
-from tests.cli import near
-from tests.cli.near import Weather, open_far
+from tests.cli import served_agent
+from tests.cli.served_agent import Weather, open_far
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +55,7 @@ def call(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> 
     monkeypatch.setattr(
         trio, "run", lambda *args, **kw: run(*args, clock=MockClock(autojump_threshold=0), **kw)
     )
-    near.SAID.clear()
+    served_agent.SAID.clear()
 
     def call(verb: str, *words: str, background: Any = None, url: str = URL) -> Ran:
         opened = partial(open_far, opened=OPENED, background=background)
@@ -126,7 +126,7 @@ def test_an_agent_that_dies(call: Call) -> None:
 def test_a_time_limit_cancels_the_action(call: Call) -> None:
     ran = call("call", "forecast", "city=Bonn", "--within", "3.5s", "-q")
     assert ran.code == 124
-    assert near.SAID == ["asked for Bonn", "cancelled"]
+    assert served_agent.SAID == ["asked for Bonn", "cancelled"]
 
 
 def test_the_agent_is_told_how_long_it_has(call: Call) -> None:
@@ -147,7 +147,7 @@ def test_an_interrupt_cancels_the_action(call: Call) -> None:
     ran = call("call", "forecast", "city=Bonn", background=interrupting(2.5))
     assert (ran.code, ran.out) == (130, "")
     assert ran.err.splitlines()[-1] == "interrupted: forecast: cancelled"
-    assert near.SAID == ["asked for Bonn", "cancelled"]
+    assert served_agent.SAID == ["asked for Bonn", "cancelled"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 

@@ -23,8 +23,8 @@ from websockets.sync.server import Server, ServerConnection, serve
 
 from lmos_actors import open_node
 from lmos_actors.cli import main
-from tests.cli import near
-from tests.cli.near import Weather
+from tests.cli import served_agent
+from tests.cli.served_agent import Weather
 from tests.cli.test_remote import Ran
 from tests.source import ROOT
 
@@ -138,7 +138,7 @@ def test_urls_that_are_none(call: Callable[..., Ran], url: str, said: str) -> No
 @pytest.mark.parametrize("url", ["http://{}/agents/weather", "http://{}"])
 def test_a_description_that_is_served(call: Callable[..., Ran], place: str, url: str) -> None:
     there = url.format(place)
-    weather = f"{ROOT}/tests/cli/near.py:Weather"
+    weather = f"{ROOT}/tests/cli/served_agent.py:Weather"
     ran = call("describe", there, "--strict", "--against", weather)
     assert (ran.code, ran.err) == (0, "")
     assert ran.out == (
@@ -298,7 +298,7 @@ def process(*words: str, **options: Any) -> subprocess.Popen[bytes]:
 
 
 def test_an_interrupted_process_has_cancelled_its_action(place: str) -> None:
-    near.SAID.clear()
+    served_agent.SAID.clear()
     words = ["call", f"http://{place}/agents/weather", "hours", "count=100000"]
     with process(*words) as ran:
         assert ran.stdout is not None

@@ -18,7 +18,7 @@ from lmos_actors.conformance.wire import (
     close_payload,
     write_frame,
 )
-from tests.conformance.clients import Client, GaveUp, Json
+from tests.conformance.right_client import Client, GaveUp, Json
 
 
 @attrs.frozen

@@ -19,7 +19,7 @@ from lmos_actors.conformance import CLIENT_CASES, Level, Unreachable, Verdict, a
 from lmos_actors.errors import ConfigError
 from lmos_actors.transport import TcpNetwork
 from tests.conformance.cards import HOSTILE, card, result
-from tests.conformance.near import near
+from tests.conformance.served_in_thread import near
 from tests.scenario.project import Ran
 from tests.source import ROOT
 

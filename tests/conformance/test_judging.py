@@ -25,7 +25,7 @@ from lmos_actors.conformance.wire import RawFrame, close_payload, exchange, writ
 from lmos_actors.protocol import td
 from lmos_actors.transport import MemoryNetwork, endpoint_of
 from tests.conformance.broken_clients import ALL, BrokenClient
-from tests.conformance.clients import Client, GaveUp, Json
+from tests.conformance.right_client import Client, GaveUp, Json
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

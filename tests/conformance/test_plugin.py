@@ -24,7 +24,7 @@ from lmos_actors.conformance import (
     pytest_plugin,
 )
 from tests.conformance.cards import result
-from tests.conformance.near import near
+from tests.conformance.served_in_thread import near
 from tests.source import ROOT
 
 if TYPE_CHECKING:

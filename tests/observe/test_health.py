@@ -14,7 +14,7 @@ from lmos_actors.node._options import default_network
 from lmos_actors.security import Access, Basic, Security
 from lmos_actors.supervision import RESERVED
 from lmos_actors.transport import endpoint_of
-from tests.observe.talk import ask, line_to, samples
+from tests.observe.http_requests import ask, line_to, samples
 
 
 class Slow(Agent):

@@ -35,7 +35,7 @@ from lmos_actors.observe import MetricsOptions
 from lmos_actors.observe._exposition import OPEN, TEXT, Family, Sample, written
 from lmos_actors.observe._tallies import Tallies
 from lmos_actors.supervision import Crowd
-from tests.observe.talk import ask, line_to, samples
+from tests.observe.http_requests import ask, line_to, samples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from lmos_actors import ConfigError, open_node
 from lmos_actors.cli.serve._tracing import spans_to
 from tests.cli.test_serve import project as project, serving
-from tests.observe.talk import samples
+from tests.observe.http_requests import samples
 from tests.observe.test_tracing import Desk, Gate, Weather
 
 if TYPE_CHECKING:

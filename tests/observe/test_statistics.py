@@ -35,7 +35,7 @@ from lmos_actors.actors import LocalLink, hold, release, set_service_time, slot_
 from lmos_actors.supervision import agents_of, supervisors_of
 from lmos_actors.testing import open_test_node, settle
 from lmos_actors.transport import BudgetStatistics, ConnectionOptions, MemoryNetwork
-from tests.observe.talk import samples
+from tests.observe.http_requests import samples
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -31,7 +31,7 @@ from lmos_actors import (
     simulate,
 )
 from lmos_actors.simulation import TraceLog
-from tests.observe.talk import ask
+from tests.observe.http_requests import ask
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

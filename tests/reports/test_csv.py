@@ -9,7 +9,7 @@ from math import inf, nan
 import pytest
 
 from lmos_actors.reports import SeriesResult, csv_text
-from tests.reports.made import HOSTILE, failed, result, run
+from tests.reports.sample_results import HOSTILE, failed, result, run
 
 INFORMED = SeriesResult(name="informed", agg="fraction", times=(1.0, 2.0), values=(0.5, None))
 

@@ -29,7 +29,7 @@ from lmos_actors.reports import (
 )
 from lmos_actors.reports._html_logs import LONG_LINE, SOME, keep, keep_logs, shares, short
 from lmos_actors.reports._html_series import bands, five_numbers, points_each, thinned
-from tests.reports.made import HOSTILE, failed, line, result, run
+from tests.reports.sample_results import HOSTILE, failed, line, result, run
 from tests.source import ROOT
 
 BREAKING = f"</script><script>alert(1)</script><!-- \u2028 {HOSTILE} </style> &amp; 'x' \"y\" {{{{ 7 * 7 }}}}"

@@ -24,7 +24,7 @@ from lmos_actors.reports import (
 )
 from lmos_actors.reports._html_logs import keep
 from tests.reports.browser import Page, chromium, opened, running
-from tests.reports.made import HOSTILE, failed, line, result, run
+from tests.reports.sample_results import HOSTILE, failed, line, result, run
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

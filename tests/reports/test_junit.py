@@ -10,7 +10,7 @@ from junitparser import Error, JUnitXml, TestCase as Case
 
 from lmos_actors.reports import CheckResult, Failure, Repeated, junit_xml
 from lmos_actors.simulation import Difference
-from tests.reports.made import BAD, HOSTILE, failed, result, run, sent
+from tests.reports.sample_results import BAD, HOSTILE, failed, result, run, sent
 
 
 def read(*results) -> JUnitXml:

@@ -7,7 +7,7 @@ import re
 from hypothesis import given, strategies as st
 
 from lmos_actors.reports import MOST_MESSAGES, mermaid
-from tests.reports.made import HEAD, HOSTILE, failed, line, run, sent
+from tests.reports.sample_results import HEAD, HOSTILE, failed, line, run, sent
 
 STARTED = (
     HEAD,

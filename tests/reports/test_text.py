@@ -41,7 +41,7 @@ from lmos_actors.reports import (
     trial_lines,
 )
 from lmos_actors.simulation import Difference
-from tests.reports.made import HEAD, HOSTILE, failed, line, result, run, sent
+from tests.reports.sample_results import HEAD, HOSTILE, failed, line, result, run, sent
 from tests.source import ROOT
 
 

@@ -25,7 +25,7 @@ from lmos_actors.security import (
 )
 from lmos_actors.security._access import KEPT
 from lmos_actors.security._presented import VERBS
-from tests.security.made import guard_of, presented
+from tests.security.sample_credentials import guard_of, presented
 
 if TYPE_CHECKING:
     from lmos_actors.security import Guard, Scheme, Verb, Who

@@ -29,7 +29,7 @@ from lmos_actors.security import (
 )
 from lmos_actors.security._guard import address_of
 from lmos_actors.security._origins import Hosts, host_of, origin_of
-from tests.security.made import basic, guard_of, presented, who, write
+from tests.security.sample_credentials import basic, guard_of, presented, who, write
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -39,7 +39,7 @@ from lmos_actors.security import (
 from lmos_actors.testing import open_test_node
 from lmos_actors.transport._asgi import scope_of
 from lmos_actors.transport._head import HeadReader, upgrade_of
-from tests.security.made import (
+from tests.security.sample_credentials import (
     AUDIENCE,
     ISSUER,
     Wall,

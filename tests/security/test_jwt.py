@@ -15,7 +15,7 @@ from lmos_actors import ConfigError, Unauthorized
 from lmos_actors.security import Admission, Guard, Jwt, Presented, Principal, Refusal, Security
 from lmos_actors.security._jwt import KEPT, header_of, scopes_of
 from tests.matrix import examples
-from tests.security.made import (
+from tests.security.sample_credentials import (
     AUDIENCE,
     CLAIMS,
     ISSUER,

@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from lmos_actors.security import Admission, Bearer, Security
 from tests.matrix import examples
-from tests.security.made import guard_of, presented, who, write
+from tests.security.sample_credentials import guard_of, presented, who, write
 
 NAMES = ("alice", "bob")
 TOKENS = ("t1", "t2", "t3")

@@ -26,7 +26,7 @@ from lmos_actors.security import (
     Security,
     _secrets as _references,
 )
-from tests.security.made import basic, guard_of, presented, who, write
+from tests.security.sample_credentials import basic, guard_of, presented, who, write
 
 if TYPE_CHECKING:
     from pathlib import Path

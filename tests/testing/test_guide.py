@@ -7,9 +7,9 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+from tests.docs.test_documents import blocks
 from tests.matrix import few_or_all
 from tests.source import ROOT
-from tests.test_docs import blocks
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import trio
 
 from lmos_actors import open_node, simulate
 from lmos_actors.transport import MemoryNetwork
-from tests.protocol.lmos.talk import shortly
+from tests.protocol.lmos.consumer_by_hand import shortly
 from tests.wire_conformance.agents import Helper, Subject, start_helper, tree
 from tests.wire_conformance.bench import Bench
 from tests.wire_conformance.sockets import Closed, Socket, connect

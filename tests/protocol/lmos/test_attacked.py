@@ -26,8 +26,8 @@ from lmos_actors.protocol.lmos import (
     ThingSession,
 )
 from lmos_actors.protocol.lmos.thing import _answers as _memory
-from tests.protocol.lmos.by_hand import Hand
-from tests.protocol.lmos.talk import AT, THING, Talk
+from tests.protocol.lmos.consumer_by_hand import AT, THING, Talk
+from tests.protocol.lmos.thing_by_hand import Hand
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,7 +22,7 @@ from lmos_actors.errors import (
 )
 from lmos_actors.protocol import lmos
 from lmos_actors.protocol.lmos import ConsumerSession, SessionOptions
-from tests.protocol.lmos.by_hand import OURS, THING, Hand
+from tests.protocol.lmos.thing_by_hand import OURS, THING, Hand
 
 SENT = {
     "read": (lambda s: s.read(THING, "unit"), ['readProperty c1 name="unit"']),

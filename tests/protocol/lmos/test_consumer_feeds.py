@@ -10,7 +10,7 @@ import pytest
 from lmos_actors.errors import AgentUnavailable, LocalProtocolError, MailboxFull
 from lmos_actors.protocol import lmos
 from lmos_actors.protocol.lmos import Feed, SessionOptions
-from tests.protocol.lmos.by_hand import OURS, THING, TIME, Hand
+from tests.protocol.lmos.thing_by_hand import OURS, THING, TIME, Hand
 
 # ---- what confirms it
 

@@ -12,8 +12,8 @@ import pytest
 from lmos_actors.errors import ActionCancelled, ActionFailed, NotAllowed
 from lmos_actors.protocol import lmos
 from lmos_actors.protocol.lmos import Standing
-from tests.protocol.lmos.by_hand import OURS, THING, Hand, told
 from tests.protocol.lmos.kotlin_server import Closed, KotlinServer
+from tests.protocol.lmos.thing_by_hand import OURS, THING, Hand, told
 
 
 class Pair:

@@ -11,7 +11,7 @@ from lmos_actors.errors import ActionCancelled, ActionFailed, LocalProtocolError
 from lmos_actors.protocol import lmos
 from lmos_actors.protocol.lmos import Binary, Call, SessionOptions, Standing
 from lmos_actors.protocol.lmos._frames import Frame, pack_frame
-from tests.protocol.lmos.by_hand import OURS, PROBLEM, THING, Hand, told
+from tests.protocol.lmos.thing_by_hand import OURS, PROBLEM, THING, Hand, told
 
 CREDIT = SessionOptions().credit
 UNSUPPORTED = "https://eclipse.dev/lmos/protocol/v1/errors#unsupported-message-type"

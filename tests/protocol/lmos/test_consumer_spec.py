@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lmos_actors.protocol import lmos
-from tests.protocol.lmos.by_hand import told
+from tests.protocol.lmos.thing_by_hand import told
 from tests.source import ROOT
 
 TEXT = (ROOT / "tests/wire/lmos/spec-examples.md").read_text(encoding="utf-8")

@@ -8,8 +8,8 @@ import attrs
 import pytest
 
 from lmos_actors import ActionFailed, InvalidInput, LocalProtocolError
-from tests.protocol.lmos.by_hand import Hand
-from tests.protocol.lmos.talk import AT, THING, Talk
+from tests.protocol.lmos.consumer_by_hand import AT, THING, Talk
+from tests.protocol.lmos.thing_by_hand import Hand
 
 NAN, INF = float("nan"), float("inf")
 

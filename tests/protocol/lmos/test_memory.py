@@ -18,7 +18,7 @@ from lmos_actors.errors import (
     RateLimited,
 )
 from lmos_actors.protocol.lmos import AnswerBound, AnswerMemory, SessionOptions
-from tests.protocol.lmos.talk import AT, Talk
+from tests.protocol.lmos.consumer_by_hand import AT, Talk
 
 CALL = {"action": "go", "input": {"n": 1}}
 

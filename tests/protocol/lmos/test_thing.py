@@ -22,7 +22,7 @@ from lmos_actors.errors import (
     NotFound,
 )
 from lmos_actors.protocol.lmos import Asked, Close, SessionOptions, Withdrawn
-from tests.protocol.lmos.talk import AT, THING, TIME, Talk
+from tests.protocol.lmos.consumer_by_hand import AT, THING, TIME, Talk
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ import pytest
 
 from lmos_actors.errors import AgentUnavailable, LocalProtocolError, NotFound
 from lmos_actors.protocol.lmos import Listening, SessionOptions, Unlistened
-from tests.protocol.lmos.talk import AT, Talk
+from tests.protocol.lmos.consumer_by_hand import AT, Talk
 
 HABITS = ["spec", "kotlin-wot"]
 

@@ -26,7 +26,7 @@ from lmos_actors.protocol.lmos import (
     Withdrawn,
 )
 from lmos_actors.protocol.lmos._frames import Frame, pack_frame
-from tests.protocol.lmos.talk import Talk
+from tests.protocol.lmos.consumer_by_hand import Talk
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ import trio
 from lmos_actors.bindings import guarded
 from lmos_actors.security import Guard, Security
 from lmos_actors.transport import ClientLeft
-from tests.guarding.rooms import Secrets, rules
+from tests.security.nodes.guarded import Secrets, rules
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from lmos_actors import AgentUnavailable, ConfigError, Node, open_node
-from tests.guarding.rooms import PLACE, Desk, Vault, guarded_node
+from tests.security.nodes.guarded import PLACE, Desk, Vault, guarded_node
 
 
 async def settled(node: Node, connections: int) -> None:

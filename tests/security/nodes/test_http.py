@@ -12,7 +12,7 @@ from lmos_actors import open_node
 from lmos_actors.protocol.td import check
 from lmos_actors.security import ANYONE, Access, Rate, Security
 from lmos_actors.transport import ConnectFailed, connect, endpoint_of
-from tests.guarding.rooms import (
+from tests.security.nodes.guarded import (
     PLACE,
     Answer,
     Desk,

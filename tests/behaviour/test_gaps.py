@@ -16,7 +16,7 @@ from lmos_actors.actors import set_service_time
 from lmos_actors.bindings import fetch
 from lmos_actors.cli.remote._listening import Hearing
 from lmos_actors.transport import MemoryNetwork, endpoint_of
-from tests.bindings.lines import serving
+from tests.bindings.server_connections import serving
 from tests.bindings.web import Web
 from tests.matrix import few_or_all
 

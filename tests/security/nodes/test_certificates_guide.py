@@ -12,9 +12,9 @@ import pytest
 from lmos_actors import open_node
 from lmos_actors.security import Security, client_tls, server_tls
 from lmos_actors.transport import ConnectFailed, MemoryNetwork
-from tests.guarding.rooms import Desk, tree
+from tests.docs.test_documents import blocks
+from tests.security.nodes.guarded import Desk, tree
 from tests.source import ROOT
-from tests.test_docs import blocks
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,8 +21,7 @@ from lmos_actors import (
     open_node,
 )
 from lmos_actors.testing import open_test_node
-
-from .supervision.world import (
+from tests.supervision.world import (
     Boom,
     Diary,
     Fussy,

@@ -9,7 +9,7 @@ import trio
 
 from lmos_actors import ChildSpec, Pool, SupervisorSpec, open_node
 from lmos_actors.security import ANYONE, AUTHENTICATED, Access, Rate
-from tests.guarding.rooms import PLACE, Desk, Secrets, ask, guarded_node, rules, socket_to
+from tests.security.nodes.guarded import PLACE, Desk, Secrets, ask, guarded_node, rules, socket_to
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,7 +21,7 @@ import pytest
 from lmos_actors.cli.run._live import MOST_RUNS, Moving, Screen, picture
 from lmos_actors.cli.run._show import Show
 from lmos_actors.reports import CheckResult, FileResult, RunResult
-from tests.reports.made import HOSTILE, failed, result, run
+from tests.reports.sample_results import HOSTILE, failed, result, run
 from tests.scenario.project import CAST, Project, Ran, story
 from tests.source import ROOT
 

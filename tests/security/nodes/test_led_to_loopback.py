@@ -13,7 +13,7 @@ from lmos_actors import ConfigError, LmosActorsError, open_node
 from lmos_actors.protocol.td import TD_CONTEXT_URI
 from lmos_actors.security import BearerToken, Credentials
 from lmos_actors.transport import ConnectFailed, MemoryNetwork
-from tests.guarding.test_client import Servers
+from tests.security.nodes.test_client_credentials import Servers
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -14,7 +14,7 @@ import trustme
 from lmos_actors import AgentUnavailable, open_node
 from lmos_actors.security import Access, BasicAuth, BearerToken, Credentials
 from lmos_actors.transport import ConnectFailed, MemoryNetwork, endpoint_of
-from tests.guarding.rooms import PLACE, Desk, Secrets, bearer, guarded_node, network_of, rules, tree
+from tests.security.nodes.guarded import PLACE, Desk, Secrets, bearer, guarded_node, network_of, rules, tree
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,7 @@ from lmos_actors.cli.run._written import Written
 from lmos_actors.errors import ConfigError
 from lmos_actors.reports import mermaid
 from lmos_actors.scenario import LogFile
-from tests.reports.made import HEAD, failed, line, result, run, sent
+from tests.reports.sample_results import HEAD, failed, line, result, run, sent
 from tests.scenario.project import CAST, Project, Ran, story
 
 if TYPE_CHECKING:

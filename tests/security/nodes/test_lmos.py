@@ -10,7 +10,7 @@ import trio
 from lmos_actors import AgentDied, Forbidden, OutcomeUnknown, Unauthorized, open_node
 from lmos_actors.security import ANYONE, Access, Rate
 from lmos_actors.transport import ConnectFailed, connect
-from tests.guarding.rooms import (
+from tests.security.nodes.guarded import (
     PLACE,
     Desk,
     Secrets,

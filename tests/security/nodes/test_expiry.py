@@ -11,8 +11,8 @@ import trio
 
 from lmos_actors import simulate
 from lmos_actors.security import Jwt, Security
-from tests.guarding.rooms import Desk, Secrets, ask, guarded_node, socket_to
-from tests.security.made import AUDIENCE, ISSUER, key_of, key_set, token
+from tests.security.nodes.guarded import Desk, Secrets, ask, guarded_node, socket_to
+from tests.security.sample_credentials import AUDIENCE, ISSUER, key_of, key_set, token
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -102,6 +102,6 @@ def test_no_forged_token_opens_anything(secrets: Secrets) -> None:
 
 
 def token_part(value: Any) -> str:
-    from tests.security.made import part
+    from tests.security.sample_credentials import part
 
     return part(json.dumps(value).encode())

@@ -16,7 +16,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 40.0  # seconds after which a process is taken to hang; none needs a tenth of it
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are sent as POSIX has them")

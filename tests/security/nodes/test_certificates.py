@@ -18,7 +18,7 @@ from lmos_actors.node._network import BoundedWarnings
 from lmos_actors.protocol.td import TD_CONTEXT_URI
 from lmos_actors.security import Bearer, ClientCertificates, Security, client_tls, server_tls
 from lmos_actors.transport import ConnectFailed, MemoryNetwork, TcpNetwork, endpoint_of
-from tests.guarding.rooms import Desk, Secrets, all_of, answer_in, tree
+from tests.security.nodes.guarded import Desk, Secrets, all_of, answer_in, tree
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
