@@ -34,7 +34,7 @@ from lmos_actors.protocol import lmos, td
 from lmos_actors.protocol.lmos import _problems
 from lmos_actors.protocol.lmos.thing._requests import VERBS
 from lmos_actors.reports._results import PRECEDENCE
-from lmos_actors.scenario.formulas import _look, _text as _formula_text
+from lmos_actors.scenario.formulas import _names, _text as _formula_text
 from lmos_actors.scenario.model import (
     _agents as _model_agents,
     _base as _model_base,
@@ -480,7 +480,7 @@ def test_the_kinds_of_topology_and_the_names_of_formulas_are_told() -> None:
             line for line in needs.splitlines() if line.startswith("|") and f"`{kind}`" in line.split("|")[1]
         ]
         assert keys <= words(row), kind
-    assert {f"mailbox.{name}" for name in _look.COUNTERS} <= {
+    assert {f"mailbox.{name}" for name in _names.COUNTERS} <= {
         word if word.startswith("mailbox") else f"mailbox{word}"
         for word in code(format_sections()["Formulas"])
     }

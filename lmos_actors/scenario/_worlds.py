@@ -29,7 +29,7 @@ A = TypeVar("A")
 REAL: Final = ("websocket",)
 """The worlds whose time is real."""
 
-DOORS: Final = {"wire": "ws://world", "websocket": "ws://127.0.0.1:0"}
+LISTEN_ADDRESSES: Final = {"wire": "ws://world", "websocket": "ws://127.0.0.1:0"}
 """Where the node of a world listens, if it does."""
 
 
@@ -38,7 +38,7 @@ def is_real(world: str) -> bool:
     return world in REAL
 
 
-def inhabit(
+def run_world(
     world: str,
     main: Callable[[A], Awaitable[T]],
     given: A,
@@ -54,7 +54,7 @@ def inhabit(
     """
     if not is_real(world):
         return simulate(main, given, seed=seed, log=log)
-    clock = RealClock() if speed == 1 else FilmClock(speed)
+    clock = RealClock() if speed == 1 else PacedClock(speed)
     if log is not None:
         log.begin(seed=seed, now=clock.current_time)
     try:
@@ -88,7 +88,7 @@ class RealClock(trio.abc.Clock):
         return deadline - self.current_time()
 
 
-class FilmClock(RealClock):
+class PacedClock(RealClock):
     """The time of a film: played faster, or slower, and it stands still while anybody has something to do.
 
     It goes on only while trio waits, and never past what it waits for: how fast the machine is, and what else
@@ -148,7 +148,7 @@ def begin_time() -> None:
         clock.start_clock()
 
 
-async def come_to_rest() -> None:
+async def wait_until_idle() -> None:
     """Wait until nothing is left to do at the present instant; real time has none, and goes on at once."""
     if isinstance(trio.lowlevel.current_clock(), VirtualClock):
         await settle()
@@ -156,7 +156,7 @@ async def come_to_rest() -> None:
         await trio.lowlevel.checkpoint()
 
 
-def surround(**changes: Any) -> Ambient:
+def change_ambient(**changes: Any) -> Ambient:
     """Change what surrounds the nodes of this world, and return it."""
     ambient = current_ambient()
     assert ambient is not None  # whoever runs a cell has made a world for it

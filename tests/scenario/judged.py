@@ -85,7 +85,7 @@ class Run:
 
     def end(self, time: float | None = None) -> list[CheckResult]:
         self.time = self.time if time is None else time
-        self.judges.last_look(self.time)
+        self.judges.judge_final_state(self.time)
         return self.judges.end()
 
     def verdict(self, time: float | None = None) -> CheckResult:

@@ -13,7 +13,7 @@ from lmos_actors.errors import InvalidInput, NotAllowed
 from lmos_actors.files import Duration
 from lmos_actors.scenario import (
     FEWEST_SAMPLES,
-    filled,
+    fill_expect,
     judge_bounded,
     judge_error,
     judge_expect,
@@ -247,14 +247,14 @@ def test_saved_values_are_filled_in() -> None:
         match={"$.a": "$(saved.n)", "$.b": Condition(eq="$(saved.answer)", ge=1)},
         sequence=("$(saved.n)",),
     )
-    found = filled(expect, {"answer": {"deep": [1]}, "n": 3})
+    found = fill_expect(expect, {"answer": {"deep": [1]}, "n": 3})
     assert found.of == {"deep": [1]}
     assert found.equals == {"a": [3, "$(x) 3"]}
     assert found.match == {"$.a": 3, "$.b": Condition(eq={"deep": [1]}, ge=1)}
     assert found.sequence == (3,)
     assert found.contains is UNSET
     with pytest.raises(LookupError, match=r"\$\(saved.n\) has no value"):
-        filled(expect, {"answer": 1})
+        fill_expect(expect, {"answer": 1})
 
 
 def test_pick() -> None:

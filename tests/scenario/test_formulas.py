@@ -112,9 +112,10 @@ def test_a_formula_names_what_it_speaks_of_once_and_in_order() -> None:
     text = "state.place.city.name == 'a' or state.n > 1 and state['the-units'] != state.place.city"
     assert formula(text).names == ("state.place", "state.n", "state.the-units")
     assert formula("1 + 1").names == ()
-    assert formula("state.n > 3").told(look) == "state.n = 4"
+    assert formula("state.n > 3").describe(look) == "state.n = 4"
     assert (
-        formula("state.n > series.late").told(look) == "state.n = 4, series.late = (series.late has no value)"
+        formula("state.n > series.late").describe(look)
+        == "state.n = 4, series.late = (series.late has no value)"
     )
 
 

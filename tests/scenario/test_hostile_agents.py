@@ -97,7 +97,7 @@ def test_what_a_run_has_changed_is_put_back_without_an_interrupt() -> None:
     """A second interrupt while the world is taken down left its lock held: no further run could begin."""
     said: list[str] = []
     with Guard(0.05, lambda why, where: said.append(why)) as guard:
-        with guard.heeding():
+        with guard.handling_interrupts():
             pass
         while not guard.fired:
             time.sleep(0.01)

@@ -12,15 +12,15 @@ from lmos_actors import Agent as RealAgent, Property, Secret, prop
 from lmos_actors.files import Duration
 from lmos_actors.scenario import Compare
 from lmos_actors.scenario.formulas import (
+    AgentState,
     FormulaProblem,
-    StateOf,
     compile_formula,
     fields_known,
     known_names,
     state_of,
 )
 from lmos_actors.scenario.judge import name_of
-from lmos_actors.scenario.judge._judging import kind_of
+from lmos_actors.scenario.judge._judge import kind_of
 from lmos_actors.scenario.model import (
     Always,
     AnyCheck,
@@ -113,9 +113,9 @@ def test_an_event_and_another_agents_message_are_in_the_middle_of_a_turn() -> No
 def test_after_the_last_look_nothing_is_looked_at() -> None:
     ann = Agent("ann", {"n": 0})
     run = Run(ann=ann).judged(Always(of="ann", expr="state.n == 0"))
-    run.judges.last_look(1.0)
+    run.judges.judge_final_state(1.0)
     run.turn(ann, n=1)  # it is being stopped
-    run.judges.last_look(2.0)
+    run.judges.judge_final_state(2.0)
     assert run.judges.end()[0].ok
 
 
@@ -236,7 +236,7 @@ def test_no_dead_letter() -> None:
 
 def test_a_dead_letter_counts_until_the_last_agent_has_stopped() -> None:
     run = Run(ann=Agent("ann")).judged(Never(when=LETTER))
-    run.judges.last_look(1.0)
+    run.judges.judge_final_state(1.0)
     for time in (2.0, 3.0):
         run.at(time).record("dead_letter", "ann", reason="stopped", affordance="ask", from_="bob")
     (found,) = run.judges.end()
@@ -336,7 +336,7 @@ def test_numbers_at_the_end(check: AnyCheck, ok: bool, saw: str) -> None:
 def test_numbers_are_taken_while_the_agents_are_there() -> None:
     ann = Agent("ann")
     run = Run(ann=ann).judged(Restarts(of="ann", equals=0))
-    run.judges.last_look(1.0)
+    run.judges.judge_final_state(1.0)
     run.cast.clear()
     assert run.judges.end()[0].ok
 
@@ -749,7 +749,7 @@ class Other(RealAgent):
 
 def test_the_state_of_an_agent_is_plain_data_by_the_names_of_files() -> None:
     agent = Store(when=Duration(2.0), foreign=object())
-    state = StateOf(agent)
+    state = AgentState(agent)
     assert list(state) == ["the-units", "key", "n", "share", "odd", "when", "foreign"]
     assert len(state) == 7
     assert (state["the-units"], state["n"], state["share"], state["when"]) == ("kelvin", 3, 0.5, 2.0)
@@ -761,7 +761,7 @@ def test_the_state_of_an_agent_is_plain_data_by_the_names_of_files() -> None:
     with pytest.raises(LookupError, match=r"state\.the-units has no value"):
         state["the-units"]
     assert state_of(SimpleNamespace(agent=None)) is None
-    assert isinstance(state_of(SimpleNamespace(agent=agent)), StateOf)
+    assert isinstance(state_of(SimpleNamespace(agent=agent)), AgentState)
 
 
 def test_the_names_that_formulas_may_use() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 
 from lmos_actors.files import FileError
 from lmos_actors.scenario import load_scenario, run_cell
-from lmos_actors.scenario.doubles._tapes import Exchange, fits, most_like, read_recording
+from lmos_actors.scenario.doubles._recorded_agents import Exchange, fits, most_similar, read_recording
 from tests.scenario.project import Project, story
 
 if TYPE_CHECKING:
@@ -391,15 +391,15 @@ def test_an_agent_is_named_by_its_path_or_the_end_of_it(project: Project) -> Non
 
 def test_a_recording_is_read_as_it_is(project: Project) -> None:
     record(project, invoke("message", {"text": "x"}), name="one.jsonl")
-    tape = read_recording(project.root / "one.jsonl", "one").tape("seed=1", "llm")
-    (exchange,) = tape.exchanges
+    recorded = read_recording(project.root / "one.jsonl", "one").agent("seed=1", "llm")
+    (exchange,) = recorded.exchanges
     assert (exchange.verb, exchange.affordance, exchange.input) == (
         "invoke",
         "message",
         {"system": "", "text": "x"},
     )
     assert exchange.ended == 0.6
-    assert exchange.told == [(0.0, "progress", 0.5), (0.3, "event", ("spent", 1))]
+    assert exchange.effects == [(0.0, "progress", 0.5), (0.3, "event", ("spent", 1))]
 
 
 # --- matching
@@ -422,7 +422,7 @@ def test_an_input_fits_itself_and_what_is_hidden_fits_anything(value: Any) -> No
 @given(st.lists(PLAIN, max_size=5), PLAIN)
 def test_the_most_alike_is_the_same_if_it_is_there(others: list[Any], asked: Any) -> None:
     exchanges = [Exchange(n, "invoke", "a", value) for n, value in enumerate([*others, asked])]
-    found = most_like(iter(exchanges), asked)
+    found = most_similar(iter(exchanges), asked)
     assert found is not None
     assert json.dumps(found.input, sort_keys=True) == json.dumps(asked, sort_keys=True)
-    assert most_like(iter(()), asked) is None
+    assert most_similar(iter(()), asked) is None

@@ -14,8 +14,8 @@ from hypothesis import given, strategies as st
 from lmos_actors.actors import Agent
 from lmos_actors.scenario import run_cell
 from lmos_actors.scenario.formulas import (
-    Agents,
-    AnyNames,
+    AgentValues,
+    CheckedNames,
     Columns,
     FormulaFailed,
     compile_formula,
@@ -153,9 +153,9 @@ def more(name: str) -> Any:
     st.sampled_from(FORMULAS),
 )
 def test_all_at_once_is_one_after_the_other(states: list[tuple[Any, Any] | None], text: str) -> None:
-    formula = compile_formula(text, AnyNames(["series.x", "series.none"]))
+    formula = compile_formula(text, CheckedNames(["series.x", "series.none"]))
     delivered = {"peer/1": 3}
-    agents = Agents(state_of, delivered, more, Columns(fields_known, delivered, more))
+    agents = AgentValues(state_of, delivered, more, Columns(fields_known, delivered, more))
     slots = [slot(number, state) for number, state in enumerate(states)]
     asks_state = any(name.startswith("state.") for name in formula.names)
     expected: list[tuple[str, str]] | None = []
@@ -177,8 +177,8 @@ def test_all_at_once_is_one_after_the_other(states: list[tuple[Any, Any] | None]
     "text", ["state.n", "state.n + state.other", "state.n == 1", "mailbox.depth", "delivered"]
 )
 def test_what_is_plain_is_looked_at_all_at_once(text: str) -> None:
-    formula = compile_formula(text, AnyNames([]))
-    agents = Agents(state_of, {}, more, Columns(fields_known, {}, more))
+    formula = compile_formula(text, CheckedNames([]))
+    agents = AgentValues(state_of, {}, more, Columns(fields_known, {}, more))
     slots = [slot(number, (number, 2)) for number in range(5)]
     found = agents.of_all(formula, slots, state=text.startswith("state."))
     assert found is not None

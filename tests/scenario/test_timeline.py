@@ -135,9 +135,9 @@ def test_it_does_not_end_before_everything_has_happened(crowds: Crowds) -> None:
 
 def test_a_shorter_end_leaves_out_what_comes_after_it(crowds: Crowds) -> None:
     """As `--until` has it; in a file it is a mistake."""
-    from lmos_actors.scenario import stopped_at
+    from lmos_actors.scenario import with_end_at
 
-    resolved = stopped_at(crowds.load(timeline=[at("1s", "hear"), at("5s", "hear")]), 3.0)
+    resolved = with_end_at(crowds.load(timeline=[at("1s", "hear"), at("5s", "hear")]), 3.0)
     result = run_cell(resolved, resolved.cells[0], 1)
     assert (result.ended, result.steps, result.steps_done, result.virtual) == ("passed", 1, 1, 3)
 
@@ -240,7 +240,7 @@ def test_progress_is_told_in_virtual_time(crowds: Crowds) -> None:
         resolved.cells[0],
         1,
         progress=lambda done, total, text: told.append((done, total)),
-        telling=lambda watching: seen.append((watching.now(), watching.tree(), watching.counts())),
+        on_start=lambda watching: seen.append((watching.now(), watching.tree(), watching.counts())),
     )
     assert all(total == 10_000_000 for _, total in told)
     assert [done for done, _ in told] == sorted(done for done, _ in told)

@@ -17,7 +17,7 @@ from lmos_actors.scenario import LogFile, compare_heads, compare_records
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lmos_actors.scenario import Differing, Divergence, Line, Logged
+    from lmos_actors.scenario import Divergence, FieldDifference, LoggedRun, LogLine
 
 DIFFERENT = 1
 
@@ -28,7 +28,7 @@ class Compared:
 
     places: tuple[str, str]
     labels: tuple[str, str]
-    heads: tuple[Differing, ...]
+    heads: tuple[FieldDifference, ...]
     records: Divergence
     problems: tuple[str | None, str | None]
 
@@ -67,7 +67,7 @@ def diff_logs(first: str, second: str, *, run: int | None, context: int, json: b
     return 0 if compared.equal and not missing else DIFFERENT
 
 
-def _chosen(file: LogFile, run: int | None) -> Iterator[Logged]:
+def _chosen(file: LogFile, run: int | None) -> Iterator[LoggedRun]:
     number = 0
     for number, logged in enumerate(file.runs(), start=1):
         if run is None or number == run:
@@ -78,12 +78,12 @@ def _chosen(file: LogFile, run: int | None) -> Iterator[Logged]:
 
 
 def _pairs(
-    logs: Sequence[Iterator[Logged]],
-) -> Iterator[tuple[Logged | None, Logged | None]]:
+    logs: Sequence[Iterator[LoggedRun]],
+) -> Iterator[tuple[LoggedRun | None, LoggedRun | None]]:
     yield from zip_longest(logs[0], logs[1])
 
 
-def _compare(one: Logged, other: Logged, context: int) -> Compared:
+def _compare(one: LoggedRun, other: LoggedRun, context: int) -> Compared:
     records = compare_records(one, other, context)
     for logged in (one, other):
         logged.skip()
@@ -178,7 +178,7 @@ def _side_by_side(records: Divergence, names: tuple[str, str]) -> None:
     Console(highlight=False).print(table)
 
 
-def line_text(line: Line) -> str:
+def line_text(line: LogLine) -> str:
     """Tell a record in one line, its number first."""
     record = read_record(line.text)
     return line.text if record is None else f"{record.number:>5}  {message_text(record)}"

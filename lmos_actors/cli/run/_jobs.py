@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import attrs
 
 from lmos_actors.reports import Failure, Repeated, RunResult
-from lmos_actors.scenario import Going, Lost, Order, run_cell
+from lmos_actors.scenario import RunLost, RunOrder, RunProgress, run_cell
 from lmos_actors.simulation import first_difference
 
 from ._pool import Task
@@ -58,9 +58,9 @@ class Asked:
             found += [Task(number, trial) for trial in range(1, self.trials + 1)]
         return found
 
-    def order(self, task: Task, *, log: bool, draw: bool) -> Order:
+    def order(self, task: Task, *, log: bool, draw: bool) -> RunOrder:
         """Return the order for a process that is to do a run."""
-        return Order(
+        return RunOrder(
             file=self.file,
             settings=self.settings,
             seeds=self.seeds,
@@ -108,7 +108,7 @@ class Told(Protocol):
         """Return who is told how a run goes on that is done here."""
         ...
 
-    def going(self, cell: Cell, trial: int, going: Going) -> None:
+    def going(self, cell: Cell, trial: int, going: RunProgress) -> None:
         """A run goes on in another process."""
         ...
 
@@ -136,7 +136,7 @@ class Jobs:
         self._order = [task for task in self._tasks if not task.second]
         self._results: dict[Task, RunResult] = {}
         self._firsts: dict[int, RunResult] = {}
-        self._seconds: dict[int, RunResult | Lost] = {}
+        self._seconds: dict[int, RunResult | RunLost] = {}
         self._given: dict[int, Task] = {}
         self._repeated: dict[int, Repeated] = {}
         self._under_way: set[Task] = set()
@@ -209,16 +209,16 @@ class Jobs:
             real_limit=self._asked.time_limit,
             speed=self._asked.speed,
             progress=progress,
-            telling=progress.telling,
+            on_start=progress.telling,
             whole_log=self._log_of(task),
-            last_words=partial(self._told.last_words, cell),
+            on_stuck=partial(self._told.last_words, cell),
         )
 
     def _take(self, *, wait: bool = True) -> None:
         """Hear what the processes say, one thing of it if that has to be waited for."""
         while (heard := self._pool.take(wait=wait)) is not None:
             task, what = heard
-            if isinstance(what, Going):
+            if isinstance(what, RunProgress):
                 if not task.second:
                     self._told.going(self._asked.cell(task.cell), task.trial, what)
             elif task.second:
@@ -226,7 +226,7 @@ class Jobs:
                 self._compare(task.cell)
             else:
                 self._told.gone(self._asked.cell(task.cell), task.trial)
-                self._ended(task, lost_run(self._asked, task, what) if isinstance(what, Lost) else what)
+                self._ended(task, lost_run(self._asked, task, what) if isinstance(what, RunLost) else what)
             wait = False
 
     def _ended(self, task: Task, run: RunResult) -> None:
@@ -261,7 +261,7 @@ class Jobs:
         found = self._repeated[number] = repeated(first, second)
         self._stop_if(found.difference is not None or found.problem is not None)
         self._firsts[number] = attrs.evolve(first, log=())
-        self._seconds[number] = Lost("")
+        self._seconds[number] = RunLost("")
 
 
 def _changed_places(numbers: Sequence[int]) -> list[int]:
@@ -274,9 +274,9 @@ def _has_ended(run: RunResult) -> bool:
     return run.ended in ("passed", "failed")
 
 
-def repeated(first: RunResult, second: RunResult | Lost) -> Repeated:
+def repeated(first: RunResult, second: RunResult | RunLost) -> Repeated:
     """Compare two runs of one cell."""
-    if isinstance(second, Lost):
+    if isinstance(second, RunLost):
         where = f" at {second.where}" if second.where else ""
         problem = f"the second process gave no log: {second.why}{where}"
         return Repeated(first.label, problem=problem)
@@ -287,7 +287,7 @@ def repeated(first: RunResult, second: RunResult | Lost) -> Repeated:
     return Repeated(first.label, difference, unseen)
 
 
-def lost_run(asked: Asked, task: Task, lost: Lost) -> RunResult:
+def lost_run(asked: Asked, task: Task, lost: RunLost) -> RunResult:
     """Return the result of a run that has none of its own, for its process is gone."""
     cell = asked.cell(task.cell)
     scenario: Any = cell.scenario

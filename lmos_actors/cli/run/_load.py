@@ -11,7 +11,7 @@ from lmos_actors._collector import collector
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import FileError
 from lmos_actors.reports import worst
-from lmos_actors.scenario import REAL_LIMIT, Guard, load_scenario, outlived, staying
+from lmos_actors.scenario import REAL_LIMIT, Guard, load_scenario, refusing_exit, restoring_directory
 
 from ._show import mistakes_of
 
@@ -62,7 +62,13 @@ def importing(
     """
     guard = Guard(real_limit, lambda why, where: print(_hangs(what, why, where), file=sys.stderr, flush=True))
     try:
-        with redirect_stdout(sys.stderr), staying(), outlived(), guard, guard.heeding():
+        with (
+            redirect_stdout(sys.stderr),
+            restoring_directory(),
+            refusing_exit(),
+            guard,
+            guard.handling_interrupts(),
+        ):
             loaded = load()
         if not guard.interrupted:
             return loaded

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import attrs
 
-from lmos_actors.scenario import Going, Lost, Order, Ready, Said, Worker
+from lmos_actors.scenario import RunLost, RunOrder, RunProgress, Worker, WorkerMessage, WorkerReady
 
 if TYPE_CHECKING:
     from lmos_actors.reports import RunResult
@@ -36,11 +36,11 @@ class _Seat:
     worker: Worker
     second: bool
     errors: BinaryIO | None
-    given: deque[tuple[Task, Order]]
+    given: deque[tuple[Task, RunOrder]]
     ready: bool = False
     due: float = 0.0
 
-    def give(self, task: Task, order: Order) -> None:
+    def give(self, task: Task, order: RunOrder) -> None:
         self.given.append((task, order))
         self.worker.begin(order)
         if len(self.given) == 1:
@@ -74,7 +74,7 @@ class Pool:
         self.errors: BinaryIO | None = None
         own = os.environ.get("PYTHONHASHSEED", "")
         self._hash_seeds = (own if own.isdecimal() else "0", "2" if own == "1" else "1")
-        self._inbox: SimpleQueue[Said] = SimpleQueue()
+        self._inbox: SimpleQueue[WorkerMessage] = SimpleQueue()
         self._seats: list[_Seat] = []
 
     def __enter__(self) -> Pool:
@@ -102,7 +102,7 @@ class Pool:
         """Start the process that second runs will need, so that it is there when they are."""
         self._start(second=True)
 
-    def give(self, task: Task, order: Order, *, beside: bool = True) -> None:
+    def give(self, task: Task, order: RunOrder, *, beside: bool = True) -> None:
         """Have a run done, by a process that has nothing to do; without `beside`, by any, behind the rest."""
         mine = [seat for seat in self._seats if seat.second is task.second]
         idle = next((seat for seat in mine if not seat.given or not beside), None)
@@ -124,7 +124,7 @@ class Pool:
                 self._give_up(seat, [each for each in seat.given if each[0] is not task])
                 return
 
-    def take(self, *, wait: bool = True) -> tuple[Task, Going | Lost | RunResult] | None:
+    def take(self, *, wait: bool = True) -> tuple[Task, RunProgress | RunLost | RunResult] | None:
         """Return what is said next of a run; waits for it, but not for ever. None if there was nothing."""
         try:
             said = self._inbox.get(timeout=self._patience() if wait else 0.0)
@@ -135,12 +135,14 @@ class Pool:
             return None
         return self._heard(seat, said)
 
-    def _heard(self, seat: _Seat, said: Said) -> tuple[Task, Going | Lost | RunResult] | None:
+    def _heard(
+        self, seat: _Seat, said: WorkerMessage
+    ) -> tuple[Task, RunProgress | RunLost | RunResult] | None:
         what: Any = said.what
         seat.ready = True
-        if isinstance(what, Ready):
+        if isinstance(what, WorkerReady):
             return None
-        if isinstance(what, Going):
+        if isinstance(what, RunProgress):
             return (seat.given[0][0], what) if seat.given else None
         task = seat.given.popleft()[0] if seat.given else None
         if said.died:
@@ -150,7 +152,7 @@ class Pool:
             seat.wait_for_next()
         return (task, what) if task is not None else None
 
-    def _give_up(self, seat: _Seat, left: list[tuple[Task, Order]]) -> None:
+    def _give_up(self, seat: _Seat, left: list[tuple[Task, RunOrder]]) -> None:
         """End a process, and have another do what is left."""
         self._seats.remove(seat)
         seat.end()
@@ -160,13 +162,13 @@ class Pool:
     def _patience(self) -> float:
         return max(min((seat.due for seat in self._seats if seat.given), default=0.0) - monotonic(), 0.0)
 
-    def _overdue(self) -> tuple[Task, Lost] | None:
+    def _overdue(self) -> tuple[Task, RunLost] | None:
         now = monotonic()
         for seat in self._seats:
             if seat.given and seat.due <= now:
                 task, order = seat.given.popleft()
                 self._give_up(seat, list(seat.given))
-                return task, Lost(
+                return task, RunLost(
                     f"its process has said nothing for {SPARE + order.real_limit:g} s", late=True
                 )
         return None

@@ -66,7 +66,7 @@ def _record(file: str, resolved: Resolved, cells: Sequence[Cell], options: RunOp
         raise ConfigError("has no agent from: replay, there is nothing to record", file)
     failed = False
     for cell in cells:
-        run = run_cell(resolved, cell, 1, real_limit=options.time_limit, last_words=_last_words)
+        run = run_cell(resolved, cell, 1, real_limit=options.time_limit, on_stuck=_last_words)
         print(run_line(run, max(len(cell.label) for cell in cells), 1))
         for line in [] if run.ok else failure_lines(run):
             print(line)

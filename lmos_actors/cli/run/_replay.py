@@ -17,14 +17,14 @@ from lmos_actors.reports import as_text, message_text, read_record
 from lmos_actors.scenario import (
     CUT_SHORT,
     LogFile,
-    Stop,
+    StopInstrument,
     compare_heads,
     compare_records,
     is_real,
     lines_of,
     load_scenario,
     run_cell,
-    stopped_at,
+    with_end_at,
 )
 from lmos_actors.simulation import surroundings
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from lmos_actors.reports import RunResult
-    from lmos_actors.scenario import Cell, Divergence, Line, Resolved, Snapshot, Standing, StopPoint
+    from lmos_actors.scenario import AgentSnapshot, Cell, Divergence, LogLine, Resolved, Snapshot, StopPoint
 
 WRONG, COULD_NOT_RUN, NOT_DETERMINISTIC, TIME_LIMIT = 2, 3, 4, 124
 
@@ -96,13 +96,13 @@ def _replay_log(log: str, options: ReplayOptions) -> int:
     if is_real(cell.scenario.world):
         world = cell.scenario.world
         raise ConfigError(f"its run was in real time (world: {world}), which does not come again", log)
-    stop = Stop(options.point) if options.point is not None else None
+    stop = StopInstrument(options.point) if options.point is not None else None
     result = run_cell(
         resolved,
         cell,
         int(recorded.get("trial", 1)),
         real_limit=options.time_limit,
-        last_words=_last_words,
+        on_stuck=_last_words,
         stop=stop,
     )
     replayed = _held(log, options, head, result, stop)
@@ -164,7 +164,7 @@ def _resolved(log: str, recorded: dict[str, Any], options: ReplayOptions) -> Res
     loaded = importing(file, load, options.time_limit)
     if isinstance(loaded, int):
         return loaded
-    return stopped_at(loaded, recorded["until"]) if "until" in recorded else loaded
+    return with_end_at(loaded, recorded["until"]) if "until" in recorded else loaded
 
 
 def _cell(resolved: Resolved, recorded: dict[str, Any], log: str) -> Cell:
@@ -178,7 +178,7 @@ def _cell(resolved: Resolved, recorded: dict[str, Any], log: str) -> Cell:
 
 
 def _held(
-    log: str, options: ReplayOptions, head: dict[str, Any], result: RunResult, stop: Stop | None
+    log: str, options: ReplayOptions, head: dict[str, Any], result: RunResult, stop: StopInstrument | None
 ) -> Replayed:
     again = list(lines_of(result.log))
     snapshot = stop.snapshot if stop is not None else None
@@ -200,7 +200,7 @@ def _held(
     )
 
 
-def _up_to(lines: Iterable[Line], most: int) -> Iterator[Line]:
+def _up_to(lines: Iterable[LogLine], most: int) -> Iterator[LogLine]:
     return (line for line in lines if line.data.get("n", 0) <= most)
 
 
@@ -300,7 +300,7 @@ def _show_snapshot(snapshot: Snapshot, label: str, agent: str | None) -> None:
             print(f"  {record.number:>5}  {message_text(record)}")
 
 
-def _wanted(snapshot: Snapshot, agent: str | None) -> list[Standing]:
+def _wanted(snapshot: Snapshot, agent: str | None) -> list[AgentSnapshot]:
     """Return the agents of that name, path, or place in the tree. Raises ConfigError if there is none."""
     found = [
         standing
@@ -315,7 +315,7 @@ def _wanted(snapshot: Snapshot, agent: str | None) -> list[Standing]:
     return found
 
 
-def _show_agent(standing: Standing) -> None:
+def _show_agent(standing: AgentSnapshot) -> None:
     name = f" ({standing.class_name})" if standing.class_name else ""
     print(
         f"{standing.path}{name} {standing.status} #{standing.incarnation}, "

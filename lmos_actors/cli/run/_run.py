@@ -15,7 +15,7 @@ import attrs
 
 from lmos_actors.files import Duration, mapped
 from lmos_actors.reports import Cut, FileResult, Missing, worst
-from lmos_actors.scenario import Compare, is_real, judge_compared, stopped_at
+from lmos_actors.scenario import Compare, is_real, judge_compared, with_end_at
 
 from .._signals import signals
 from ._jobs import Asked, Jobs, Progress
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from lmos_actors.reports import RunResult
-    from lmos_actors.scenario import Cell, Going, Resolved
+    from lmos_actors.scenario import Cell, Resolved, RunProgress
 
     from ._load import Wrong
     from ._written import Kind
@@ -93,7 +93,7 @@ def run_files(files: Sequence[str], options: RunOptions) -> int:
             if options.json:
                 print_wrong(wrong, code)
             return code
-        found = [(file, stopped_at(resolved, options.until)) for file, resolved in found]
+        found = [(file, with_end_at(resolved, options.until)) for file, resolved in found]
         chosen.check(found)
         running = _Running(files, options, chosen, show, pool, stack)
         running.open(found)
@@ -296,7 +296,7 @@ class _Told:
     def progress(self, cell: Cell, trial: int) -> Progress:
         return self._show.progress(cell.label, trial)
 
-    def going(self, cell: Cell, trial: int, going: Going) -> None:
+    def going(self, cell: Cell, trial: int, going: RunProgress) -> None:
         self._show.going(cell.label, trial, going.done, going.total, going.text, going.tree)
 
     def gone(self, cell: Cell, trial: int) -> None:

@@ -57,7 +57,7 @@ def mock_contract(name: str, entry: Mock) -> type[Agent]:
     )
 
 
-class Script:
+class MockScript:
     """What one mock does in one run, over all its incarnations: which rules were used, and what fitted none.
 
     `place` gives the place of data in the file; `paths` those of agents in the tree.
@@ -112,8 +112,8 @@ class Script:
         self._stream = stream
         return draw(delay, stream)
 
-    def open_matters(self, *, told: bool) -> list[Failure]:
-        """Return what the run is to fail with; unused rules only where the story was `told` to its end."""
+    def failures(self, *, complete: bool) -> list[Failure]:
+        """Return what the run is to fail with; unused rules only where the story came to its end."""
         found = list(self._wrong)
         if self.entry.unmatched == "fails":
             found += self._shown
@@ -127,7 +127,7 @@ class Script:
                         f"{more} more that none fits",
                     )
                 )
-        return found + (self._unused() if told else [])
+        return found + (self._unused() if complete else [])
 
     def _unused(self) -> list[Failure]:
         return [
@@ -142,14 +142,14 @@ class Script:
         ]
 
 
-def mock_class(cls: type[Agent], script: Script) -> type[Agent]:
+def mock_class(cls: type[Agent], script: MockScript) -> type[Agent]:
     """Make the class of a mock for one run: what `cls` offers, answered by the script."""
     properties = cls.__contract__.properties
     values = {properties[wire].attribute: value for wire, value in script.entry.state.items()}
     return stand_in(cls, lambda key, op: op if op.internal else _scripted(script, op), values)
 
 
-def _scripted(script: Script, op: Operation) -> Altered:
+def _scripted(script: MockScript, op: Operation) -> Altered:
     async def run(agent: Any, *args: Any) -> Any:
         return await _Answer(script, agent, op, args).output()
 
@@ -157,7 +157,7 @@ def _scripted(script: Script, op: Operation) -> Altered:
         answer = _Answer(script, agent, op, args)
         await answer.begin()
         for part in answer.parts():
-            if not await answer.passes(part):
+            if not await answer.perform_part(part):
                 yield answer.item(part)
 
     kind = type(op) if isinstance(op, Altered) else Altered
@@ -191,7 +191,7 @@ def request_of(agent: Any, op: Operation, args: tuple[Any, ...]) -> tuple[Reques
 class _Answer:
     """One answer of a mock, as its rule has it."""
 
-    def __init__(self, script: Script, agent: Any, op: Operation, args: tuple[Any, ...]) -> None:
+    def __init__(self, script: MockScript, agent: Any, op: Operation, args: tuple[Any, ...]) -> None:
         self.script = script
         self.agent = agent
         self.op = op
@@ -229,7 +229,7 @@ class _Answer:
         items: Any = self.rule.output
         return [Chunk(chunk=item) for item in items]
 
-    async def passes(self, part: Any) -> bool:
+    async def perform_part(self, part: Any) -> bool:
         """Carry out a part that is no output; return whether it was one."""
         if isinstance(part, Waited):
             await trio.sleep(self.script.seconds(self.agent, part.wait))
@@ -241,18 +241,18 @@ class _Answer:
         envelope = current_envelope()
         if envelope is not None and envelope.run is not None:
             shape = self.op.progress
-            envelope.run.report(value if shape is None else self._taken(shape.take, value))
+            envelope.run.report(value if shape is None else self._typed(shape.take, value))
 
     async def output(self) -> Any:
         """Return the one output."""
         await self.begin()
         rule = self.rule
         if rule.reply is UNSET:
-            return self._taken(self.op.give, rule.output)
+            return self._typed(self.op.give, rule.output)
         text = ""
         output: Any = None
         for part in rule.reply:
-            if await self.passes(part):
+            if await self.perform_part(part):
                 continue
             if isinstance(part, Chunk):
                 text += str(part.chunk)
@@ -260,13 +260,13 @@ class _Answer:
                 output = part.done
         if text:
             output = text if output is None else f"{text}{output}"
-        return self._taken(self.op.give, output)
+        return self._typed(self.op.give, output)
 
     def item(self, part: Chunk) -> Any:
         """Return one of many outputs."""
-        return self._taken(self.op.give, part.chunk)
+        return self._typed(self.op.give, part.chunk)
 
-    def _taken(self, take: Callable[[Any], Any], value: Any) -> Any:
+    def _typed(self, take: Callable[[Any], Any], value: Any) -> Any:
         try:
             return take(value)
         except InvalidInput as error:

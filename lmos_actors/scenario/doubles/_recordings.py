@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from lmos_actors.files import FileError
 
 from ..model import Replay
+from ._recorded_agents import read_recording
 from ._replays import recorded_class
-from ._tapes import read_recording
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Agent
     from lmos_actors.files import DataPath, Document, Mistake
 
-    from ._tapes import Recording, Tape
+    from ._recorded_agents import RecordedAgent, Recording
 
 
 def replays_among(agents: Mapping[str, object]) -> dict[str, Replay]:
@@ -74,9 +74,9 @@ class Recordings:
         return self._read[entry.log]
 
 
-def tape_of(name: str, entry: Replay, recording: Recording, label: str) -> Tape:
-    """Return the tape of a replay for a run. Raises LookupError as `Recording.tape`."""
-    return recording.tape(label, entry.agent or name)
+def recorded_agent_of(name: str, entry: Replay, recording: Recording, label: str) -> RecordedAgent:
+    """Return the tape of a replay for a run. Raises LookupError as `Recording.agent`."""
+    return recording.agent(label, entry.agent or name)
 
 
 def contract_of(name: str, entry: Replay, recording: Recording) -> type[Agent]:
@@ -84,13 +84,13 @@ def contract_of(name: str, entry: Replay, recording: Recording) -> type[Agent]:
 
     Raises TypeError where two of them have one name; LookupError when the agent is in none.
     """
-    tapes: list[Tape] = []
+    recorded_agents: list[RecordedAgent] = []
     missing: LookupError | None = None
     for label in recording.runs:
         try:
-            tapes.append(tape_of(name, entry, recording, label))
+            recorded_agents.append(recorded_agent_of(name, entry, recording, label))
         except LookupError as error:
             missing = error
-    if missing is not None and not tapes:
+    if missing is not None and not recorded_agents:
         raise missing
-    return recorded_class(name, tapes)
+    return recorded_class(name, recorded_agents)

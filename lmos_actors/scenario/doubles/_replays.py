@@ -20,8 +20,8 @@ from lmos_actors.reports import Failure
 
 from ..values import exception_class, show
 from ._mocks import message_now, request_of
-from ._tapes import LISTENING, fits, most_like
-from ._untyped import Loose, untyped_class
+from ._recorded_agents import LISTENING, fits, most_similar
+from ._untyped import UntypedOperation, untyped_class
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lmos_actors.files import DataPath
 
     from ..model import Replay
-    from ._tapes import Exchange, Recording, Tape
+    from ._recorded_agents import Exchange, RecordedAgent, Recording
 
 SHOWN: Final = 3
 """How many requests that were not recorded, and recorded ones that nobody made, are shown."""
@@ -38,17 +38,17 @@ SHOWN: Final = 3
 _DIED: Final = re.compile(r"agent .* died \((.*)\), request had begun", re.DOTALL)
 
 
-def recorded_class(name: str, tapes: Sequence[Tape]) -> type[Agent]:
+def recorded_class(name: str, recorded_agents: Sequence[RecordedAgent]) -> type[Agent]:
     """Make the class of a replay without `use`: with what its tapes name."""
-    exchanges = [exchange for tape in tapes for exchange in tape.exchanges]
-    told = [(item.kind, item.what) for tape in tapes for item in tape.told]
-    told += [(kind, what) for exchange in exchanges for _, kind, what in exchange.told]
+    exchanges = [exchange for recorded in recorded_agents for exchange in recorded.exchanges]
+    effects = [(item.kind, item.what) for recorded in recorded_agents for item in recorded.effects]
+    effects += [(kind, what) for exchange in exchanges for _, kind, what in exchange.effects]
     actions = [e for e in exchanges if e.verb in ("invoke", "tell")]
-    many = [e.affordance for e in actions if any(kind == "item" for _, kind, _ in e.told)]
+    many = [e.affordance for e in actions if any(kind == "item" for _, kind, _ in e.effects)]
     properties = [e.affordance for e in exchanges if e.verb in ("read", "write", "observe")]
-    properties += [what[0] for kind, what in told if kind in ("changed", "shown")]
+    properties += [what[0] for kind, what in effects if kind in ("changed", "shown")]
     events = [e.affordance for e in exchanges if e.verb == "subscribe"]
-    events += [what[0] for kind, what in told if kind == "event"]
+    events += [what[0] for kind, what in effects if kind == "event"]
     return untyped_class(
         name,
         actions=[e.affordance for e in actions if e.affordance not in many],
@@ -58,14 +58,19 @@ def recorded_class(name: str, tapes: Sequence[Tape]) -> type[Agent]:
     )
 
 
-class Player:
+class ReplayScript:
     """What one replay does in one run, over all its incarnations; `place` gives that of data in the file."""
 
     def __init__(
-        self, name: str, entry: Replay, recording: Recording, tape: Tape, place: Callable[[DataPath], str]
+        self,
+        name: str,
+        entry: Replay,
+        recording: Recording,
+        recorded: RecordedAgent,
+        place: Callable[[DataPath], str],
     ) -> None:
         self.name = name
-        self.tape = tape
+        self.recorded = recorded
         self._entry = entry
         self._recording = recording
         self._place = place
@@ -80,10 +85,10 @@ class Player:
         """
         request, shown = request_of(agent, op, args)
         verb = op.verb if getattr(message_now(agent), "waits_for_answer", True) else "tell"
-        loosely = isinstance(op, Loose)
-        same = [e for e in self.tape.exchanges if e.verb == verb and e.affordance == op.name]
+        allow_missing = isinstance(op, UntypedOperation)
+        same = [e for e in self.recorded.exchanges if e.verb == verb and e.affordance == op.name]
         for exchange in same:
-            if exchange.line not in self._used and fits(exchange.input, shown, loosely=loosely):
+            if exchange.line not in self._used and fits(exchange.input, shown, allow_missing=allow_missing):
                 self._used.add(exchange.line)
                 return exchange
         self._miss(f"{verb} {op.name}", same, shown, request.sender)
@@ -94,14 +99,16 @@ class Player:
         if len(self._failures) >= SHOWN:
             return
         alike = [exchange for exchange in same if fits(exchange.input, shown)]
-        near = most_like((e for e in same if e.line not in self._used), shown) or most_like(iter(same), shown)
+        near = most_similar((e for e in same if e.line not in self._used), shown) or most_similar(
+            iter(same), shown
+        )
         if alike:
             saw = f"it was recorded {_times(len(alike))}, and has been asked more often"
         elif near is not None:
             used = ", which has been used" if near.line in self._used else ""
             saw = f"the nearest is {show(near.input)} ({self._line(near)}){used}"
         else:
-            there = dict.fromkeys(f"{e.verb} {e.affordance}" for e in self.tape.exchanges)
+            there = dict.fromkeys(f"{e.verb} {e.affordance}" for e in self.recorded.exchanges)
             saw = f"recorded are {', '.join(list(there)[:5]) or 'no requests'}"
         expected = f"a recorded {what} {show(shown)} from {sender}"
         self._failures.append(self._more(expected, saw))
@@ -113,11 +120,11 @@ class Player:
         """Whether every recorded answer of an action came at once, as those of a turn do."""
         return all(
             e.ended == 0.0 and (e.error or "ActionFailed").startswith(("ActionFailed", "AgentDied"))
-            for e in self.tape.exchanges
+            for e in self.recorded.exchanges
             if e.affordance == action and e.verb in ("invoke", "tell")
         )
 
-    def taken(self, exchange: Exchange, op: Operation, value: Any) -> Any:
+    def typed(self, exchange: Exchange, op: Operation, value: Any) -> Any:
         """Give a recorded value as the class has it. Raises TypeError where the class cannot give it."""
         try:
             return op.give(value)
@@ -127,14 +134,14 @@ class Player:
             self._failures.append(failure)
             raise op.wrong_result(error) from None
 
-    def open_matters(self, *, told: bool) -> list[Failure]:
-        """Give what the run is to fail with; unused requests only where the story was `told` to its end."""
+    def failures(self, *, complete: bool) -> list[Failure]:
+        """Give what the run is to fail with; unused requests only where the story came to its end."""
         found = list(self._failures)
         if self._missed > SHOWN:
             found.append(self._more("nothing but what was recorded", f"{self._missed - SHOWN} more misses"))
-        if not told or self._entry.unused == "allowed":
+        if not complete or self._entry.unused == "allowed":
             return found
-        unused = [e for e in self.tape.exchanges if e.line not in self._used and e.counts]
+        unused = [e for e in self.recorded.exchanges if e.line not in self._used and e.counts]
         found += [
             Failure(
                 self._line(exchange),
@@ -159,49 +166,49 @@ def _times(count: int) -> str:
 # --- the class
 
 
-def replay_class(cls: type[Agent], player: Player) -> type[Agent]:
+def replay_class(cls: type[Agent], script: ReplayScript) -> type[Agent]:
     """Make the class of a replay for one run: what `cls` offers, answered from the tape."""
 
     def alter(key: str, op: Operation) -> Operation:
-        return op if op.verb in LISTENING else _replayed(player, key, op)
+        return op if op.verb in LISTENING else _replayed(script, key, op)
 
     made: Any = stand_in(cls, alter, {})
-    if player.tape.told:
+    if script.recorded.effects:
         made.__contract__.has_started = True
-        made.started = partialmethod(_tell_later, player.tape)
+        made.started = partialmethod(_schedule_effects, script.recorded)
     return made  # type: ignore[no-any-return]
 
 
-def _tell_later(agent: Any, tape: Tape) -> None:
+def _schedule_effects(agent: Any, recorded: RecordedAgent) -> None:
     """Have what nothing asked for in this life happen at its instants, and begin with the values it had."""
     now, life = trio.current_time(), agent._slot.incarnation
-    for told in tape.told:
-        if told.life != life:
+    for effect in recorded.effects:
+        if effect.life != life:
             continue
-        if told.kind == "shown":
-            name, value = told.what
+        if effect.kind == "shown":
+            name, value = effect.what
             made = agent.__contract__.properties[name]
             agent.__dict__[made.hidden] = made.take(value)
-        elif told.when is None:
-            _tell(agent, told.kind, told.what)
-        elif told.when >= now:
-            agent.after(told.when - now, _tell, agent, told.kind, told.what)
+        elif effect.when is None:
+            _perform(agent, effect.kind, effect.what)
+        elif effect.when >= now:
+            agent.after(effect.when - now, _perform, agent, effect.kind, effect.what)
 
 
-def _replayed(player: Player, key: str, op: Operation) -> Altered:
+def _replayed(script: ReplayScript, key: str, op: Operation) -> Altered:
     made = type(op) if isinstance(op, Altered) else Altered
-    if op.internal or (op.kind == TURN and player.in_one_step(op.name)):
-        return made(op, _turn(player, key, op), kind=TURN, bare=not op.internal)
+    if op.internal or (op.kind == TURN and script.in_one_step(op.name)):
+        return made(op, _turn(script, key, op), kind=TURN, bare=not op.internal)
 
     async def run(agent: Any, *args: Any) -> Any:
-        return await _Answer(player, agent, op, args).output()
+        return await _Answer(script, agent, op, args).output()
 
     async def stream(agent: Any, *args: Any) -> AsyncGenerator[Any]:
-        answer = _Answer(player, agent, op, args)
-        for after, kind, what in answer.exchange.told:
+        answer = _Answer(script, agent, op, args)
+        for after, kind, what in answer.exchange.effects:
             await answer.wait(after)
             if kind == "item":
-                yield answer.taken(what)
+                yield answer.typed(what)
             else:
                 answer.tell(kind, what)
         await answer.end()
@@ -209,19 +216,19 @@ def _replayed(player: Player, key: str, op: Operation) -> Altered:
     return made(op, stream, bare=True) if op.kind == STREAM else made(op, run, kind=RUN, bare=True)
 
 
-def _turn(player: Player, key: str, op: Operation) -> Callable[..., Any]:
+def _turn(script: ReplayScript, key: str, op: Operation) -> Callable[..., Any]:
     """Make the turn that answers in one step: of an action that is one, or what is asked of properties."""
 
     def turn(agent: Any, *args: Any) -> Any:
         if op.verb == "read" and getattr(agent._slot.rt.turns.current, "op", None) != op:
             return op.fn(agent)  # nobody has asked: a new life is shown to those who observe
-        exchange = player.find(agent, op, () if op.verb == "observe" else args)
-        for _, kind, what in exchange.told:
-            _tell(agent, kind, what)
+        exchange = script.find(agent, op, () if op.verb == "observe" else args)
+        for _, kind, what in exchange.effects:
+            _perform(agent, kind, what)
         if exchange.error is not None:
             raise _error(exchange)
         if not op.internal:
-            return player.taken(exchange, op, exchange.value)
+            return script.typed(exchange, op, exchange.value)
         if op.verb == "observe":
             agent._slot.sinks().add(key[1:], args[0])
             args[0].push(_property_value(agent, op, exchange))
@@ -234,7 +241,7 @@ def _property_value(agent: Any, op: Operation, exchange: Exchange) -> Any:
     return agent.__contract__.table[f"={op.name}"].params[0].shape.take(exchange.value)
 
 
-def _tell(agent: Any, kind: str, what: Any) -> None:
+def _perform(agent: Any, kind: str, what: Any) -> None:
     """Emit an event again, or let a property change."""
     name, value = what
     if kind == "event":
@@ -246,11 +253,11 @@ def _tell(agent: Any, kind: str, what: Any) -> None:
 class _Answer:
     """One answer of a replay, as it was recorded."""
 
-    def __init__(self, player: Player, agent: Any, op: Operation, args: tuple[Any, ...]) -> None:
-        self.player = player
+    def __init__(self, script: ReplayScript, agent: Any, op: Operation, args: tuple[Any, ...]) -> None:
+        self.script = script
         self.agent = agent
         self.op = op
-        self.exchange = player.find(agent, op, args)
+        self.exchange = script.find(agent, op, args)
         self._began = trio.current_time()
 
     async def wait(self, after: float) -> None:
@@ -262,7 +269,7 @@ class _Answer:
     def tell(self, kind: str, what: Any) -> None:
         """Do what came between request and answer."""
         if kind != "progress":
-            _tell(self.agent, kind, what)
+            _perform(self.agent, kind, what)
             return
         envelope = current_envelope()
         if envelope is not None and envelope.run is not None:
@@ -287,15 +294,15 @@ class _Answer:
 
     async def output(self) -> Any:
         """Give the one output."""
-        for after, kind, what in self.exchange.told:
+        for after, kind, what in self.exchange.effects:
             await self.wait(after)
             self.tell(kind, what)
         await self.end()
-        return self.exchange.value if self.exchange.error is not None else self.taken(self.exchange.value)
+        return self.exchange.value if self.exchange.error is not None else self.typed(self.exchange.value)
 
-    def taken(self, value: Any) -> Any:
+    def typed(self, value: Any) -> Any:
         """Give a recorded value as the class has it."""
-        return self.player.taken(self.exchange, self.op, value)
+        return self.script.typed(self.exchange, self.op, value)
 
 
 def _error(exchange: Exchange) -> Exception:

@@ -34,7 +34,7 @@ AT_ONCE: Final = 1 << 30
 """How many runs of one action an agent without a class has at a time: as many as come."""
 
 
-class Loose(Altered):
+class UntypedOperation(Altered):
     """An operation whose parameters nobody knows: arguments given by name are one object."""
 
     __slots__ = ()
@@ -78,11 +78,11 @@ def untyped_class(
         body["__annotations__"][f"event_{number}"] = Event[Any]
     metaclass = cast("Any", type(Agent))
     made: type[Agent] = metaclass(name, (Agent,), body)
-    _loosen(made, properties or {})
+    _accept_anything(made, properties or {})
     return made
 
 
-def _loosen(cls: type[Agent], properties: Mapping[str, Any]) -> None:
+def _accept_anything(cls: type[Agent], properties: Mapping[str, Any]) -> None:
     """Let properties have any value, and actions any input."""
     contract = cls.__contract__
     anything = shape_of(Any)
@@ -98,7 +98,7 @@ def _loosen(cls: type[Agent], properties: Mapping[str, Any]) -> None:
         contract.table[f"?{wire}"] = Altered(read, _copying(read))
     for wire in contract.actions:
         op = contract.table[wire]
-        contract.table[wire] = Loose(op, op.fn)
+        contract.table[wire] = UntypedOperation(op, op.fn)
 
 
 def _copying(read: Operation) -> Any:

@@ -34,7 +34,7 @@ LOOKING = frozenset({"find", "topic", "group", "join_group"})
 """What agents call on themselves that leads to others, or others to them, without a name in a file."""
 
 
-def looks_around(cls: Any) -> bool:
+def discovers_agents(cls: Any) -> bool:
     """Return whether a method of an agent class, or of a base of it, mentions `find`, a topic or a group."""
     things = [
         value
@@ -46,7 +46,7 @@ def looks_around(cls: Any) -> bool:
 
 
 @attrs.frozen
-class FieldOf:
+class AgentField:
     """One field of an agent's state. `shape` is None where the type is no plain data, or cannot be read."""
 
     name: str
@@ -66,15 +66,15 @@ class FieldOf:
         return self.pointer.cls if self.pointer is not None and not self.pointer.many else None
 
 
-def fields_of_agent(cls: type[Agent]) -> Mapping[str, FieldOf]:
+def fields_of_agent(cls: type[Agent]) -> Mapping[str, AgentField]:
     """Return the fields of an agent class by the name its constructor knows."""
     made: Any = cls
     return _fields_of(made)
 
 
 @lru_cache(maxsize=1_000)
-def _fields_of(cls: Any) -> Mapping[str, FieldOf]:
-    found: dict[str, FieldOf] = {}
+def _fields_of(cls: Any) -> Mapping[str, AgentField]:
+    found: dict[str, AgentField] = {}
     for field in attrs.fields(cls):
         if field.init:
             name: str = field.alias
@@ -82,18 +82,18 @@ def _fields_of(cls: Any) -> Mapping[str, FieldOf]:
     return found
 
 
-def _field(cls: type[Agent], name: str, field: Any) -> FieldOf:
+def _field(cls: type[Agent], name: str, field: Any) -> AgentField:
     wire = _wire_names(cls).get(field.name)
     hint = None if wire is not None else hint_of(cls, field.name)
     shape = cls.__contract__.table[f"={wire}"].params[0].shape if wire is not None else _shape(hint)
-    return FieldOf(name, wire, field.default is attrs.NOTHING, hint, shape)
+    return AgentField(name, wire, field.default is attrs.NOTHING, hint, shape)
 
 
 def _wire_names(cls: type[Agent]) -> dict[str, str]:
     return {made.attribute: wire for wire, made in cls.__contract__.properties.items()}
 
 
-def by_state_name(fields: Mapping[str, FieldOf]) -> dict[str, FieldOf]:
+def by_state_name(fields: Mapping[str, AgentField]) -> dict[str, AgentField]:
     """Return the fields by the name that `state:` uses: a property's is that its consumers know."""
     return {field.wire or name: field for name, field in fields.items()}
 

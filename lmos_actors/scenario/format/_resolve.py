@@ -12,7 +12,7 @@ from lmos_actors.actors import Agent
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import Document, FileError, Kind, Mistake, Note, decode, listed, mapped, read
 
-from ..doubles import Recordings, contract_of, mock_contract, replays_among, tape_of, untyped_class
+from ..doubles import Recordings, contract_of, mock_contract, recorded_agent_of, replays_among, untyped_class
 from ..model import (
     LABEL,
     AnyFile,
@@ -26,10 +26,10 @@ from ..model import (
     SeedRange,
     Simulation,
 )
-from ._names import Names
-from ._reading import check_cell, has_its_parts
+from ._cell_check import check_cell, has_required_parts
+from ._cell_names import CellNames
 from ._targets import import_target, project_root
-from ._trees import paths, use_tree
+from ._used_tree import paths, use_tree
 
 if TYPE_CHECKING:
     import os
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from ..doubles import Recording
     from ._targets import Accepts
-    from ._trees import UsedTree
+    from ._used_tree import UsedTree
 
 
 @attrs.frozen
@@ -168,7 +168,7 @@ def resolve(
     if mistakes:
         raise FileError(mistakes)
     runs = _with_seeds(found, decoded, seeds, recordings)
-    mistakes += _no_tapes(document, runs)
+    mistakes += _missing_recordings(document, runs)
     if mistakes:
         raise FileError(mistakes)
     return Resolved(document, targets.root, runs, _notes(document, cells, notes), dict(settings or {}))
@@ -192,9 +192,9 @@ def _scenario(
     made: dict[DataPath, Any] = {}
     scenario, wrong = decode(document, AnyFile, cell.data, made=made)
     mistakes += wrong
-    if not has_its_parts(cell.data):
+    if not has_required_parts(cell.data):
         return _Decoded(None)
-    names = Names(document, cell, made)
+    names = CellNames(document, cell, made)
     use = mapped(cell.data.get("tree")).get("use")
     if isinstance(use, str):
         names.tree = targets.tree(use, mistakes) if targets else None
@@ -249,7 +249,7 @@ class _Targets:
         kind: Kind = "import" if error.__cause__ is not None else "name"
         mistakes.append(self.document.mistake(path, error.message, kind))
 
-    def classes(self, names: Names, mistakes: list[Mistake]) -> dict[str, type]:
+    def classes(self, names: CellNames, mistakes: list[Mistake]) -> dict[str, type]:
         classes: dict[str, type] = {}
         if names.tree is not None:
             made = {name: names.tree.class_of(name) for name in names.tree.agents}
@@ -263,7 +263,7 @@ class _Targets:
         self._without_class(names, classes, mistakes)
         return classes
 
-    def _without_class(self, names: Names, classes: dict[str, type], mistakes: list[Mistake]) -> None:
+    def _without_class(self, names: CellNames, classes: dict[str, type], mistakes: list[Mistake]) -> None:
         """Add the classes of mocks, replays and remote agents that name none, and are none's of the tree."""
         for name, entry in names.agents.items():
             if isinstance(entry, Mock) and entry.use is None and name not in classes:
@@ -332,12 +332,12 @@ def _with_seeds(
     )
 
 
-def _no_tapes(document: Document, cells: Iterable[Cell]) -> Iterator[Mistake]:
+def _missing_recordings(document: Document, cells: Iterable[Cell]) -> Iterator[Mistake]:
     """Find replays whose log has no run for a cell, or not the agent in it."""
     for cell in cells:
         for name, recording in cell.recordings.items():
             try:
-                tape_of(name, replays_among(cell.scenario.agents)[name], recording, cell.label)
+                recorded_agent_of(name, replays_among(cell.scenario.agents)[name], recording, cell.label)
             except LookupError as error:
                 yield document.mistake(("agents", name, "log"), str(error.args[0]), "name")
 

@@ -6,13 +6,13 @@ from ._formulas import (
     FormulaFailed as FormulaFailed,
     FormulaProblem as FormulaProblem,
     compile_formula as compile_formula,
-    words_of as words_of,
+    error_text as error_text,
 )
-from ._look import (
+from ._names import (
     RESERVED as RESERVED,
-    Agents as Agents,
-    AnyNames as AnyNames,
-    StateOf as StateOf,
+    AgentState as AgentState,
+    AgentValues as AgentValues,
+    CheckedNames as CheckedNames,
     fields_known as fields_known,
     known_names as known_names,
     of_agents as of_agents,

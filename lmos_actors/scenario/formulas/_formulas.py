@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from ..values import show
+from ._evaluation import FormulaFailed as FormulaFailed, Look as Look, computing
 from ._text import FormulaProblem as FormulaProblem, Known as Known, read_formula
-from ._value import FormulaFailed as FormulaFailed, Look as Look, computing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,19 +33,19 @@ class Formula:
             return value
         raise FormulaFailed(f"{self.text} is {show(value)}, which is neither true nor false")
 
-    def told(self, look: Look) -> str:
+    def describe(self, look: Look) -> str:
         """Tell the values of its names, for people: `state.questions = 4`."""
-        return ", ".join(f"{name} = {_told(name, look)}" for name in self.names)
+        return ", ".join(f"{name} = {_describe(name, look)}" for name in self.names)
 
 
-def _told(name: str, look: Look) -> str:
+def _describe(name: str, look: Look) -> str:
     try:
         return show(look(name))
     except LookupError as error:
-        return f"({words_of(error)})"
+        return f"({error_text(error)})"
 
 
-def words_of(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return what an error has to say: a LookupError would put its text in quotes."""
     return str(error.args[0]) if error.args else "missing"
 

@@ -2,8 +2,8 @@
 
 from ._compare import judge_compared as judge_compared
 from ._divergence import (
-    Differing as Differing,
     Divergence as Divergence,
+    FieldDifference as FieldDifference,
     compare_heads as compare_heads,
     compare_records as compare_records,
     lines_of as lines_of,
@@ -11,7 +11,7 @@ from ._divergence import (
 from ._expect import (
     FEWEST_SAMPLES as FEWEST_SAMPLES,
     Verdict as Verdict,
-    filled as filled,
+    fill_expect as fill_expect,
     judge_bounded as judge_bounded,
     judge_error as judge_error,
     judge_expect as judge_expect,
@@ -20,12 +20,12 @@ from ._expect import (
     percentile as percentile,
     waits_to_the_end as waits_to_the_end,
 )
+from ._judge import Judge as Judge, name_of as name_of
 from ._judges import TIMED as TIMED, Judges as Judges
-from ._judging import Judge as Judge, name_of as name_of
 from ._logs import (
     CHANGED as CHANGED,
     CUT_SHORT as CUT_SHORT,
-    Line as Line,
     LogFile as LogFile,
-    Logged as Logged,
+    LoggedRun as LoggedRun,
+    LogLine as LogLine,
 )

@@ -16,7 +16,7 @@ import attrs
 from lmos_actors.reports import CheckResult
 
 from ..model import Compare
-from ._judging import NAMED, kind_of, name_of
+from ._judge import NAMED, kind_of, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from lmos_actors.reports import RunResult
 
     from ..model import AnyCheck
-    from ._judging import Place
+    from ._judge import PlaceOf
 
 
 def judge_compared(
-    checks: Sequence[AnyCheck], runs: Sequence[RunResult], place: Place, *, narrowed: Sequence[str] = ()
+    checks: Sequence[AnyCheck], runs: Sequence[RunResult], place: PlaceOf, *, narrowed: Sequence[str] = ()
 ) -> list[CheckResult]:
     """Judge the `compare` checks of a file over all its runs, in the order of the file.
 

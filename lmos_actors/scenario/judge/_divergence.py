@@ -11,7 +11,7 @@ import msgspec
 
 from lmos_actors.files import is_mapping
 
-from ._logs import Line
+from ._logs import LogLine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -21,7 +21,7 @@ PASSED_OVER: Final = ("run.file",)
 
 
 @attrs.frozen
-class Differing:
+class FieldDifference:
     """A member that differs: its name, `value.text`, and what both have there, None if nothing."""
 
     name: str
@@ -38,9 +38,9 @@ class Divergence:
     """
 
     common: int
-    before: tuple[Line, ...]
-    first: tuple[Line, ...]
-    second: tuple[Line, ...]
+    before: tuple[LogLine, ...]
+    first: tuple[LogLine, ...]
+    second: tuple[LogLine, ...]
 
     @property
     def equal(self) -> bool:
@@ -48,17 +48,17 @@ class Divergence:
         return not self.first and not self.second
 
     @property
-    def fields(self) -> tuple[Differing, ...]:
+    def fields(self) -> tuple[FieldDifference, ...]:
         """What differs between the first two records that do."""
         if not self.first or not self.second:
             return ()
         return tuple(differing(self.first[0].data, self.second[0].data))
 
 
-def compare_records(first: Iterable[Line], second: Iterable[Line], context: int = 3) -> Divergence:
+def compare_records(first: Iterable[LogLine], second: Iterable[LogLine], context: int = 3) -> Divergence:
     """Compare the records of two runs, heads and last lines apart; `context` records are kept around."""
     one, other = _records(first), _records(second)
-    before: deque[Line] = deque(maxlen=context)
+    before: deque[LogLine] = deque(maxlen=context)
     common = 0
     while True:
         left, right = next(one, None), next(other, None)
@@ -73,26 +73,28 @@ def compare_records(first: Iterable[Line], second: Iterable[Line], context: int 
     return Divergence(common, tuple(before), rest[0], rest[1])
 
 
-def _records(lines: Iterable[Line]) -> Iterator[Line]:
+def _records(lines: Iterable[LogLine]) -> Iterator[LogLine]:
     return (line for line in lines if line.sort == "record")
 
 
-def lines_of(texts: Iterable[str]) -> Iterator[Line]:
+def lines_of(texts: Iterable[str]) -> Iterator[LogLine]:
     """Return lines of a log that is in memory."""
     for number, text in enumerate(texts, start=1):
-        yield Line(number, text, msgspec.json.decode(text.encode("utf-8", "surrogatepass")))
+        yield LogLine(number, text, msgspec.json.decode(text.encode("utf-8", "surrogatepass")))
 
 
-def compare_heads(first: Mapping[str, Any], second: Mapping[str, Any]) -> tuple[Differing, ...]:
+def compare_heads(first: Mapping[str, Any], second: Mapping[str, Any]) -> tuple[FieldDifference, ...]:
     """Name what differs between the heads of two logs."""
     return tuple(found for found in differing(first, second) if found.name not in PASSED_OVER)
 
 
-def differing(first: Mapping[str, Any], second: Mapping[str, Any], prefix: str = "") -> Iterator[Differing]:
+def differing(
+    first: Mapping[str, Any], second: Mapping[str, Any], prefix: str = ""
+) -> Iterator[FieldDifference]:
     """Name the members that differ, those of members by their path."""
     for name in dict.fromkeys([*first, *second]):
         left, right = first.get(name), second.get(name)
         if is_mapping(left) and is_mapping(right):
             yield from differing(left, right, f"{prefix}{name}.")
         elif left != right or (name in first) != (name in second):
-            yield Differing(f"{prefix}{name}", left, right)
+            yield FieldDifference(f"{prefix}{name}", left, right)

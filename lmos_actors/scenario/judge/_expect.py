@@ -109,7 +109,7 @@ def judge_error(expected: ExpectedError, error: BaseException | None) -> Verdict
 # --- steps and checks
 
 
-def filled(expect: Expect, saved: Mapping[str, Any]) -> Expect:
+def fill_expect(expect: Expect, saved: Mapping[str, Any]) -> Expect:
     """Return the step with its saved values filled in. Raises LookupError for one that is not there."""
 
     def late(value: Any) -> Any:

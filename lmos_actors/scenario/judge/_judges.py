@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ..formulas import Agents, AnyNames, Columns
+from ..formulas import AgentValues, CheckedNames, Columns
 from ..model import Always, Causal, Compare, Converges, Eventually, Latency, Never, Restarts, Statistics
-from ._causes import CausalJudge, TraceJudge
+from ._count_judges import ConvergesJudge, CountJudge, DeadLetterJudge, LatencyJudge
 from ._expect import percentile
-from ._judge_counts import ConvergesJudge, CountJudge, DeadLetterJudge, LatencyJudge
-from ._judge_formulas import EventuallyJudge, HoldsJudge, OfFormula
-from ._judging import Cast, Judge, name_of
-from ._series import SeriesOf
+from ._formula_judges import EventuallyJudge, FormulaJudge, HoldsJudge
+from ._judge import AgentDirectory, Judge, name_of
+from ._series import SeriesSampler
+from ._trace_judges import CausalJudge, TraceJudge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from lmos_actors.reports import CheckResult, SeriesResult
 
     from ..model import AnyCheck, Measure
-    from ._judge_formulas import Scene
-    from ._judging import Place, View
+    from ._formula_judges import JudgeContext
+    from ._judge import PlaceOf, View
 
 TIMED: Final = (Eventually, Converges)
 """The checks that come true at an instant: formulas and `stop` may name them."""
@@ -35,31 +35,35 @@ class Judges:
     and gives its results when all of them have stopped.
     """
 
-    def __init__(self, checks: Sequence[AnyCheck], measure: Measure | None, view: View, place: Place) -> None:
+    def __init__(
+        self, checks: Sequence[AnyCheck], measure: Measure | None, view: View, place: PlaceOf
+    ) -> None:
         self._view = view
         self._checks = checks
         self._delivered: dict[str, int] = {}
         series = measure.series if measure is not None else {}
         own = [f"series.{name}" for name in series]
         timed = [name_of(check) for check in checks if isinstance(check, TIMED)]
-        names = AnyNames([*own, *timed, *(f"{name}.time" for name in timed)])
-        cast = Cast(view)
+        names = CheckedNames([*own, *timed, *(f"{name}.time" for name in timed)])
+        directory = AgentDirectory(view)
         columns = Columns(view.fields, self._delivered, self._more) if view.fields is not None else None
-        agents = Agents(view.state, self._delivered, self._more, columns)
-        scene = (view, cast, agents, names)
-        self._series = {name: SeriesOf(name, declared, scene) for name, declared in series.items()}
+        agents = AgentValues(view.state, self._delivered, self._more, columns)
+        context = (view, directory, agents, names)
+        self._series = {name: SeriesSampler(name, declared, context) for name, declared in series.items()}
         self._judges = [
-            _judge(check, place(index), scene)
+            _judge(check, place(index), context)
             for index, check in enumerate(checks)
             if not isinstance(check, Compare)
         ]
         self._by_name = {judge.name: judge for judge in self._judges if isinstance(judge.check, TIMED)}
         self._concerned: dict[str, Mapping[str, Sequence[Judge]]] = {}
         self._groups: dict[tuple[int, ...], Mapping[str, Sequence[Judge]]] = {}
-        formulas = [judge.formula for judge in self._judges if isinstance(judge, (OfFormula, ConvergesJudge))]
+        formulas = [
+            judge.formula for judge in self._judges if isinstance(judge, (FormulaJudge, ConvergesJudge))
+        ]
         formulas += [series.formula for series in self._series.values()]
         self._counts = any("delivered" in formula.names for formula in formulas)
-        self._looked = False
+        self._is_final = False
 
     @property
     def count(self) -> int:
@@ -83,13 +87,13 @@ class Judges:
         if judges:
             now = self._view.now()
             for judge in judges:
-                if not self._looked or judge.late:
+                if not self._is_final or judge.late:
                     judge.record(kind, path, fields, now)
 
     def _concerned_with(self, path: str) -> Mapping[str, Sequence[Judge]]:
         """Return the judges of the records of one agent, by kind: a table that many agents share."""
-        told = [judge.concerns(path) for judge in self._judges]
-        places = tuple([place for place, concerned in enumerate(told) if concerned])
+        concerned_by = [judge.concerns(path) for judge in self._judges]
+        places = tuple([place for place, concerned in enumerate(concerned_by) if concerned])
         group = self._groups.get(places)
         if group is None:
             found: dict[str, list[Judge]] = {}
@@ -97,7 +101,7 @@ class Judges:
                 for kind in self._judges[place].records:
                     found.setdefault(kind, []).append(self._judges[place])
             group = self._groups[places] = found
-        if None not in told:
+        if None not in concerned_by:
             self._concerned[path] = group
         return group
 
@@ -108,12 +112,12 @@ class Judges:
         for judge in self._judges:
             judge.sample(now)
 
-    def last_look(self, now: float) -> None:
+    def judge_final_state(self, now: float) -> None:
         """Look once more, while the agents are still there; only dead letters count after it."""
-        if not self._looked:
+        if not self._is_final:
             for judge in self._judges:
-                judge.last_look(now)
-        self._looked = True
+                judge.judge_final_state(now)
+        self._is_final = True
 
     def met(self, name: str) -> bool:
         """Return whether a check has come true, by its name. Raises LookupError for one that never does."""
@@ -125,7 +129,7 @@ class Judges:
 
     def end(self) -> list[CheckResult]:
         """Return the results, in the order of the file. Takes the last look unless that has been done."""
-        self.last_look(self._view.now())
+        self.judge_final_state(self._view.now())
         return [judge.result() for judge in self._judges]
 
     def series(self) -> tuple[SeriesResult, ...]:
@@ -168,15 +172,15 @@ class Judges:
         return judge.met_at
 
 
-def _judge(check: Any, place: str, scene: Scene) -> Judge:
-    view, cast, _, _ = scene
+def _judge(check: Any, place: str, context: JudgeContext) -> Judge:
+    view, directory, _, _ = context
     name = name_of(check)
     if isinstance(check, Always):
-        return HoldsJudge(check, name, place, scene, check.expr, wanted=True)
+        return HoldsJudge(check, name, place, context, check.expr, wanted=True)
     if isinstance(check, Eventually):
-        return EventuallyJudge(check, name, place, scene)
+        return EventuallyJudge(check, name, place, context)
     if isinstance(check, Never) and isinstance(check.when.expr, str):
-        return HoldsJudge(check, name, place, scene, check.when.expr, wanted=False)
+        return HoldsJudge(check, name, place, context, check.when.expr, wanted=False)
     if isinstance(check, Never):
         return DeadLetterJudge(check, name, place, view)
     if isinstance(check, (Restarts, Statistics)):
@@ -184,7 +188,7 @@ def _judge(check: Any, place: str, scene: Scene) -> Judge:
     if isinstance(check, Latency):
         return LatencyJudge(check, name, place, view)
     if isinstance(check, Converges):
-        return ConvergesJudge(check, name, place, scene)
+        return ConvergesJudge(check, name, place, context)
     if isinstance(check, Causal):
-        return CausalJudge(check, name, place, cast)
-    return TraceJudge(check, name, place, view, cast)
+        return CausalJudge(check, name, place, directory)
+    return TraceJudge(check, name, place, view, directory)

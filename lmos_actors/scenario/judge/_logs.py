@@ -33,7 +33,7 @@ CHANGED: Final = "the log was changed after it was written: its SHA-256 does not
 
 
 @attrs.frozen
-class Line:
+class LogLine:
     """One line of a log file: its number from 1, its text without the end, and what it says."""
 
     number: int
@@ -55,10 +55,10 @@ def _is_sound(data: dict[str, Any]) -> bool:
     return timed and type(data.get("kind", "")) is str
 
 
-class Logged:
+class LoggedRun:
     """One run of a log file. Its lines can be gone through once, before those of the next run."""
 
-    def __init__(self, file: LogFile, head: Line) -> None:
+    def __init__(self, file: LogFile, head: LogLine) -> None:
         self._file = file
         self.head = head
         self.records = 0
@@ -79,12 +79,12 @@ class Logged:
         """Where it begins: `messages.jsonl:1`."""
         return f"{self._file.name}:{self.head.number}"
 
-    def __iter__(self) -> Iterator[Line]:
+    def __iter__(self) -> Iterator[LogLine]:
         """Return head, records and end, those not given yet. Raises FileError for a line that is none."""
         return self._lines
 
-    def _read(self) -> Iterator[Line]:
-        line: Line | None = self.head
+    def _read(self) -> Iterator[LogLine]:
+        line: LogLine | None = self.head
         while line is not None and not self._over:
             if line.sort == "end":
                 self._judge(line)
@@ -98,7 +98,7 @@ class Logged:
             self._over = True
             self.problem = CUT_SHORT
 
-    def _judge(self, end: Line) -> None:
+    def _judge(self, end: LogLine) -> None:
         if end.data["end"] != self.records or end.data.get("sha256") != self._hash.hexdigest():
             self.problem = CHANGED
 
@@ -118,7 +118,7 @@ class LogFile:
     def __init__(self, path: str | os.PathLike[str], name: str | None = None) -> None:
         self.name = str(path) if name is None else name
         self._number = 0
-        self._ahead: Line | None = None
+        self._ahead: LogLine | None = None
         try:
             if not stat.S_ISREG(Path(path).stat().st_mode):
                 raise self._wrong("is not a regular file", 0)
@@ -165,7 +165,7 @@ class LogFile:
     def _no_line(self) -> str:
         return "is not a message log" if self._number == 1 else "is not a line of a message log"
 
-    def runs(self) -> Iterator[Logged]:
+    def runs(self) -> Iterator[LoggedRun]:
         """Yield the runs one after the other; what has not been read of one is passed over."""
         while (head := self._next()) is not None:
             if head.sort == "cut":
@@ -174,13 +174,13 @@ class LogFile:
                 raise self._wrong("is not the first line of a run", head.number)
             if head.data["schema"] != SCHEMA:
                 raise self._wrong(f"is of the schema {head.data['schema']!r}, expected {SCHEMA!r}")
-            run = Logged(self, head)
+            run = LoggedRun(self, head)
             yield run
             run.skip()
         if self._number == 0:
             raise self._wrong("is empty", 0)
 
-    def next_of_run(self) -> Line | None:
+    def next_of_run(self) -> LogLine | None:
         """Return the next line of the run that is being read, None where another begins or the file ends."""
         line = self._next()
         if line is not None and line.sort in ("head", "cut"):
@@ -190,11 +190,11 @@ class LogFile:
             raise self._wrong("is not a line of a message log")
         return line
 
-    def _next(self) -> Line | None:
+    def _next(self) -> LogLine | None:
         ahead, self._ahead = self._ahead, None
         return self._read() if ahead is None else ahead
 
-    def _read(self) -> Line | None:
+    def _read(self) -> LogLine | None:
         try:
             raw = self._stream.readline(LONGEST_LINE + 1)
         except OSError as error:
@@ -214,4 +214,4 @@ class LogFile:
             raise self._wrong(self._no_line()) from None
         if not is_mapping(data) or not _is_sound(data):
             raise self._wrong(self._no_line())
-        return Line(self._number, text, data)
+        return LogLine(self._number, text, data)

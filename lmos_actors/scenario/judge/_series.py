@@ -12,29 +12,29 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors.reports import SeriesResult
 
-from ..formulas import FormulaFailed, compile_formula, words_of
+from ..formulas import FormulaFailed, compile_formula, error_text
 from ..values import show
 from ._expect import nearest_rank
-from ._judge_formulas import NotYet
+from ._formula_judges import ValueMissing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ..model import Series
-    from ._judge_formulas import Scene
+    from ._formula_judges import JudgeContext
 
 _CONDITIONS: Final = ("fraction", "count")
 _TRUTH: Final = frozenset({bool})
 _NUMBERS: Final = frozenset({int, float})
 
 
-class SeriesOf:
+class SeriesSampler:
     """Measures one series."""
 
-    def __init__(self, name: str, declared: Series, scene: Scene) -> None:
+    def __init__(self, name: str, declared: Series, context: JudgeContext) -> None:
         self.name = name
         self.declared = declared
-        self.view, _, self.agents, names = scene
+        self.view, _, self.agents, names = context
         self.formula = compile_formula(declared.expr, names)
         self.times: list[float] = []
         self.values: list[float | None] = []
@@ -49,7 +49,7 @@ class SeriesOf:
             value = self._value(now)
         except (LookupError, FormulaFailed) as error:
             value = None
-            self.problem = words_of(error)
+            self.problem = error_text(error)
         except OverflowError:
             value = None
             self.problem = f"the {self.declared.agg} of {self.formula.text} is too large"
@@ -62,7 +62,7 @@ class SeriesOf:
         value = self.values[-1] if self.values else None
         if value is not None:
             return value
-        kind = LookupError if self._seen else NotYet
+        kind = LookupError if self._seen else ValueMissing
         raise kind(f"series.{self.name} has no value: {self.problem}")
 
     def result(self) -> SeriesResult:

@@ -1,15 +1,15 @@
 """One run of one cell: its world, agents, steps, timeline and faults."""
 
 from ._doubles import recordings_of as recordings_of
-from ._guard import Guard as Guard, outlived as outlived, staying as staying
+from ._guard import Guard as Guard, refusing_exit as refusing_exit, restoring_directory as restoring_directory
 from ._runner import REAL_LIMIT as REAL_LIMIT, run_cell as run_cell
-from ._snapshot import Snapshot as Snapshot, Standing as Standing
-from ._stopping import Stop as Stop, StopPoint as StopPoint, read_break as read_break
+from ._snapshot import AgentSnapshot as AgentSnapshot, Snapshot as Snapshot
+from ._stop_point import StopInstrument as StopInstrument, StopPoint as StopPoint, read_break as read_break
 from ._worker import (
-    Going as Going,
-    Lost as Lost,
-    Order as Order,
-    Ready as Ready,
-    Said as Said,
+    RunLost as RunLost,
+    RunOrder as RunOrder,
+    RunProgress as RunProgress,
     Worker as Worker,
+    WorkerMessage as WorkerMessage,
+    WorkerReady as WorkerReady,
 )

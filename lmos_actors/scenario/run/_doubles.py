@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..doubles import Player, Script, log_path, mock_class, replay_class, replays_among, tape_of
+from ..doubles import (
+    MockScript,
+    ReplayScript,
+    log_path,
+    mock_class,
+    recorded_agent_of,
+    replay_class,
+    replays_among,
+)
 from ..model import Mock, Replay
 
 if TYPE_CHECKING:
@@ -25,25 +33,25 @@ class Doubles:
     """
 
     def __init__(self, cell: Cell, document: Document, paths: Mapping[str, str]) -> None:
-        self._acting: list[Script | Player] = []
+        self._acting: list[MockScript | ReplayScript] = []
         self.classes: dict[str, type[Agent]] = {}
         """The class that stands for an agent in this run, by name."""
         for name, entry in cell.scenario.agents.items():
             cls = cell.classes.get(name)
             if isinstance(entry, Mock) and cls is not None:
-                script = Script(name, entry, document.place, paths)
-                self._acting.append(script)
-                self.classes[name] = mock_class(cls, script)
+                mock = MockScript(name, entry, document.place, paths)
+                self._acting.append(mock)
+                self.classes[name] = mock_class(cls, mock)
             elif isinstance(entry, Replay) and cls is not None and name in cell.recordings:
                 recording = cell.recordings[name]
-                tape = tape_of(name, entry, recording, cell.label)
-                player = Player(name, entry, recording, tape, document.place)
-                self._acting.append(player)
-                self.classes[name] = replay_class(cls, player)
+                recorded = recorded_agent_of(name, entry, recording, cell.label)
+                replay = ReplayScript(name, entry, recording, recorded, document.place)
+                self._acting.append(replay)
+                self.classes[name] = replay_class(cls, replay)
 
-    def open_matters(self, *, told: bool) -> list[Failure]:
-        """Return what the run is to fail with; what was never used only where the story was `told` whole."""
-        return [failure for one in self._acting for failure in one.open_matters(told=told)]
+    def failures(self, *, complete: bool) -> list[Failure]:
+        """Return what the run is to fail with; what was never used only where the story came to its end."""
+        return [failure for one in self._acting for failure in one.failures(complete=complete)]
 
 
 def recordings_of(resolved: Resolved, cell: Cell) -> tuple[Path, ...]:

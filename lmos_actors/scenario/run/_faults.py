@@ -48,7 +48,7 @@ class FaultFailed(Exception):
         self.saw = saw
 
 
-class Names(Protocol):
+class RefLookup(Protocol):
     """Who knows the agents of a run by the names of its file."""
 
     def __call__(self, name: str, /) -> Sequence[Ref[Any]]:
@@ -57,7 +57,7 @@ class Names(Protocol):
 
 
 @attrs.define(eq=False)
-class _Spell:
+class _InjectedFault:
     """One fault that has struck, from then until the last of its agents is as before."""
 
     id: str
@@ -74,13 +74,13 @@ class Faults:
     `watch` is told of both; of every record of the run `record` has to be told. `find` knows the agents.
     """
 
-    def __init__(self, watch: Instrument, entropy: Entropy, find: Names) -> None:
+    def __init__(self, watch: Instrument, entropy: Entropy, find: RefLookup) -> None:
         self._watch = watch
         self._entropy = entropy
         self._find = find
-        self._spells: list[_Spell] = []
-        self._in_force: dict[_Spell, None] = {}
-        self._down: dict[str, list[_Spell]] = {}  # by the paths of the crashed
+        self._injected: list[_InjectedFault] = []
+        self._in_force: dict[_InjectedFault, None] = {}
+        self._down: dict[str, list[_InjectedFault]] = {}  # by the paths of the crashed
         self._ends: dict[str, trio.Event] = {}
         self._paces: dict[LocalLink, tuple[float, list[float]]] = {}
         self._streams: dict[str, RandomStream] = {}
@@ -111,17 +111,17 @@ class Faults:
             _check_service(refs)
         slots = tuple(slot_of(ref) for ref in refs)
         kind = type(fault).__name__.lower()
-        spell = _Spell(id, kind, slots, trio.current_time(), left=dict.fromkeys(slots))
-        self._spells.append(spell)
-        self._in_force[spell] = None
-        more = _more(fault)
+        injected = _InjectedFault(id, kind, slots, trio.current_time(), left=dict.fromkeys(slots))
+        self._injected.append(injected)
+        self._in_force[injected] = None
+        more = _log_fields(fault)
         for slot in slots:
-            told = {"fault": kind, "id": id, "targets": len(slots), **more}
-            self._watch.record("fault", slot.path, told)
+            fields = {"fault": kind, "id": id, "targets": len(slots), **more}
+            self._watch.record("fault", slot.path, fields)
         if isinstance(fault, Crash):
-            self._crash(fault, spell, refs)
+            self._crash(fault, injected, refs)
         else:
-            self._hinder(fault, spell, refs)
+            self._slow_or_pause(fault, injected, refs)
         return slots
 
     def _choose(self, fault: Crash | Slow | Pause, id: str) -> list[Ref[Any]]:
@@ -154,20 +154,20 @@ class Faults:
                 if slot_of(ref).spec.restart == "temporary":
                     raise FaultFailed(f"{ref.path} to come back", "it is temporary: nobody restarts it")
 
-    def _crash(self, fault: Crash, spell: _Spell, refs: list[Ref[Any]]) -> None:
+    def _crash(self, fault: Crash, injected: _InjectedFault, refs: list[Ref[Any]]) -> None:
         made = exception_class(fault.with_)
         assert made is not None
-        for ref, slot in zip(refs, spell.slots, strict=True):
+        for ref, slot in zip(refs, injected.slots, strict=True):
             path = slot.path
-            self._down.setdefault(path, []).append(spell)
+            self._down.setdefault(path, []).append(injected)
             self._ends[path] = trio.Event()
             if fault.restart is not None:
-                self._arrange(fault.restart, spell.id, ref, slot)
+                self._schedule_comeback(fault.restart, injected.id, ref, slot)
             error = made("injected by the scenario")
             setattr(error, INJECTED, True)
             slot.die(ExitReason("error", error=error))
 
-    def _arrange(self, comeback: Comeback, id: str, ref: Ref[Any], slot: LocalLink) -> None:
+    def _schedule_comeback(self, comeback: Comeback, id: str, ref: Ref[Any], slot: LocalLink) -> None:
         """Have the agent come back when the file says, and not when its supervisor would."""
         owner: Any = slot.owner
         owner.postpone_restart(slot.label, draw(comeback.after, self._stream(f"fault {id} {slot.path}")))
@@ -177,46 +177,46 @@ class Faults:
     def record(self, kind: str, agent: str, fields: dict[str, Any]) -> None:
         """Take a record of any kind: it may tell that a crashed agent has ended, or runs again."""
         if kind == "started":
-            for spell in self._down.pop(agent, ()):
-                self._heal(spell, [slot for slot in spell.left if slot.path == agent])
+            for injected in self._down.pop(agent, ()):
+                self._heal(injected, [slot for slot in injected.left if slot.path == agent])
         elif kind in ("crashed", "stopped"):
             ended = self._ends.pop(agent, None)
             if ended is not None:
                 ended.set()
 
-    def _bury(self) -> None:
+    def _end_unrecoverable(self) -> None:
         """Let crashes be over whose agents never will run again."""
-        for path, spells in tuple(self._down.items()):
-            for spell in tuple(spells):
-                gone = [slot for slot in spell.left if slot.gone and slot.path == path]
+        for path, several in tuple(self._down.items()):
+            for injected in tuple(several):
+                gone = [slot for slot in injected.left if slot.gone and slot.path == path]
                 if gone:
-                    spells.remove(spell)
-                    self._heal(spell, gone)
-            if not spells:
+                    several.remove(injected)
+                    self._heal(injected, gone)
+            if not several:
                 del self._down[path]
 
     # ---- pauses and slowings
 
-    def _hinder(self, fault: Slow | Pause, spell: _Spell, refs: list[Ref[Any]]) -> None:
+    def _slow_or_pause(self, fault: Slow | Pause, injected: _InjectedFault, refs: list[Ref[Any]]) -> None:
         if isinstance(fault, Pause):
             begin, end = hold, release
         else:
-            begin, end = partial(self._slow, fault.factor), partial(self._quicken, fault.factor)
+            begin, end = partial(self._slow, fault.factor), partial(self._undo_slow, fault.factor)
         for ref in refs:
             begin(ref)
 
         def heal() -> None:
             for ref in refs:
                 end(ref)
-            self._heal(spell, spell.slots)
+            self._heal(injected, injected.slots)
 
-        spell.slots[0].rt.timers.call_at(trio.current_time() + fault.duration, heal)
+        injected.slots[0].rt.timers.call_at(trio.current_time() + fault.duration, heal)
 
     def _slow(self, factor: float, ref: Ref[Any]) -> None:
         self._paces.setdefault(slot_of(ref), (service_time(ref), []))[1].append(factor)
         self._change_pace(ref)
 
-    def _quicken(self, factor: float, ref: Ref[Any]) -> None:
+    def _undo_slow(self, factor: float, ref: Ref[Any]) -> None:
         self._paces[slot_of(ref)][1].remove(factor)
         self._change_pace(ref)
 
@@ -232,39 +232,39 @@ class Faults:
 
     # ---- what is in force
 
-    def _heal(self, spell: _Spell, slots: Sequence[LocalLink]) -> None:
+    def _heal(self, injected: _InjectedFault, slots: Sequence[LocalLink]) -> None:
         for slot in slots:
-            spell.left.pop(slot, None)
-        if not spell.left:
-            spell.end = trio.current_time()
-            del self._in_force[spell]
+            injected.left.pop(slot, None)
+        if not injected.left:
+            injected.end = trio.current_time()
+            del self._in_force[injected]
         for slot in slots:
-            self._watch.record("healed", slot.path, {"fault": spell.kind, "id": spell.id})
+            self._watch.record("healed", slot.path, {"fault": injected.kind, "id": injected.id})
 
     @property
     def active(self) -> bool:
         """Whether any fault is in force now."""
-        self._bury()
+        self._end_unrecoverable()
         return bool(self._in_force)
 
     def healed(self, id: str) -> float | None:
         """Return the instant since which the faults of an id are over; None: they are not, or none came."""
-        self._bury()
-        ends = [spell.end for spell in self._spells if spell.id == id]
+        self._end_unrecoverable()
+        ends = [injected.end for injected in self._injected if injected.id == id]
         return max((end for end in ends if end is not None), default=None) if None not in ends else None
 
     def results(self) -> tuple[FaultResult, ...]:
         """Return all faults that have struck, in that order; `end` is None for those still in force."""
-        self._bury()
+        self._end_unrecoverable()
         return tuple(
             FaultResult(
-                id=spell.id,
-                kind=spell.kind,
-                targets=tuple(slot.path for slot in spell.slots),
-                begin=spell.begin,
-                end=spell.end,
+                id=injected.id,
+                kind=injected.kind,
+                targets=tuple(slot.path for slot in injected.slots),
+                begin=injected.begin,
+                end=injected.end,
             )
-            for spell in self._spells
+            for injected in self._injected
         )
 
 
@@ -284,7 +284,7 @@ def fault_of(entry: FaultAt) -> Crash | Slow | Pause:
     return Slow(target=entry.target, pick=entry.pick, factor=entry.factor, duration=entry.duration)
 
 
-def _more(fault: Crash | Slow | Pause) -> dict[str, object]:
+def _log_fields(fault: Crash | Slow | Pause) -> dict[str, object]:
     """Return what the log tells of a fault beside its kind."""
     if isinstance(fault, Crash):
         return {"with": fault.with_}

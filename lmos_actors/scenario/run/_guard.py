@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 GRACE = 3.0
 """Seconds that a run has, once told to end, before the process ends."""
 
-_NOT_THEIRS = ("__main__", "lmos_actors", "trio", "outcome", "attr", "cyclopts", "jsonpath")
+_OWN_PACKAGES = ("__main__", "lmos_actors", "trio", "outcome", "attr", "cyclopts", "jsonpath")
 
 RUNTIME = "the runtime itself"
 TIME_LIMIT = 124
@@ -34,7 +34,7 @@ class Guard:
 
     Past the limit the run gets a KeyboardInterrupt, later another, and `fired` is set. If that does not end
     it, `say` is called with why and where it hangs, and the process ends with 124. Ctrl-C inside
-    `heeding()` sets `interrupted`; if it does not end the run soon, the guard does, and with 130.
+    `handling_interrupts()` sets `interrupted`; if it does not end the run soon, the guard does, and with 130.
     """
 
     def __init__(self, seconds: float, say: Callable[[str, str], None]) -> None:
@@ -48,7 +48,7 @@ class Guard:
         self._main = threading.get_ident()
         self._lock = threading.Lock()
         # a signal handler may put into it while it puts into it
-        self._told: SimpleQueue[None] = SimpleQueue()
+        self._wakeups: SimpleQueue[None] = SimpleQueue()
 
     def __enter__(self) -> Guard:
         # not by threading.Thread, which waits until the thread runs: most runs are shorter than that takes
@@ -60,10 +60,10 @@ class Guard:
     ) -> None:
         with self._lock:
             self._over.set()
-        self._told.put(None)
+        self._wakeups.put(None)
 
     @contextmanager
-    def heeding(self) -> Generator[None]:
+    def handling_interrupts(self) -> Generator[None]:
         """Make sure that Ctrl-C inside the block is heeded.
 
         What handles it else may wait for the next checkpoint to raise it, which a handler that has begun
@@ -77,7 +77,7 @@ class Guard:
         def ours(number: int, frame: FrameType | None) -> None:
             if not self.fired:
                 self.interrupted = True
-                self._told.put(None)
+                self._wakeups.put(None)
             theirs(number, frame)
 
         signal.signal(signal.SIGINT, ours)
@@ -114,7 +114,7 @@ class Guard:
 
     def _watch(self) -> None:
         with suppress(Empty):
-            self._told.get(timeout=self._seconds)
+            self._wakeups.get(timeout=self._seconds)
         with self._lock:
             if self._over.is_set():
                 return
@@ -158,7 +158,7 @@ def _unraisable_interrupts() -> Generator[None]:
 
 
 @contextmanager
-def staying() -> Generator[None]:
+def restoring_directory() -> Generator[None]:
     """Come back to the working directory after the block: relative paths of ours are meant from here."""
     try:
         here = os.getcwd()
@@ -173,7 +173,7 @@ def staying() -> Generator[None]:
 
 
 @contextmanager
-def outlived() -> Generator[None]:
+def refusing_exit() -> Generator[None]:
     """Let no code inside the block end this process, or put another in its place, without a word."""
     home = os.getpid()
     theirs: dict[str, Any] = {
@@ -201,7 +201,7 @@ def place_of(frame: FrameType | None) -> str:
     """Name the innermost place that is neither ours, nor trio's, nor the standard library's."""
     while frame is not None:
         package = str(frame.f_globals.get("__name__")).partition(".")[0]
-        if package not in _NOT_THEIRS and package not in sys.stdlib_module_names:
+        if package not in _OWN_PACKAGES and package not in sys.stdlib_module_names:
             return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
         frame = frame.f_back
     return RUNTIME

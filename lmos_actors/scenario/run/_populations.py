@@ -15,7 +15,7 @@ from lmos_actors.actors import Agent, MailboxOptions, Ref, set_service_time
 from lmos_actors.files import KEEP, decode, fill, inside, is_list, is_mapping, references
 from lmos_actors.supervision import ChildSpec, Crowd
 
-from ..format import back_off, by_state_name, fields_of_agent, neighbours_of
+from ..format import backoff_of, by_state_name, fields_of_agent, neighbours_of
 from ..model import Distribution
 from ..values import draw, number_type
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Operation
     from lmos_actors.files import DataPath, Document, Reference
 
-    from ..format import FieldOf
+    from ..format import AgentField
     from ..model import Population, Simulation, Topology
-    from ._cast import Cast
+    from ._run_agents import RunAgents
 
 INDEX = "index"
 """The one name in the namespace `population`: the number of the agent."""
@@ -37,7 +37,7 @@ INDEX = "index"
 class Member(partial[Agent]):
     """Makes the agents of one population by their numbers; its arguments are those that all share."""
 
-    recipe: Recipe
+    recipe: MemberRecipe
 
     def make(self, slot: Any) -> Agent:
         """Make the agent of a slot."""
@@ -45,7 +45,7 @@ class Member(partial[Agent]):
 
 
 @attrs.define
-class Recipe:
+class MemberRecipe:
     """What differs between the agents of one population."""
 
     entropy: Entropy
@@ -84,17 +84,17 @@ class Populations:
         self._simulation = simulation
         self._document = document
         self._classes: Mapping[str, Any] = classes
-        self._cast: Cast | None = None
+        self._agents: RunAgents | None = None
         self._entropy = entropy
 
     def __len__(self) -> int:
         """Return how many populations there are."""
         return len(self._simulation.population)
 
-    def crowd(self, index: int, cast: Cast) -> Crowd:
+    def spec_of(self, index: int, agents: RunAgents) -> Crowd:
         """Make the spec of the population that stands at this place in the file."""
         entry = self._simulation.population[index]
-        self._cast = cast
+        self._agents = agents
         restarts = entry.max_restarts if isinstance(entry.max_restarts, int) else entry.count
         return Crowd(
             entry.id,
@@ -113,23 +113,23 @@ class Populations:
             restart=entry.restart,
             shutdown=entry.shutdown if isinstance(entry.shutdown, str) else float(entry.shutdown),
             mailbox=MailboxOptions(mailbox.size, mailbox.when_full) if mailbox else None,
-            backoff=back_off(entry.backoff),
+            backoff=backoff_of(entry.backoff),
         )
 
     def _maker(self, entry: Population, index: int) -> Member:
         cls = self._classes[entry.id]
         fields = fields_of_agent(cls)
         states = by_state_name(fields)
-        recipe = Recipe(self._entropy, service_time=float(entry.service_time))
+        recipe = MemberRecipe(self._entropy, service_time=float(entry.service_time))
         shared: dict[str, Any] = {}
         for name, value in entry.args.items():
             distribution = self._distribution(value, ("population", index, "args", name))
             if distribution is not None:
                 recipe.drawn.append((name, distribution, _check_of(fields[name])))
             else:
-                self._put(name, fields[name], self._filled(value), shared, recipe)
+                self._add_argument(name, fields[name], self._fill_refs(value), shared, recipe)
         for name, value in entry.state.items():
-            self._put(states[name].name, states[name], value, shared, recipe)
+            self._add_argument(states[name].name, states[name], value, shared, recipe)
         self._topology(entry, recipe)
         made = Member(cls, **shared)
         made.recipe = recipe
@@ -140,7 +140,9 @@ class Populations:
             return None
         return decode(self._document, Distribution, value, at=path)[0]
 
-    def _put(self, name: str, field: FieldOf, value: Any, shared: dict[str, Any], recipe: Recipe) -> None:
+    def _add_argument(
+        self, name: str, field: AgentField, value: Any, shared: dict[str, Any], recipe: MemberRecipe
+    ) -> None:
         """Share a value among all agents, if it cannot be changed and does not depend on who gets it."""
         take = _check_of(field)
         if _is_numbered(value):
@@ -148,23 +150,23 @@ class Populations:
         elif not (is_mapping(value) or is_list(value)) or (field.shape and field.shape.immutable):
             shared[name] = take(value)
         else:
-            recipe.numbered.append((name, lambda _: take(_mapped(value, _as_it_is))))
+            recipe.numbered.append((name, lambda _: take(_mapped(value, _unchanged))))
 
-    def _filled(self, value: Any) -> Any:
+    def _fill_refs(self, value: Any) -> Any:
         def look(reference: Reference) -> Any:
-            assert self._cast is not None
-            return self._cast.given[reference.name] if reference.namespace == "agents" else KEEP
+            assert self._agents is not None
+            return self._agents.given[reference.name] if reference.namespace == "agents" else KEEP
 
         return _mapped(value, lambda text: fill(text, look, again=True))
 
-    def _topology(self, entry: Population, recipe: Recipe) -> None:
+    def _topology(self, entry: Population, recipe: MemberRecipe) -> None:
         topology: Topology | None = self._simulation.topology
         if topology is None or topology.of != entry.id:
             return
         seed = self._entropy.stream(f"topology {entry.id}").getrandbits(32)
         recipe.field = topology.field
-        if self._cast is not None and self._cast.is_far:
-            recipe.refs = self._cast.given_refs(entry.id)
+        if self._agents is not None and self._agents.is_remote:
+            recipe.refs = self._agents.given_refs(entry.id)
         recipe.neighbours = neighbours_of(topology, entry.count, seed)
 
     # ---- the runtime's side
@@ -187,16 +189,16 @@ class Populations:
         """Nothing here complains."""
 
 
-def _check_of(field: FieldOf) -> Callable[[Any], Any]:
+def _check_of(field: AgentField) -> Callable[[Any], Any]:
     shape = field.shape
     if shape is None:
-        return _as_it_is
+        return _unchanged
     if number_type(shape.schema) == "integer":
         return lambda drawn: shape.take(round(drawn))
     return shape.take
 
 
-def _as_it_is(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 

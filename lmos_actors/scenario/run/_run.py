@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     from ..format import Cell
     from ..judge import Judges
-    from ._cast import Cast
-    from ._door import Door
     from ._faults import Faults
-    from ._stopping import Stop
-    from ._told import Told
+    from ._node_client import NodeClient
+    from ._run_agents import RunAgents
+    from ._step_log import StepLog
+    from ._stop_point import StopInstrument
     from ._watch import Watch
 
 Progress: TypeAlias = "Callable[[int, int, str], None]"
@@ -39,7 +39,7 @@ class Run:
     cell: Cell
     document: Document
     watch: Watch
-    told: Told
+    step_log: StepLog
     progress: Progress
     at: str = ""
     failures: list[Failure] = attrs.Factory(list[Failure])
@@ -48,40 +48,40 @@ class Run:
     """The numbers of the messages that a step has sent, by its id; of all steps under None."""
     faults: Faults | None = None
     judges: Judges | None = None
-    stop: Stop | None = None
+    stop: StopInstrument | None = None
     """Who looks at the run where it is to be stopped, if it is."""
     crashes: Crashes = attrs.Factory(lambda: Crashes())
-    door: Door | None = None
+    client: NodeClient | None = None
     """How agents are reached from outside, in a world where they are."""
-    _cast: Cast | None = None
+    _agents: RunAgents | None = None
     _places: dict[tuple[DataPath, bool], str] = attrs.Factory(dict[Any, str])
 
     @property
-    def cast(self) -> Cast:
+    def agents(self) -> RunAgents:
         """Who takes part; there once the world is."""
-        assert self._cast is not None
-        return self._cast
+        assert self._agents is not None
+        return self._agents
 
-    def meet(self, cast: Cast) -> None:
+    def set_agents(self, agents: RunAgents) -> None:
         """The world is there."""
-        self._cast = cast
+        self._agents = agents
 
-    async def arrived(self) -> None:
+    async def wait_until_delivered(self) -> None:
         """Wait until all that has been sent has arrived; near it has as soon as it is sent."""
-        if self.door is not None:
-            await self.door.come_to_rest()
+        if self.client is not None:
+            await self.client.wait_until_idle()
 
     def now(self) -> float:
         """Return the time of the world, in seconds since the run began."""
         return round(trio.current_time(), 6)
 
-    def follow(self) -> None:
+    def report_progress(self) -> None:
         """Tell those who follow the run how far it is: in steps, or in microseconds of a simulation."""
         scenario = self.cell.scenario
         if isinstance(scenario, Simulation):
             self.progress(round(trio.current_time() * 1e6), round(scenario.stop.at * 1e6), self.at)
         else:
-            self.progress(self.told.done, self.told.total, self.at)
+            self.progress(self.step_log.done, self.step_log.total, self.at)
 
     def place(self, path: DataPath, *, key: bool = False) -> str:
         """Return the place in the file."""
@@ -107,7 +107,7 @@ class Run:
         self.failures.append(Failure(self.place(path) if path else "", what, expected, saw))
 
 
-class Watching:
+class RunObserver:
     """What those who watch a run may look at, whenever they like. Nothing of it changes the run."""
 
     def __init__(self, run: Run) -> None:
@@ -119,7 +119,7 @@ class Watching:
 
     def tree(self) -> Sequence[str]:
         """Draw the tree as it stands, a large one in part."""
-        return self._run.cast.draw()
+        return self._run.agents.draw()
 
     def counts(self) -> dict[str, int]:
         """Count the records so far by their kind: `delivered`, `crashed` and so on."""

@@ -24,18 +24,18 @@ from lmos_actors.errors import (
 from lmos_actors.reports import Failure, RunResult, last_messages
 from lmos_actors.simulation import TraceLog
 
-from .._worlds import inhabit, is_real
+from .._worlds import is_real, run_world
 from ..model import Compare, Scenario, Simulation
 from ._doubles import Doubles
-from ._guard import RUNTIME, Guard, staying
-from ._heads import head_of
-from ._run import Run, Watching
-from ._scene import Scene, looked_at
+from ._guard import RUNTIME, Guard, restoring_directory
+from ._log_header import log_header
+from ._run import Run, RunObserver
+from ._run_environment import RunEnvironment, is_crash_expected
+from ._step_log import StepLog
+from ._step_text import count_steps, describe, each_step
 from ._steps import Story
 from ._timeline import Timeline, entries_of
-from ._told import Told
 from ._watch import Watch
-from ._wording import count_steps, describe, each_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from ..format import Cell, Resolved
     from ._run import Progress
-    from ._stopping import Stop
+    from ._stop_point import StopInstrument
 
 REAL_LIMIT = 60.0
 """Seconds of real time that one run may take, unless said otherwise."""
@@ -58,7 +58,7 @@ TAIL = 200
 
 
 @attrs.define(eq=False)
-class _Telling:
+class _RunState:
     """One run while it goes on, and what is to be told of it."""
 
     run: Run
@@ -66,16 +66,16 @@ class _Telling:
     log: TraceLog
     guard: Guard
     doubles: Doubles
-    telling: Callable[[Watching], None]
+    on_start: Callable[[RunObserver], None]
     ended: Ended = "failed"
-    told: bool = False
+    completed: bool = False
     virtual: float = 0.0
     tree: tuple[str, ...] = ()
     faults: tuple[FaultResult, ...] = ()
     judged: list[CheckResult] = attrs.Factory(list["CheckResult"])
     problems: list[Failure] = attrs.Factory(list[Failure])
 
-    def problem(self, what: str, expected: str, saw: str, place: str = "") -> None:
+    def add_problem(self, what: str, expected: str, saw: str, place: str = "") -> None:
         self.problems.append(Failure(place, what, expected, saw))
 
 
@@ -86,60 +86,60 @@ def run_cell(
     *,
     real_limit: float = REAL_LIMIT,
     progress: Progress = lambda done, total, text: None,
-    telling: Callable[[Watching], None] = lambda watching: None,
-    last_words: Callable[[str, str], None] = lambda why, where: None,
+    on_start: Callable[[RunObserver], None] = lambda observer: None,
+    on_stuck: Callable[[str, str], None] = lambda why, where: None,
     whole_log: bool = True,
-    stop: Stop | None = None,
+    stop: StopInstrument | None = None,
     speed: float = 1.0,
 ) -> RunResult:
     """Run a cell once in a world of its own, in the main thread. Raises KeyboardInterrupt, and nothing else.
 
     What agents print goes to standard error. Past `real_limit` seconds of real time the run is ended; if it
-    cannot be, `last_words` is called with why and where, and the process ends with 124; with 130 if it
+    cannot be, `on_stuck` is called with why and where, and the process ends with 124; with 130 if it
     cannot be ended by Ctrl-C.
 
-    `progress` is told how far the run is, in steps, or microseconds of a simulation; `telling` is given what
+    `progress` is told how far the run is, in steps, or microseconds of a simulation; `on_start` is given what
     may be looked at while it goes on, once. Without `whole_log` the result has only the last lines.
     `stop` looks at the run at its stop point and ends it there: the result is then that of no whole run.
     Where the world's time is real, `speed` of its seconds go by in one; with another than 1 only while
     nobody has anything to do.
     """
-    log = TraceLog(run=head_of(resolved, cell, trial), keep=None if whole_log else TAIL)
-    run = Run(cell, resolved.document, Watch(log), Told(_count(cell)), progress)
+    log = TraceLog(run=log_header(resolved, cell, trial), keep=None if whole_log else TAIL)
+    run = Run(cell, resolved.document, Watch(log), StepLog(_count_steps(cell)), progress)
     if stop is not None:
         run.stop = stop
         stop.watch(log)
     doubles = Doubles(cell, resolved.document, cell.paths)
-    guard = Guard(real_limit, last_words)
-    one = _Telling(run, resolved.root, log, guard, doubles, telling)
+    guard = Guard(real_limit, on_stuck)
+    state = _RunState(run, resolved.root, log, guard, doubles, on_start)
     began = perf_counter()
     try:
-        with contextlib.redirect_stdout(sys.stderr), staying(), guard:
-            inhabit(cell.scenario.world, _live, one, seed=cell.seed, log=log, speed=speed)
+        with contextlib.redirect_stdout(sys.stderr), restoring_directory(), guard:
+            run_world(cell.scenario.world, _run_interruptible, state, seed=cell.seed, log=log, speed=speed)
     except BaseException as error:  # noqa: ASYNC103 -- what ended the run is its verdict
         if not _interrupted(error):
-            _went_wrong(one, error)
-            one.problems += doubles.open_matters(told=False)
+            _note_error(state, error)
+            state.problems += doubles.failures(complete=False)
         elif not guard.fired:
             raise KeyboardInterrupt from None
     if guard.interrupted and not guard.fired:  # and the code that it hit has suppressed it
         raise KeyboardInterrupt
     if guard.fired:
-        one.ended = "time limit"
+        state.ended = "time limit"
         expected = f"an end within {real_limit:g} s of real time"
         place = run.at if guard.where == RUNTIME and run.at else guard.where
-        one.problems = [Failure("", "the run", expected, f"it was still busy at {place}")]
+        state.problems = [Failure("", "the run", expected, f"it was still busy at {place}")]
     log.end()
-    return _result(one, trial, perf_counter() - began, whole_log)
+    return _result(state, trial, perf_counter() - began, whole_log)
 
 
-def _count(cell: Cell) -> int:
+def _count_steps(cell: Cell) -> int:
     """Count what there is to do: steps, or entries of a timeline."""
     scenario = cell.scenario
     return count_steps(scenario.steps) if isinstance(scenario, Scenario) else len(entries_of(scenario))
 
 
-def _each(cell: Cell) -> Iterator[tuple[DataPath, str]]:
+def _each_step(cell: Cell) -> Iterator[tuple[DataPath, str]]:
     """Return what there is to do, each once: where it stands in the file, and in words."""
     scenario = cell.scenario
     if isinstance(scenario, Scenario):
@@ -148,77 +148,77 @@ def _each(cell: Cell) -> Iterator[tuple[DataPath, str]]:
         yield from ((("timeline", index), describe(entry)) for index, entry in entries_of(scenario))
 
 
-async def _live(one: _Telling) -> None:
-    stop = one.run.stop
-    with one.guard.heeding(), contextlib.nullcontext() if stop is None else stop.around():
-        await _stage(one)
+async def _run_interruptible(state: _RunState) -> None:
+    stop = state.run.stop
+    with state.guard.handling_interrupts(), contextlib.nullcontext() if stop is None else stop.around():
+        await _run_in_environment(state)
 
 
-async def _stage(one: _Telling) -> None:
-    run, scene = one.run, Scene(one.run, one.doubles)
-    async with scene.open():
-        run.watch.often = run.follow
-        one.telling(Watching(run))
-        await _tell(one)
-        if one.told:
-            await scene.last_look()
+async def _run_in_environment(state: _RunState) -> None:
+    run, environment = state.run, RunEnvironment(state.run, state.doubles)
+    async with environment.open():
+        run.watch.on_progress = run.report_progress
+        state.on_start(RunObserver(run))
+        await _run_story(state)
+        if state.completed:
+            await environment.judge_final_state()
         if isinstance(run.cell.scenario, Simulation):
-            scene.cut()
-    one.problems += one.doubles.open_matters(told=one.told)
-    if one.told:
-        _judge(one)
-    _crashes(one)
-    if one.told and not one.problems and not run.failures:
-        one.ended = "passed"
+            environment.end_simulation()
+    state.problems += state.doubles.failures(complete=state.completed)
+    if state.completed:
+        _judge(state)
+    _note_crashes(state)
+    if state.completed and not state.problems and not run.failures:
+        state.ended = "passed"
 
 
-async def _tell(one: _Telling) -> None:
-    run, scenario = one.run, one.run.cell.scenario
+async def _run_story(state: _RunState) -> None:
+    run, scenario = state.run, state.run.cell.scenario
     timeout = scenario.timeout if isinstance(scenario, Scenario) else None
     story = Story(run, scenario) if isinstance(scenario, Scenario) else Timeline(run, scenario)
     began = 0.0 if timeout is None else trio.current_time()
     try:
         with trio.move_on_after(float("inf") if timeout is None else timeout) as scope:
-            one.told = await story.tell()
+            state.completed = await story.execute()
     finally:
-        one.virtual = round(trio.current_time() - began, 6)
-        one.tree = run.cast.draw()
-        one.faults = run.faults.results() if run.faults is not None else ()
-    if timeout is not None and (scope.cancelled_caught or (not one.told and one.virtual >= timeout)):
-        one.told = False
-        one.ended = "failed" if run.failures else "time limit"
-        at = run.told.still() or run.at
-        one.problem("the story", f"its end within {timeout}{_of_time(one)}", f"still at {at}")
+        state.virtual = round(trio.current_time() - began, 6)
+        state.tree = run.agents.draw()
+        state.faults = run.faults.results() if run.faults is not None else ()
+    if timeout is not None and (scope.cancelled_caught or (not state.completed and state.virtual >= timeout)):
+        state.completed = False
+        state.ended = "failed" if run.failures else "time limit"
+        at = run.step_log.unfinished() or run.at
+        state.add_problem("the story", f"its end within {timeout}{_of_time(state)}", f"still at {at}")
 
 
-def _of_time(one: _Telling) -> str:
-    return "" if is_real(one.run.cell.scenario.world) else " of virtual time"
+def _of_time(state: _RunState) -> str:
+    return "" if is_real(state.run.cell.scenario.world) else " of virtual time"
 
 
 # --- checks
 
 
-def _judge(one: _Telling) -> None:
+def _judge(state: _RunState) -> None:
     """Take the verdicts, once the last agent has stopped."""
-    judges = one.run.judges
+    judges = state.run.judges
     assert judges is not None
-    one.judged = judges.end()
-    for check in one.judged:
+    state.judged = judges.end()
+    for check in state.judged:
         if not check.ok:
             kind = "" if check.name.startswith(check.kind) else f"{check.kind} "
-            one.problem(f"check {kind}{check.name}", check.expected, check.saw, check.place)
+            state.add_problem(f"check {kind}{check.name}", check.expected, check.saw, check.place)
 
 
-def _crashes(one: _Telling) -> None:
+def _note_crashes(state: _RunState) -> None:
     """Agents that crashed though the file does not ask for it fail the run."""
-    run = one.run
-    found = [crash for crash in run.crashes.unexpected() if not looked_at(run.cell, crash[0])]
+    run = state.run
+    found = [crash for crash in run.crashes.unexpected() if not is_crash_expected(run.cell, crash[0])]
     for agent, reason, count in found[:SHOWN_CRASHES]:
         times = f" ({count} times)" if count > 1 else ""
-        one.problem(f"agent {agent}", "no crash that the file does not ask for", f"{reason}{times}")
+        state.add_problem(f"agent {agent}", "no crash that the file does not ask for", f"{reason}{times}")
     if len(found) > SHOWN_CRASHES:
         others = sum(count for _, _, count in found[SHOWN_CRASHES:])
-        one.problem("other agents", "no crash that the file does not ask for", f"{others} more crashes")
+        state.add_problem("other agents", "no crash that the file does not ask for", f"{others} more crashes")
 
 
 # --- what went wrong around the story
@@ -229,29 +229,29 @@ def _interrupted(error: BaseException) -> bool:
     return isinstance(error, KeyboardInterrupt) or any(map(_interrupted, group.exceptions if group else ()))
 
 
-def _went_wrong(one: _Telling, error: BaseException) -> None:
+def _note_error(state: _RunState, error: BaseException) -> None:
     """Note an exception that left the world."""
     if isinstance(error, trio.TrioInternalError):  # of a system task, which an agent has begun
         error = error.__cause__ or error
     if isinstance(error, StartFailed):
-        _not_started(one, error)
+        _note_failed_start(state, error)
     elif isinstance(error, RestartIntensityExceeded):
-        causes = [said(cause, one.root) for cause in error.causes[-SHOWN_CAUSES:]]
-        one.problem("the tree", "a root supervisor that goes on", "; ".join([str(error), *causes]))
+        causes = [describe_error(cause, state.root) for cause in error.causes[-SHOWN_CAUSES:]]
+        state.add_problem("the tree", "a root supervisor that goes on", "; ".join([str(error), *causes]))
     elif isinstance(error, LmosActorsError) and not isinstance(error, SupervisionError):
-        one.problem("the run", "an end", f"{type(error).__name__}: {error}")
+        state.add_problem("the run", "an end", f"{type(error).__name__}: {error}")
     else:
-        one.problem("the run", "an end", said(error, one.root))
+        state.add_problem("the run", "an end", describe_error(error, state.root))
 
 
-def _not_started(one: _Telling, error: StartFailed) -> None:
+def _note_failed_start(state: _RunState, error: StartFailed) -> None:
     path = error.path  # of a supervisor, whose child could not start
     for inner in re.findall(r"(\S+) could not start", str(error)):
         path = inner if inner.startswith(f"{path}/") else path
-    if not one.tree or one.run.cast.never_started(path):
-        one.ended = "could not run"
-    saw = said(error.__cause__ or error, one.root)
-    one.problem(f"start {path}", "a running agent", saw, _declared(one.run, path))
+    if not state.tree or state.run.agents.never_started(path):
+        state.ended = "could not run"
+    saw = describe_error(error.__cause__ or error, state.root)
+    state.add_problem(f"start {path}", "a running agent", saw, _declared(state.run, path))
 
 
 def _declared(run: Run, path: str) -> str:
@@ -266,9 +266,9 @@ def _declared(run: Run, path: str) -> str:
     return run.place(here, key=True)
 
 
-def said(error: BaseException, root: Path) -> str:
+def describe_error(error: BaseException, root: Path) -> str:
     """Return what was raised, and where in the project."""
-    error = _only(error)
+    error = _unwrap_single(error)
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
@@ -280,52 +280,52 @@ def said(error: BaseException, root: Path) -> str:
     return f"{type(error).__name__}: {text_of(error)}".rstrip(": ") + place
 
 
-def _only(error: BaseException) -> BaseException:
+def _unwrap_single(error: BaseException) -> BaseException:
     """Return the one exception of a group, through all its levels; a group of several as it is."""
     group = group_of(error)
-    return _only(group.exceptions[0]) if group is not None and len(group.exceptions) == 1 else error
+    return _unwrap_single(group.exceptions[0]) if group is not None and len(group.exceptions) == 1 else error
 
 
 _PACKAGE = Path(__file__).resolve().parents[2]
 
 
-def _result(one: _Telling, trial: int, real: float, whole_log: bool) -> RunResult:
-    run, scenario = one.run, one.run.cell.scenario
-    failures = [*run.failures, *one.problems]
-    if one.ended == "passed" and failures:  # of what came after the verdict
-        one.ended = "failed"
-    if one.ended == "failed" and not failures:
+def _result(state: _RunState, trial: int, real: float, whole_log: bool) -> RunResult:
+    run, scenario = state.run, state.run.cell.scenario
+    failures = [*run.failures, *state.problems]
+    if state.ended == "passed" and failures:  # of what came after the verdict
+        state.ended = "failed"
+    if state.ended == "failed" and not failures:
         failures = [Failure("", "the tree", "one that lives until the story ends", f"its end at {run.at}")]
     checks = [check for check in scenario.checks if not isinstance(check, Compare)]
-    passed = sum(check.ok for check in one.judged)
-    done, whole = (run.told.done, passed), (run.told.total, len(checks))
-    if one.ended == "passed" and (done != whole or not (any(whole) or scenario.measure)):
-        one.ended = "failed"  # nothing passes by accident
+    passed = sum(check.ok for check in state.judged)
+    done, whole = (run.step_log.done, passed), (run.step_log.total, len(checks))
+    if state.ended == "passed" and (done != whole or not (any(whole) or scenario.measure)):
+        state.ended = "failed"  # nothing passes by accident
         wanted = f"{whole} steps and checks" if any(whole) else "something to do, to check or to measure"
         failures.append(Failure("", "the run", wanted, f"{done}" if any(whole) else "nothing"))
-    lines = one.log.lines()
+    lines = state.log.lines()
     return RunResult(
         label=run.cell.label,
         values=run.cell.values,
         seed=run.cell.seed,
         trial=trial,
-        ended=one.ended,
-        steps=run.told.total,
-        steps_done=run.told.done,
+        ended=state.ended,
+        steps=run.step_log.total,
+        steps_done=run.step_log.done,
         checks=len(checks),
         checks_passed=passed,
         failures=tuple(failures[:MOST_FAILURES]),
-        virtual=one.virtual,
+        virtual=state.virtual,
         real=real,
-        digest=one.log.digest(),
-        tree=one.tree,
-        told=run.told.results((run.place(path), what) for path, what in _each(run.cell)),
-        judged=tuple(one.judged),
+        digest=state.log.digest(),
+        tree=state.tree,
+        told=run.step_log.results((run.place(path), what) for path, what in _each_step(run.cell)),
+        judged=tuple(state.judged),
         series=run.judges.series() if run.judges is not None else (),
-        faults=one.faults,
+        faults=state.faults,
         metrics=run.judges.metrics() if run.judges is not None else {},
         last=last_messages(lines),
         log=tuple(lines) if whole_log else (),
-        logged=len(one.log),
+        logged=len(state.log),
         real_time=is_real(scenario.world),
     )

@@ -31,7 +31,7 @@ LONGEST: Final = 2_000
 
 
 @attrs.frozen(kw_only=True)
-class Standing:
+class AgentSnapshot:
     """One agent as it stands. `state` are its fields, None while it is down."""
 
     path: str
@@ -52,7 +52,7 @@ class Snapshot:
     at: float
     n: int
     tree: tuple[str, ...]
-    agents: tuple[Standing, ...]
+    agents: tuple[AgentSnapshot, ...]
     recent: tuple[str, ...]
 
 
@@ -60,16 +60,16 @@ def take_snapshot(
     root: Supervisor, *, at: float, n: int, tree: Sequence[str], recent: Sequence[str]
 ) -> Snapshot:
     """Look at all agents of a tree."""
-    agents = tuple(standing(slot) for slot in agents_of(root))
+    agents = tuple(agent_snapshot(slot) for slot in agents_of(root))
     return Snapshot(at=at, n=n, tree=tuple(tree), agents=agents, recent=tuple(recent[-RECENT:]))
 
 
-def standing(slot: LocalLink) -> Standing:
+def agent_snapshot(slot: LocalLink) -> AgentSnapshot:
     """Look at one agent."""
     agent: Any = slot.agent
     mailbox = slot.mailbox_statistics()
     runs: Iterable[Any] = slot.more.runs if slot.more is not None else ()
-    return Standing(
+    return AgentSnapshot(
         path=slot.path,
         class_name="" if agent is None else str(agent.__contract__.title),
         status=slot.status,
@@ -86,7 +86,7 @@ def state_of(agent: Any) -> dict[str, Any]:
     """Return the fields of an agent by name."""
     cls = cast("Any", type(agent))
     fields = fields_of(cls, agent.__dict__)
-    return {name: _shown(value, secrecy) for name, (value, secrecy) in fields.items()}
+    return {name: _displayable(value, secrecy) for name, (value, secrecy) in fields.items()}
 
 
 def _messages(items: Iterable[Any]) -> Iterator[dict[str, Any]]:
@@ -94,11 +94,13 @@ def _messages(items: Iterable[Any]) -> Iterator[dict[str, Any]]:
         message = message_of(item)
         if message is not None:
             sender = message.sender.path if message.sender is not None else "user"
-            given = {name: _shown(value, secrecy) for name, (value, secrecy) in message.values().items()}
+            given = {
+                name: _displayable(value, secrecy) for name, (value, secrecy) in message.values().items()
+            }
             yield {"verb": message.verb, "affordance": message.name, "from": sender, "input": given}
 
 
-def _shown(value: Any, secrecy: Any) -> Any:
+def _displayable(value: Any, secrecy: Any) -> Any:
     # a ref tells nothing but a path, also where the type of its field cannot be read
     shown = plain(value if _is_refs(value) else conceal(value, secrecy))
     text = encode_plain({"": shown})[4:-1]

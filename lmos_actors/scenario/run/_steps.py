@@ -11,7 +11,7 @@ import trio
 from lmos_actors._core import plain
 from lmos_actors.errors import LmosActorsError
 
-from ..judge import Verdict, filled, judge_expect, waits_to_the_end
+from ..judge import Verdict, fill_expect, judge_expect, waits_to_the_end
 from ..model import (
     Cancel,
     Expect,
@@ -30,8 +30,8 @@ from ..model import (
     Wait,
     Write,
 )
-from ._asking import Asked, Asker, StepFailed, unknown
-from ._wording import describe
+from ._step_executor import StepExecutor, StepFailed, StepRequest, unknown_step
+from ._step_text import describe
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
     from ..model import Scenario
     from ._run import Run
-    from ._told import Line
-    from ._wording import Steps
+    from ._step_log import StepEntry
+    from ._step_text import Steps
 
 
-class Story(Asker):
+class Story(StepExecutor):
     """Carries out the steps of one run against agents that are there. One per run."""
 
     def __init__(self, run: Run, scenario: Scenario) -> None:
@@ -56,90 +56,90 @@ class Story(Asker):
         self._secret: dict[object, None] = {}  # which of them
         self._open: trio.Nursery | None = None
 
-    async def tell(self) -> bool:
+    async def execute(self) -> bool:
         """Carry out all steps; return whether all ended as they should.
 
         What failed is in the run's failures.
         """
-        told = True
+        completed = True
         self.deadline = trio.current_time() + self.scenario.timeout
         try:
             async with trio.open_nursery() as self.listening:
                 self.listening.start_soon(self.measure, name="measure")
                 async with trio.open_nursery() as self._open:
-                    await self._all(self.scenario.steps, ("steps",))
+                    await self._run_steps(self.scenario.steps, ("steps",))
                 await self.last_sample(always=True)
                 self.listening.cancel_scope.cancel("the story has been told")
         except* StepFailed:
-            told = False
-        return told
+            completed = False
+        return completed
 
-    async def _all(self, steps: Steps, path: DataPath) -> None:
+    async def _run_steps(self, steps: Steps, path: DataPath) -> None:
         for index, step in enumerate(steps):
-            await self._one(step, (*path, index))
+            await self._run_one(step, (*path, index))
 
-    async def _one(self, step: Any, path: DataPath) -> None:
+    async def _run_one(self, step: Any, path: DataPath) -> None:
         if not isinstance(step, (Repeat, Parallel)):
-            await self._step(step, path)
+            await self._run_step(step, path)
             return
-        mark = self.run.told.mark()
+        mark = self.run.step_log.mark()
         with trio.move_on_after(math.inf if step.within is None else step.within) as scope:
             await (self._repeat if isinstance(step, Repeat) else self._parallel)(step, path)
         if scope.cancelled_caught:
-            at = self.run.told.still(mark) or self.run.at
+            at = self.run.step_log.unfinished(mark) or self.run.at
             raise self.fail(step, path, f"an end within {step.within}", f"still at {at}")
 
     async def _parallel(self, step: Any, path: DataPath) -> None:
         async with trio.open_nursery() as branches:
             for index, branch in enumerate(step.branches):
-                branches.start_soon(self._all, branch, (*path, "branches", index))
+                branches.start_soon(self._run_steps, branch, (*path, "branches", index))
 
     async def _repeat(self, step: Any, path: DataPath) -> None:
         begin = trio.current_time()
         for number in range(step.times):
             if step.every is not None:
                 await trio.sleep_until(begin + number * step.every)
-            await self._all(step.steps, (*path, "steps"))
+            await self._run_steps(step.steps, (*path, "steps"))
 
-    async def _step(self, step: Any, path: DataPath) -> None:
-        with self._line(step, path) as line:
+    async def _run_step(self, step: Any, path: DataPath) -> None:
+        with self._logged(step, path) as line:
             if isinstance(step, Expect):
                 await self._expect(step, path)
             elif getattr(step, "wait", True):
-                await self._in_time(step, path)
+                await self._run_with_timeout(step, path)
             else:
                 assert self._open is not None
-                await self._open.start(self._beside, step, path, line)
+                await self._open.start(self._run_in_background, step, path, line)
 
     @contextmanager
-    def _line(self, step: Any, path: DataPath) -> Generator[Line]:
+    def _logged(self, step: Any, path: DataPath) -> Generator[StepEntry]:
         """Keep what becomes of a step; one that goes on beside the others is ended by whoever does it."""
         run, text = self.run, describe(step)
         place = run.place(path)
         run.at = f"{place} {text}"
-        line = run.told.begin(place, text, trio.current_time())
-        run.follow()
+        line = run.step_log.begin(place, text, trio.current_time())
+        run.report_progress()
         try:
             yield line
         except StepFailed:
-            line.ended(False, trio.current_time())
+            line.finish(False, trio.current_time())
             raise
         if getattr(step, "wait", True):
-            line.ended(True, trio.current_time())
-        run.told.done += 1
-        run.follow()
+            line.finish(True, trio.current_time())
+        run.step_log.done += 1
+        run.report_progress()
 
-    async def _beside(
-        self, step: Any, path: DataPath, line: Line, task_status: trio.TaskStatus[None]
+    async def _run_in_background(
+        self, step: Any, path: DataPath, line: StepEntry, task_status: trio.TaskStatus[None]
     ) -> None:
         try:
-            await self._in_time(step, path, task_status)
+            await self._run_with_timeout(step, path, task_status)
         except StepFailed:
-            line.ended(False, trio.current_time())
+            line.finish(False, trio.current_time())
             raise
-        line.ended(True, trio.current_time())
+        line.finish(True, trio.current_time())
 
-    async def _in_time(
+    async def _run_with_timeout(
         self, step: Any, path: DataPath, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
         seconds = math.inf if isinstance(step, Wait) else self._within(step)
@@ -158,39 +158,39 @@ class Story(Asker):
         elif isinstance(step, (Observe, Subscribe)):
             await self._listen(step, path)
         elif isinstance(step, Tell):
-            await self.ending(step, path, self.send(step, path))
+            await self.perform(step, path, self.send(step, path))
         elif isinstance(step, (Query, Cancel)):
-            await self._look_at(step, path)
+            await self._query_or_cancel(step, path)
         elif isinstance(step, (Stop, Start)):
             await self._stop_or_start(step, path)
         elif isinstance(step, Inject):
-            await self.inject(step, path)
+            await self.inject_fault(step, path)
             task_status.started()
         elif isinstance(step, Wait):
             await self._wait(step, path)
         else:
-            raise unknown(step)
+            raise unknown_step(step)
 
     # ---- invocations that go on
 
-    async def _look_at(self, step: Query | Cancel, path: DataPath) -> None:
-        asked = self.asked.get(step.of)
-        if asked is None or asked.call is None:
+    async def _query_or_cancel(self, step: Query | Cancel, path: DataPath) -> None:
+        request = self.requests.get(step.of)
+        if request is None or request.call is None:
             raise self.fail(step, path, f"an invocation {step.of}", "the agent has none of it")
         if isinstance(step, Query):
-            status = await asked.call.query()
+            status = await request.call.query()
             self.save(step, path, {"status": status.status})
-        elif asked.done:
-            ended = asked.statuses()[-1]
+        elif request.done:
+            ended = request.statuses()[-1]
             raise self.fail(step, path, f"an invocation {step.of} that goes on", f"it has {ended}")
         else:
-            await asked.call.cancel(step.reason or None)
+            await request.call.cancel(step.reason or None)
 
     # ---- agents stopped and started
 
     async def _stop_or_start(self, step: Stop | Start, path: DataPath) -> None:
-        await self.run.arrived()
-        slot = self.run.cast.slot(step.target)
+        await self.run.wait_until_delivered()
+        slot = self.run.agents.slot(step.target)
         state = slot.statistics().state
         supervisor: Any = slot.owner  # of what a file names it is one of ours
         if isinstance(step, Stop) and slot.agent is None:
@@ -220,7 +220,7 @@ class Story(Asker):
             secrecy = getattr(event, "secrecy", 0)
         if secrecy:
             self._secret[key] = None
-        await self.ending(step, path, self._start_listening(step, seen))
+        await self.perform(step, path, self._start_listening(step, seen))
 
     async def _start_listening(self, step: Observe | Subscribe, seen: list[Any]) -> None:
         assert self.listening is not None
@@ -249,8 +249,8 @@ class Story(Asker):
         if until is None:
             await trio.sleep(step.for_ or 0)
             return
-        await self.run.arrived()
-        slot = self.run.cast.slot(until.agent)
+        await self.run.wait_until_delivered()
+        slot = self.run.agents.slot(until.agent)
         deadline = trio.current_time() + self._within(step)
         if not await self.run.watch.until(lambda: state_of(slot) == until.is_, deadline):
             expected = f"{until.agent} {until.is_} within {self._within(step)}"
@@ -260,7 +260,7 @@ class Story(Asker):
 
     async def _expect(self, step: Expect, path: DataPath) -> None:
         try:
-            expect = filled(step, self.saved)
+            expect = fill_expect(step, self.saved)
         except LookupError as error:
             raise self.fail(step, path, "saved values", str(error)) from None
         counting = waits_to_the_end(step)
@@ -268,7 +268,7 @@ class Story(Asker):
         deadline = trio.current_time() + patience
         if counting:
             await trio.sleep_until(deadline)
-            await self.run.arrived()
+            await self.run.wait_until_delivered()
         fine = False
 
         def settled() -> bool:
@@ -280,13 +280,13 @@ class Story(Asker):
             await self.run.watch.until(settled, deadline)
         except trio.Cancelled:
             if trio.current_time() >= self.deadline:  # the story's time is over: say what it waited for
-                self._unmet(expect, step, path)
+                self._note_unmet(expect, step, path)
             raise
         if not fine:
-            self._unmet(expect, step, path)
+            self._note_unmet(expect, step, path)
             raise StepFailed
 
-    def _unmet(self, expect: Expect, step: Expect, path: DataPath) -> None:
+    def _note_unmet(self, expect: Expect, step: Expect, path: DataPath) -> None:
         text = repr(step)
         both = any(reference in text for reference in self.secret_saved)
         hidden = both or self._is_hidden(step)
@@ -298,25 +298,25 @@ class Story(Asker):
     def _is_hidden(self, step: Expect) -> bool:
         """Whether what an expectation looks at is not to be told."""
         if step.that in ("output", "items"):
-            asked = self._asked_of(step)
-            return asked.hidden and asked.error is None
+            request = self._request_of(step)
+            return request.hidden and request.error is None
         return (str(step.of) if step.that == "reading" else (step.target, step.event)) in self._secret
 
     def _is_final(self, expect: Expect) -> bool:
         """Whether what is looked at cannot change any more."""
-        final = expect.that in ("output", "status", "items") and self._asked_of(expect).done
+        final = expect.that in ("output", "status", "items") and self._request_of(expect).done
         return final or expect.that == "value"
 
-    def _asked_of(self, expect: Expect) -> Asked:
-        return self.asked.get(str(expect.of)) or Asked()
+    def _request_of(self, expect: Expect) -> StepRequest:
+        return self.requests.get(str(expect.of)) or StepRequest()
 
     def _verdicts(self, expect: Expect) -> list[Verdict]:
         """Judge what has been seen so far; nothing to judge is not fine."""
         if expect.that in ("output", "items"):
-            asked = self._asked_of(expect)
-            if asked.error is not None or not (asked.done or asked.items):
-                return [unanswered(expect, asked)]
-        root = "value" if self._asked_of(expect).read else None
+            request = self._request_of(expect)
+            if request.error is not None or not (request.done or request.items):
+                return [unanswered(expect, request)]
+        root = "value" if self._request_of(expect).read else None
         return judge_expect(expect, self._seen(expect), root) or [
             Verdict(False, "something to judge", "nothing")
         ]
@@ -329,14 +329,14 @@ class Story(Asker):
             return self._readings.get(of, [])
         if expect.that == "event":
             return self._events.get((str(expect.target), str(expect.event)), [])
-        asked = self._asked_of(expect)
+        request = self._request_of(expect)
         if expect.that == "status":
-            return asked.statuses()
+            return request.statuses()
         if expect.that == "items":
-            return asked.items or []
+            return request.items or []
         if expect.that == "output":
-            return asked.value
-        raise unknown(expect)
+            return request.value
+        raise unknown_step(expect)
 
 
 SECRET = "what is secret"
@@ -346,9 +346,9 @@ EVENTS = 1 << 20
 """How many events may wait to be looked at; none is to be missed."""
 
 
-def unanswered(expect: Expect, asked: Asked) -> Verdict:
+def unanswered(expect: Expect, request: StepRequest) -> Verdict:
     """Return the verdict on the output of a step that has none."""
-    saw = "no answer yet" if asked.error is None else f"{type(asked.error).__name__}: {asked.error}"
+    saw = "no answer yet" if request.error is None else f"{type(request.error).__name__}: {request.error}"
     return Verdict(False, "items" if expect.that == "items" else "an output", saw)
 
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from .._worlds import come_to_rest
+from .._worlds import wait_until_idle
 from ..judge import TIMED, name_of
 from ..model import FaultAt, InvokeAt, TellAt, WriteAt
-from ._asking import Asker, StepFailed, unknown
-from ._wording import at_of, describe
+from ._step_executor import StepExecutor, StepFailed, unknown_step
+from ._step_text import at_of, describe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from ..judge import Judge
     from ..model import Simulation
     from ._run import Run
-    from ._told import Line
+    from ._step_log import StepEntry
 
 
-class Timeline(Asker):
+class Timeline(StepExecutor):
     """Carries out the timeline of one run, and ends with it. One per run.
 
     Entries of one instant happen in the order of the file, each after the effects of the one before. Past
@@ -35,15 +35,15 @@ class Timeline(Asker):
     def __init__(self, run: Run, simulation: Simulation) -> None:
         super().__init__(run)
         self._simulation = simulation
-        self._waiting: list[tuple[Line, DataPath, Any]] = []
+        self._waiting: list[tuple[StepEntry, DataPath, Any]] = []
         self._over = False
         self._stop = trio.Event()
         self._ending: Judge | None = None
         self._timed = [name_of(check) for check in simulation.checks if isinstance(check, TIMED)]
 
-    async def tell(self) -> bool:
+    async def execute(self) -> bool:
         """Carry it out, until the run is over; return whether all went as it should."""
-        told = True
+        completed = True
         try:
             async with trio.open_nursery() as self.listening:
                 self.listening.start_soon(self._entries, name="timeline")
@@ -52,13 +52,13 @@ class Timeline(Asker):
                 await self.last_sample()
                 self.listening.cancel_scope.cancel("the simulation is over")
         except* StepFailed:
-            told = False
+            completed = False
         for line, path, entry in self._waiting:
             if line.ok is None:
-                line.ended(False, trio.current_time())
+                line.finish(False, trio.current_time())
                 self.fail(entry, path, "its end before that of the run", "none by then")
-                told = False
-        return told
+                completed = False
+        return completed
 
     # ---- the end
 
@@ -66,12 +66,12 @@ class Timeline(Asker):
         stop = self._simulation.stop
         if stop.when is not None and self.run.judges is not None:
             self._ending = self.run.judges.of(stop.when)
-            self.run.watch.look(self._look)
+            self.run.watch.on_record(self._end_if_met)
         with trio.move_on_at(float(stop.at)):
             await self._stop.wait()
-        await self.settled()
+        await self.wait_until_settled()
 
-    def _look(self) -> None:
+    def _end_if_met(self) -> None:
         """End as soon as the check is met; not while there is something to come, or another check is open."""
         judges, faults = self.run.judges, self.run.faults
         if not self._over or judges is None or self._ending is None or self._ending.met_at is None:
@@ -84,40 +84,40 @@ class Timeline(Asker):
     async def _entries(self) -> None:
         assert self.listening is not None
         for index, entry in entries_of(self._simulation):
-            self.next = at_of(entry)
-            await trio.sleep_until(self.next)
-            await come_to_rest()
-            await self.run.arrived()
+            self.next_instant = at_of(entry)
+            await trio.sleep_until(self.next_instant)
+            await wait_until_idle()
+            await self.run.wait_until_delivered()
             path: DataPath = ("timeline", index)
             text = describe(entry)
             self.run.at = f"{self.run.place(path)} {text}"
-            line = self.run.told.begin(self.run.place(path), text, trio.current_time())
+            line = self.run.step_log.begin(self.run.place(path), text, trio.current_time())
             self._waiting.append((line, path, entry))
             self.listening.start_soon(self._entry, entry, path, line)
-        self.next = math.inf
-        await come_to_rest()
+        self.next_instant = math.inf
+        await wait_until_idle()
         self._over = True
-        self._look()
+        self._end_if_met()
 
-    async def _entry(self, entry: Any, path: DataPath, line: Line) -> None:
+    async def _entry(self, entry: Any, path: DataPath, line: StepEntry) -> None:
         try:
             await self._carry_out(entry, path)
         except StepFailed:
-            line.ended(False, trio.current_time())
+            line.finish(False, trio.current_time())
             raise
-        line.ended(True, trio.current_time())
-        self.run.told.done += 1
-        self.run.follow()
+        line.finish(True, trio.current_time())
+        self.run.step_log.done += 1
+        self.run.report_progress()
 
     async def _carry_out(self, entry: Any, path: DataPath) -> None:
         if isinstance(entry, TellAt):
-            await self.ending(entry, path, self.send(entry, path))
+            await self.perform(entry, path, self.send(entry, path))
         elif isinstance(entry, (InvokeAt, WriteAt)):
             await self.ask(entry, path)
         elif isinstance(entry, FaultAt):
-            await self.inject(entry, path)
+            await self.inject_fault(entry, path)
         else:
-            raise unknown(entry)
+            raise unknown_step(entry)
 
 
 def entries_of(simulation: Simulation) -> Sequence[tuple[int, Any]]:

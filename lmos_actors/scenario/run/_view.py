@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import LocalLink
 
-    from ..formulas import StateOf
+    from ..formulas import AgentState
     from ._run import Run
 
 
@@ -36,25 +36,25 @@ class RunView:
 
         None for a path that the file does not know.
         """
-        cast = self._run.cast
+        agents = self._run.agents
         name = self._names.get(path)
-        names = (name,) if name is not None else cast.names_in_crowd(path)
+        names = (name,) if name is not None else agents.member_names(path)
         if not names:
             return None
         try:
-            return cast.slot(names[0]), names
+            return agents.slot(names[0]), names
         except LmosActorsError:  # it is just being started for the first time
             return None, names
 
     def slots(self, of: str) -> Sequence[LocalLink]:
         """Return the slots that there are."""
-        return self._run.cast.slots(of)
+        return self._run.agents.slots(of)
 
     def size(self, of: str) -> int:
         """Return how many agents there are once all have been started."""
-        return self._run.cast.size(of)
+        return self._run.agents.size(of)
 
-    def state(self, slot: Any) -> StateOf | None:
+    def state(self, slot: Any) -> AgentState | None:
         """Return the state of an agent; None while none runs."""
         return state_of(slot)
 
@@ -72,9 +72,9 @@ class RunView:
 
     def supervisor_restarts(self, name: str) -> int | None:
         """Return how often a supervisor was restarted, None if the name is no supervisor's."""
-        if name == EVERYBODY or "/" in name or name in self._run.cast.given:
+        if name == EVERYBODY or "/" in name or name in self._run.agents.given:
             return None
-        supervisor = self._run.cast.supervisor(name)
+        supervisor = self._run.agents.supervisor(name)
         return max(0, supervisor.incarnation - 1) if supervisor is not None else None
 
     def messages_of(self, step: str | None) -> Sequence[int]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from .._worlds import come_to_rest
+from .._worlds import wait_until_idle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ class Watch:
         self._count = 0
         self.counts: dict[str, int] = {}
         """How many records there were of each kind."""
-        self.often: Callable[[], None] | None = None
+        self.on_progress: Callable[[], None] | None = None
         """Called now and then, while much happens."""
 
     def record(self, kind: Kind, agent: str, fields: dict[str, object]) -> None:
@@ -46,19 +46,19 @@ class Watch:
             self.notify()
         self.counts[kind] = self.counts.get(kind, 0) + 1
         self._count += 1
-        if not self._count % OFTEN and self.often is not None:
-            self.often()
+        if not self._count % OFTEN and self.on_progress is not None:
+            self.on_progress()
 
     def add(self, take: Callable[[Kind, str, dict[str, Any]], None], *kinds: str) -> None:
         """Have somebody told of every record of these kinds from now on."""
         for kind in kinds:
             self._takers.setdefault(kind, []).append(take)
 
-    def look(self, look: Callable[[], object]) -> None:
+    def on_record(self, look: Callable[[], object]) -> None:
         """Have somebody look at the world after every record from now on, until the end."""
         self._looks = (*self._looks, look)
 
-    def look_again(self) -> None:
+    def recheck(self) -> None:
         """Something has changed that there is no record of."""
         for look in self._looks:
             look()
@@ -84,7 +84,7 @@ class Watch:
 
         self._looks = (*self._looks, look)
         try:
-            await come_to_rest()
+            await wait_until_idle()
             look()
             while not seen and trio.current_time() < deadline:
                 await self._change(deadline)
@@ -99,4 +99,4 @@ class Watch:
         changed = self._changed
         with trio.move_on_at(deadline):
             await changed.wait()
-        await come_to_rest()
+        await wait_until_idle()

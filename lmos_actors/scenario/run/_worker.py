@@ -23,8 +23,8 @@ import msgspec
 from lmos_actors._collector import collector
 from lmos_actors.reports import RunResult
 
-from ..format import accepts, resolve, stopped_at
-from ._guard import TIME_LIMIT, staying
+from ..format import accepts, resolve, with_end_at
+from ._guard import TIME_LIMIT, restoring_directory
 from ._runner import run_cell
 
 if TYPE_CHECKING:
@@ -40,13 +40,13 @@ _BEGIN = (
     "import sys; sys.path[:] = sys.argv[1:]; import lmos_actors.scenario.run._worker as worker; worker.main()"
 )
 # once nobody listens, nobody wants what goes on; taken now, as agents may put theirs in its place
-_leave = os._exit
+_exit_process = os._exit
 _REFRESH = 0.1
 """Seconds of real time between two words of a worker about a run that goes on."""
 
 
 @attrs.frozen(kw_only=True)
-class Order:
+class RunOrder:
     """One run for a worker: which file, as it was read; which of its cells, by number and label; which trial.
 
     `log` asks for the message log, `draw` for the tree as the run goes on.
@@ -66,12 +66,12 @@ class Order:
 
 
 @attrs.frozen
-class Ready:
+class WorkerReady:
     """A worker has come so far that it can do what it is told to."""
 
 
 @attrs.frozen
-class Going:
+class RunProgress:
     """A run goes on: how much is done, of how much, what it is at, and its tree where that was asked for."""
 
     done: float
@@ -81,7 +81,7 @@ class Going:
 
 
 @attrs.frozen
-class Lost:
+class RunLost:
     """A run has no result. `why` says what became of it; `late`: it is that it took too long."""
 
     why: str
@@ -90,11 +90,11 @@ class Lost:
 
 
 @attrs.frozen
-class Said:
-    """What a worker says of the order that it is at. After a `Lost` with `died` it says nothing more."""
+class WorkerMessage:
+    """What a worker says of the order that it is at. After a `RunLost` with `died` it says nothing more."""
 
     worker: Worker
-    what: Ready | Going | Lost | RunResult
+    what: WorkerReady | RunProgress | RunLost | RunResult
     died: bool = False
 
 
@@ -105,10 +105,12 @@ class Worker:
     it ends by itself when that is gone. What agents print goes to `errors`, our standard error unless given.
     """
 
-    def __init__(self, hash_seed: str, inbox: SimpleQueue[Said], errors: BinaryIO | None = None) -> None:
+    def __init__(
+        self, hash_seed: str, inbox: SimpleQueue[WorkerMessage], errors: BinaryIO | None = None
+    ) -> None:
         self._inbox = inbox
         self._ended = False
-        self._last: Lost | None = None
+        self._last: RunLost | None = None
         self._process: subprocess.Popen[bytes] = subprocess.Popen(
             [sys.executable, "-P", "-c", _BEGIN, *_PATH],
             stdin=subprocess.PIPE,
@@ -117,14 +119,14 @@ class Worker:
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             process_group=0,
         )
-        threading.Thread(target=self._listen, name="worker", daemon=True).start()
+        threading.Thread(target=self._read_messages, name="worker", daemon=True).start()
 
     @property
     def pid(self) -> int:
         """The number of the process."""
         return self._process.pid
 
-    def begin(self, order: Order) -> None:
+    def begin(self, order: RunOrder) -> None:
         """Give it an order, which it comes to after those that it has."""
         assert self._process.stdin is not None
         line = json.dumps(attrs.asdict(order)).encode() + b"\n"
@@ -141,37 +143,37 @@ class Worker:
             with suppress(OSError):  # what it was told last, and has not heard
                 self._process.stdin.close()
 
-    def _listen(self) -> None:
+    def _read_messages(self) -> None:
         """Hear what it says until it is gone; in a thread of its own."""
         assert self._process.stdout is not None
         with self._process.stdout as stream, suppress(OSError, ValueError):
             while line := stream.readline():
-                self._heard(json.loads(line), stream)
+                self._receive(json.loads(line), stream)
         if not self._ended:
-            self._inbox.put(Said(self, self._lost(self._process.wait()), died=True))
+            self._inbox.put(WorkerMessage(self, self._lost(self._process.wait()), died=True))
 
-    def _heard(self, said: dict[str, Any], stream: IO[bytes]) -> None:
-        what: Ready | Going | Lost | RunResult = Ready()
-        if "going" in said:
-            done, total, text, tree = said["going"]
-            what = Going(done, total, text, tuple(tree))
-        elif "result" in said:
-            log = stream.read(said["log"]).decode("utf-8", "surrogatepass")
-            result = msgspec.convert(said["result"], RunResult)
+    def _receive(self, output: dict[str, Any], stream: IO[bytes]) -> None:
+        what: WorkerReady | RunProgress | RunLost | RunResult = WorkerReady()
+        if "going" in output:
+            done, total, text, tree = output["going"]
+            what = RunProgress(done, total, text, tuple(tree))
+        elif "result" in output:
+            log = stream.read(output["log"]).decode("utf-8", "surrogatepass")
+            result = msgspec.convert(output["result"], RunResult)
             what = attrs.evolve(result, log=tuple(log.split("\n")[:-1]))
-        elif "last" in said:  # the process ends now, by itself
-            why, where = said["last"]
-            self._last = Lost(f"{why}, and it cannot be ended", where, late=why == "time limit")
+        elif "last" in output:  # the process ends now, by itself
+            why, where = output["last"]
+            self._last = RunLost(f"{why}, and it cannot be ended", where, late=why == "time limit")
             return
-        elif "lost" in said:
-            what = Lost(said["lost"])
+        elif "lost" in output:
+            what = RunLost(output["lost"])
         if not self._ended:
-            self._inbox.put(Said(self, what))
+            self._inbox.put(WorkerMessage(self, what))
 
-    def _lost(self, code: int) -> Lost:
+    def _lost(self, code: int) -> RunLost:
         if self._last is not None and code == TIME_LIMIT:
             return self._last
-        return Lost(f"its process ended {ended_with(code)}")
+        return RunLost(f"its process ended {ended_with(code)}")
 
 
 def ended_with(code: int) -> str:
@@ -188,50 +190,50 @@ def ended_with(code: int) -> str:
 def main() -> None:
     """Be a worker, until there is nobody any more to take orders from."""
     collector.take_process()
-    orders, said = _streams()
-    desk = _Desk(said)
+    orders, output = _streams()
+    handler = _OrderHandler(output)
     inbox: list[bytes] = []
-    arrived = threading.Condition()
+    wait_until_delivered = threading.Condition()
 
     def listen() -> None:
         while line := orders.readline():
-            with arrived:
+            with wait_until_delivered:
                 inbox.append(line)
-                arrived.notify()
-        _leave(0)
+                wait_until_delivered.notify()
+        _exit_process(0)
 
     threading.Thread(target=listen, name="orders", daemon=True).start()
-    desk.open()
+    handler.open()
     while True:
-        with arrived:
-            arrived.wait_for(lambda: inbox)
+        with wait_until_delivered:
+            wait_until_delivered.wait_for(lambda: inbox)
             line = inbox.pop(0)
-        desk.carry_out(Order(**json.loads(line)))
+        handler.carry_out(RunOrder(**json.loads(line)))
 
 
 def _streams() -> tuple[BinaryIO, BinaryIO]:
     """Keep the standard streams for ourselves; agents read nothing, and print to standard error."""
-    orders, said = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    orders, output = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
-    return orders, said
+    return orders, output
 
 
-class _Desk:
+class _OrderHandler:
     """Carries orders out, one after the other. A file is read once for all orders that are about it."""
 
-    def __init__(self, said: BinaryIO) -> None:
-        self._said = said
+    def __init__(self, output: BinaryIO) -> None:
+        self._output = output
         self._lock = threading.Lock()
         self._read: tuple[object, Resolved] | None = None
 
     def open(self) -> None:
         """Say that orders can be given."""
-        self._say({"ready": True})
+        self._send({"ready": True})
 
-    def carry_out(self, order: Order) -> None:
+    def carry_out(self, order: RunOrder) -> None:
         """Do what is ordered, and say what came of it."""
         try:
             resolved = self._resolved(order)
@@ -239,66 +241,66 @@ class _Desk:
             if cell is None or cell.label != order.label:
                 raise RuntimeError("the file has changed while it was being run")
         except Exception as error:
-            self._say({"lost": f"{type(error).__name__}: {error}"})
+            self._send({"lost": f"{type(error).__name__}: {error}"})
             return
-        teller = _Teller(self._say, order.draw)
+        reporter = _ProgressReporter(self._send, order.draw)
         result = run_cell(
             resolved,
             cell,
             order.trial,
             real_limit=order.real_limit,
             speed=order.speed,
-            progress=teller,
-            telling=teller.telling,
+            progress=reporter,
+            on_start=reporter.on_start,
             whole_log=order.log,
-            last_words=lambda why, where: self._say({"last": [why, where]}),
+            on_stuck=lambda why, where: self._send({"last": [why, where]}),
         )
-        self._say_result(result, result.log if order.log else ())
+        self._send_result(result, result.log if order.log else ())
 
-    def _resolved(self, order: Order) -> Resolved:
+    def _resolved(self, order: RunOrder) -> Resolved:
         of = (order.file, order.settings, order.seeds, order.until)
         if self._read is None or self._read[0] != of:
-            with redirect_stdout(sys.stderr), staying():
+            with redirect_stdout(sys.stderr), restoring_directory():
                 read = resolve(order.file, settings=order.settings, seeds=order.seeds, accepts=accepts)
-            self._read = of, stopped_at(read, order.until)
+            self._read = of, with_end_at(read, order.until)
             collector.settle()
         return self._read[1]
 
-    def _say_result(self, result: RunResult, log: tuple[str, ...]) -> None:
+    def _send_result(self, result: RunResult, log: tuple[str, ...]) -> None:
         text = "".join(line + "\n" for line in log).encode("utf-8", "surrogatepass")
         data = attrs.asdict(result, filter=lambda field, _: field.name != "log")
-        self._say({"result": data, "log": len(text)}, text)
+        self._send({"result": data, "log": len(text)}, text)
 
-    def _say(self, message: Mapping[str, Any], more: bytes = b"") -> None:
+    def _send(self, message: Mapping[str, Any], more: bytes = b"") -> None:
         try:
             with self._lock:
-                self._said.write(json.dumps(message).encode() + b"\n" + more)
-                self._said.flush()
+                self._output.write(json.dumps(message).encode() + b"\n" + more)
+                self._output.flush()
         except BrokenPipeError:
-            _leave(0)
+            _exit_process(0)
 
 
-class _Watching(Protocol):
+class _Observer(Protocol):
     def tree(self) -> Sequence[str]: ...
 
 
-class _Teller:
+class _ProgressReporter:
     """Called as a run goes on, as often as it likes; says so now and then, with its tree where `drawn`."""
 
     def __init__(self, say: Callable[[dict[str, Any]], None], drawn: bool) -> None:
-        self._say = say
+        self._send = say
         self._drawn = drawn
-        self._watching: _Watching | None = None
+        self._observer: _Observer | None = None
         self._due = monotonic() + _REFRESH
 
     def __call__(self, done: float, total: float, text: str) -> None:
         if (now := monotonic()) < self._due:
             return
-        tree = self._watching.tree() if self._drawn and self._watching is not None else ()
+        tree = self._observer.tree() if self._drawn and self._observer is not None else ()
         # drawing a large tree is not to slow the run
         self._due = now + _REFRESH + 100 * (monotonic() - now)
-        self._say({"going": [done, total, text, list(tree)]})
+        self._send({"going": [done, total, text, list(tree)]})
 
-    def telling(self, watching: _Watching) -> None:
+    def on_start(self, observer: _Observer) -> None:
         """Take what to look at."""
-        self._watching = watching
+        self._observer = observer

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Any
 from lmos_actors.files import is_list, is_mapping, mapped
 
 from ..model import known_keys, needed_keys, struct_of
-from ._crowds import Crowds, Identities
-from ._faulty import Faulty
-from ._fields import acts_by_itself, looks_around
-from ._fit import Fit
-from ._laws import Laws
-from ._stand_ins import StandIns
-from ._story import Story
-from ._timed import Timeline
+from ._check_validator import CheckValidator
+from ._double_validator import DoubleValidator
+from ._fault_validator import FaultValidator
+from ._fields import acts_by_itself, discovers_agents
+from ._story_validator import StoryValidator
+from ._timeline_validator import TimelineValidator
+from ._topology_validator import IdentityValidator, TopologyValidator
+from ._value_validator import ValueValidator
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ._names import Names
+    from ._cell_names import CellNames
 
 
-def has_its_parts(data: dict[str, Any]) -> bool:
+def has_required_parts(data: dict[str, Any]) -> bool:
     """Return whether the parts that others name are there: else all of these names would be wrong ones.
 
     A misspelt key of the file itself is said alone, with what is wrong in the shape of the rest.
@@ -33,43 +33,45 @@ def has_its_parts(data: dict[str, Any]) -> bool:
     return is_mapping(data.get("agents", {})) and is_list(data.get("population", []))
 
 
-def check_cell(names: Names, folder: Path, *, whole: bool) -> None:
+def check_cell(names: CellNames, folder: Path, *, whole: bool) -> None:
     """Check what agents take, what happens to them, and what must hold; mistakes go to `names`.
 
     `folder` is that of the file. Where it is not `whole`, as parts of it are wrong in themselves, these may
     be what uses an agent.
     """
-    fit, faulty = Fit(names), Faulty(names)
-    Crowds(names, fit).check()
-    fit.agents()
-    StandIns(names, fit).check()
-    Identities(names, folder).check()
-    story, timeline = Story(names, fit, faulty), Timeline(names, fit, faulty)
+    validator, faults = ValueValidator(names), FaultValidator(names)
+    TopologyValidator(names, validator).check()
+    validator.agents()
+    DoubleValidator(names, validator).check()
+    IdentityValidator(names, folder).check()
+    story, timeline = StoryValidator(names, validator, faults), TimelineValidator(names, validator, faults)
     story.check()
     timeline.check()
-    Laws(names, fit, faulty, {**story.seen.ids, **timeline.ids}, story.seen.often).check()
-    _reports(names)
+    CheckValidator(
+        names, validator, faults, {**story.scope.ids, **timeline.ids}, story.scope.run_counts
+    ).check()
+    _check_reports(names)
     if names.fitted and whole and not names.mistakes:
-        _idle(names)
+        _check_unused(names)
 
 
-def _reports(names: Names) -> None:
+def _check_reports(names: CellNames) -> None:
     """Refuse two reports in one file: the second would take the place of the first."""
     first: dict[str, str] = {}
     for key, file in mapped(names.cell.data.get("report")).items():
         if isinstance(file, str) and file in first:
-            names.wrong(("report", key), f'"{file}" is written twice, by "{first[file]}" too', "shape")
+            names.report(("report", key), f'"{file}" is written twice, by "{first[file]}" too', "shape")
         elif isinstance(file, str):
             first[file] = key
 
 
-def _idle(names: Names) -> None:
+def _check_unused(names: CellNames) -> None:
     """Refuse agents that nothing in the file names and that do nothing by themselves.
 
     Where an agent of the file looks for others, by class, topic or group, it may be these that it finds: then
     there is a warning.
     """
-    around = [cls for cls in names.classes.values() if looks_around(cls)]
+    around = [cls for cls in names.classes.values() if discovers_agents(cls)]
     for name, path in names.places.items():
         cls: Any = names.classes.get(name)
         if name in names.used or cls is None or acts_by_itself(cls) or names.is_of_tree(name):
@@ -80,4 +82,4 @@ def _idle(names: Names) -> None:
             why = f'nothing in the file names the agent "{name}"; perhaps {finder} finds it'
             names.notes.append(names.document.note(here, why, key=key))
         else:
-            names.wrong(here, f'nothing uses the agent "{name}", and it does nothing by itself', key=key)
+            names.report(here, f'nothing uses the agent "{name}", and it does nothing by itself', key=key)

@@ -11,26 +11,26 @@ from lmos_actors.files import DataPath, did_you_mean, listed, mapped
 
 from ..model import FaultAt, InvokeAt, TellAt, TimedAsking, WriteAt
 from ..values import NOT_YET, along, error_names, path_problem, select
-from ._fit import input_schema, is_stream, tables_of
+from ._value_validator import input_schema, is_stream, tables_of
 
 if TYPE_CHECKING:
     from ..model import ExpectedError
-    from ._faulty import Faulty
-    from ._fit import Fit
-    from ._names import Names
+    from ._cell_names import CellNames
+    from ._fault_validator import FaultValidator
+    from ._value_validator import ValueValidator
 
 
-def check_error(names: Names, error: ExpectedError | None, path: DataPath) -> None:
+def check_error(names: CellNames, error: ExpectedError | None, path: DataPath) -> None:
     """Check the error that a step is to end in."""
     if error is None:
         return
     here, name, known = (*path, "error", "is"), error.is_, error_names()
     if name in NOT_YET:
-        names.wrong(here, f'the error "{name}" is not available yet', "later")
+        names.report(here, f'the error "{name}" is not available yet', "later")
     elif name not in known:
-        names.wrong(here, f'no error "{name}"{did_you_mean(name, known)}')
+        names.report(here, f'no error "{name}"{did_you_mean(name, known)}')
     if error.path is not None and (problem := path_problem(error.path)):
-        names.wrong((*path, "error", "path"), problem, "shape")
+        names.report((*path, "error", "path"), problem, "shape")
 
 
 def allows(step: Any, error: type[Exception]) -> bool:
@@ -38,20 +38,20 @@ def allows(step: Any, error: type[Exception]) -> bool:
     return step.error is not None and step.error.is_ in [above.__name__ for above in error.__mro__]
 
 
-class Timeline:
+class TimelineValidator:
     """Checks it; mistakes go to `names`. `ids` are the entries by their ids."""
 
-    def __init__(self, names: Names, fit: Fit, faulty: Faulty) -> None:
+    def __init__(self, names: CellNames, validator: ValueValidator, faults: FaultValidator) -> None:
         self.names = names
-        self.fit = fit
-        self.faulty = faulty
+        self.validator = validator
+        self.faults = faults
         self.ids: dict[str, Any] = {}
 
     def check(self) -> None:
         stop = self.names.made.get(("stop",))
         end = stop.at if stop is not None else None
         if end is not None and end <= 0:
-            self.names.wrong(("stop", "at"), "a simulation of no time has nothing in it", "shape")
+            self.names.report(("stop", "at"), "a simulation of no time has nothing in it", "shape")
         for name, entry in self.names.populations.items():
             if entry.start is not None and end is not None and entry.start.over > end:
                 self._late((*self.names.places[name], "start", "over"), end)
@@ -59,7 +59,7 @@ class Timeline:
             self._entry(raw, ("timeline", index), end)
 
     def _late(self, path: DataPath, end: Any) -> None:
-        self.names.wrong(path, f"the simulation is over before that, at {end}", "shape")
+        self.names.report(path, f"the simulation is over before that, at {end}", "shape")
 
     def _entry(self, raw: Any, path: DataPath, end: Any) -> None:
         entry = self.names.made.get(path)
@@ -67,13 +67,13 @@ class Timeline:
         if isinstance(name, str):
             self.names.define(name, "fault" if is_fault else "step", (*path, "id"))
             self.ids[name] = entry
-        self.faulty.any = self.faulty.any or is_fault
+        self.faults.any = self.faults.any or is_fault
         if entry is None:
             return
         if end is not None and entry.at >= end:
             self._late((*path, "at"), end)
         if isinstance(entry, FaultAt):
-            self.faulty.fault(entry, path)
+            self.faults.fault(entry, path)
         elif isinstance(entry, TimedAsking):
             self._asking(entry, path)
 
@@ -83,34 +83,34 @@ class Timeline:
             return
         if entry.target in self.names.pools and isinstance(entry, WriteAt):
             why = f'"{entry.target}" is a pool, and each of its agents has its own properties'
-            self.names.wrong((*path, "target"), why)
+            self.names.report((*path, "target"), why)
             return
-        check_asking(self.fit, entry, path)
+        check_asking(self.validator, entry, path)
 
 
-def check_asking(fit: Fit, step: Any, path: DataPath) -> None:
+def check_asking(validator: ValueValidator, step: Any, path: DataPath) -> None:
     """Check what a step, or an entry of a timeline, asks of an agent against its class."""
     if isinstance(step, (TellAt, InvokeAt)):
-        check_action(fit, step, path, stream=False)
+        check_action(validator, step, path, stream=False)
     elif isinstance(step, WriteAt):
-        check_property(fit, step, path, "write")
+        check_property(validator, step, path, "write")
 
 
-def check_member(fit: Fit, step: Any, kind: str, word: str, path: DataPath) -> bool:
+def check_member(validator: ValueValidator, step: Any, kind: str, word: str, path: DataPath) -> bool:
     """Check the name of an affordance, unless the step is about its not being there."""
-    contract = fit.names.contract(step.target)
+    contract = validator.names.contract(step.target)
     if contract is None:
         return False
     if allows(step, NotFound):
         return word in tables_of(contract)[kind]
-    return fit.member(step.target, kind, word, (*path, kind))
+    return validator.member(step.target, kind, word, (*path, kind))
 
 
-def check_property(fit: Fit, step: Any, path: DataPath, verb: str) -> None:
+def check_property(validator: ValueValidator, step: Any, path: DataPath, verb: str) -> None:
     """Check a property that is read, written or observed."""
-    if not check_member(fit, step, "property", step.property, path):
+    if not check_member(validator, step, "property", step.property, path):
         return
-    contract = fit.names.contract(step.target)
+    contract = validator.names.contract(step.target)
     made = contract.properties[step.property]
     if verb == "write":
         refused = "read-only" if made.read_only else None
@@ -120,27 +120,27 @@ def check_property(fit: Fit, step: Any, path: DataPath, verb: str) -> None:
             refused = "not observable"
     if refused is not None and not allows(step, NotAllowed):
         hint = "say error: {is: NotAllowed} if that is the point"
-        fit.wrong((*path, "property"), f'"{step.property}" is {refused}; {hint}')
+        validator.report((*path, "property"), f'"{step.property}" is {refused}; {hint}')
     if verb == "write" and not allows(step, InvalidInput):
-        fit.value(step.value, contract.table[f"={step.property}"].params[0].shape, (*path, "value"))
+        validator.value(step.value, contract.table[f"={step.property}"].params[0].shape, (*path, "value"))
 
 
-def check_action(fit: Fit, step: Any, path: DataPath, *, stream: bool) -> None:
+def check_action(validator: ValueValidator, step: Any, path: DataPath, *, stream: bool) -> None:
     """Check an action that is invoked, streamed or told, and its input."""
-    if not check_member(fit, step, "action", step.action, path):
+    if not check_member(validator, step, "action", step.action, path):
         return
-    contract = fit.names.contract(step.target)
+    contract = validator.names.contract(step.target)
     if is_stream(contract, step.action) != stream:
         hint = "one output: do: invoke" if stream else "many outputs: do: stream"
-        fit.wrong((*path, "action"), f'"{step.action}" gives {hint}')
+        validator.report((*path, "action"), f'"{step.action}" gives {hint}')
     elif not allows(step, InvalidInput):
-        fit.input(contract.table[step.action], step.input, path)
+        validator.input(contract.table[step.action], step.input, path)
     elif step.error.path is not None and path_problem(step.error.path) is None:
-        _wrong_input(fit, step, contract.table[step.action], path)
+        _wrong_input(validator, step, contract.table[step.action], path)
 
 
-def _wrong_input(fit: Fit, step: Any, op: Any, path: DataPath) -> None:
+def _wrong_input(validator: ValueValidator, step: Any, op: Any, path: DataPath) -> None:
     """Check that an error is to be at a place that the input has, or should have."""
     problem = along(step.error.path, input_schema(op))[1]
     if problem and not select(step.error.path, None if step.input is UNSET else step.input):
-        fit.wrong((*path, "error", "path"), problem)
+        validator.report((*path, "error", "path"), problem)

@@ -15,46 +15,48 @@ if TYPE_CHECKING:
     from lmos_actors.files import DataPath
 
     from ..values import Schema
-    from ._names import Names
+    from ._cell_names import CellNames
 
 _SAVED: Final = re.compile(r"\$\(saved\.([\w-]+)\)")
 
 
-class Broken:
+class BrokenStep:
     """Stands for a step with mistakes of its own: what refers to it is left alone."""
 
 
 @attrs.define
-class Seen:
+class StepScope:
     """What is behind a step. What happens beside it, in another branch, it does not see.
 
-    `every` are all ids of the file, `saved` values with the schemas they are of, `often` how many runs a
+    `every` are all ids of the file, `saved` values with the schemas they are of, `run_counts` how many runs a
     step has had at most, `subscribed` who subscribed to which event with whom.
     """
 
     every: frozenset[str]
     ids: dict[str, Any] = attrs.Factory(dict[str, Any])
-    often: dict[str, int] = attrs.Factory(dict[str, int])
+    run_counts: dict[str, int] = attrs.Factory(dict[str, int])
     saved: dict[str, Schema] = attrs.Factory(dict[str, Any])
     subscribed: dict[tuple[str, str], list[str]] = attrs.Factory(dict[tuple[str, str], list[str]])
 
-    def branch(self) -> Seen:
-        return Seen(self.every, dict(self.ids), dict(self.often), dict(self.saved), dict(self.subscribed))
+    def branch(self) -> StepScope:
+        return StepScope(
+            self.every, dict(self.ids), dict(self.run_counts), dict(self.saved), dict(self.subscribed)
+        )
 
-    def join(self, other: Seen) -> None:
+    def join(self, other: StepScope) -> None:
         self.ids.update(other.ids)
-        self.often.update(other.often)
+        self.run_counts.update(other.run_counts)
         self.saved.update(other.saved)
         self.subscribed.update(other.subscribed)
 
-    def step(self, names: Names, name: str, path: DataPath, kinds: Any, called: str) -> Any:
+    def step(self, names: CellNames, name: str, path: DataPath, kinds: Any, called: str) -> Any:
         """Check that an id is that of an earlier step of some kinds; return the step, if it is right."""
         found = self.ids.get(name)
         if name not in self.ids:
             hint = ", it comes later or beside this one" if name in self.every else ""
-            names.wrong(path, f'no earlier step "{name}"{hint or did_you_mean(name, list(self.ids))}')
-        elif not isinstance(found, (*kinds, Broken)):
-            names.wrong(path, f'"{name}" is not {called}')
+            names.report(path, f'no earlier step "{name}"{hint or did_you_mean(name, list(self.ids))}')
+        elif not isinstance(found, (*kinds, BrokenStep)):
+            names.report(path, f'"{name}" is not {called}')
         return found if isinstance(found, kinds) else None
 
     def schema_of(self, value: Any) -> Schema:

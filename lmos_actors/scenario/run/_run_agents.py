@@ -17,22 +17,24 @@ if TYPE_CHECKING:
     from lmos_actors.node import Node
 
     from ..format import Cell
-    from ._door import Door
+    from ._node_client import NodeClient
 
 SHOWN: Final = 16
 """How many rows of a tree are drawn; of a larger one it is said how many are left out."""
 
 
-class Cast:
+class RunAgents:
     """The agents of one run by name: `weather`, `peer/3`, all of `peer`. One per run.
 
     Raises KeyError for names that the file does not have; that is found out when it is read.
     """
 
-    def __init__(self, cell: Cell, node: Node, paths: Mapping[str, str], door: Door | None = None) -> None:
+    def __init__(
+        self, cell: Cell, node: Node, paths: Mapping[str, str], client: NodeClient | None = None
+    ) -> None:
         self._node = node
         self._cell = cell
-        self._door = door
+        self._client = client
         self._counts: dict[str, int] = {}
         if isinstance(cell.scenario, Simulation):
             self._counts = {entry.id: entry.count for entry in cell.scenario.population}
@@ -40,46 +42,46 @@ class Cast:
         self._pools = cell.pools
         self._pool_at = {paths[name]: name for name in self._pools}
         self._refs: dict[str, Ref[Any]] = {}
-        self._crowds: dict[str, tuple[Ref[Any], ...]] = {}
-        self._far: dict[str, Ref[Any]] = {}
+        self._population_refs: dict[str, tuple[Ref[Any], ...]] = {}
+        self._remote_refs: dict[str, Ref[Any]] = {}
         self._things: dict[str, Thing | ConsumedThing] = {}
-        self._others: dict[str, ConsumedThing] = {}
+        self._remotes: dict[str, ConsumedThing] = {}
         self._slots: dict[str, tuple[LocalLink, ...]] = {}
         known = dict.fromkeys((*paths, *cell.remotes), 1)
-        self.given: Mapping[str, Any] = _Given(self, known | self._counts)
+        self.given: Mapping[str, Any] = _GivenRefs(self, known | self._counts)
         """What `$(agents.NAME)` stands for: a ref, or those of a whole population."""
 
     # ---- refs
 
-    def know(self, name: str, other: ConsumedThing) -> None:
+    def add_remote(self, name: str, other: ConsumedThing) -> None:
         """Somebody else's agent has been found."""
-        self._others[name] = self._things[name] = other
+        self._remotes[name] = self._things[name] = other
 
     @property
-    def is_far(self) -> bool:
+    def is_remote(self) -> bool:
         """Whether agents are reached through a door."""
-        return self._door is not None
+        return self._client is not None
 
     def given_ref(self, target: str) -> Ref[Any]:
         """Return the ref that other agents are given of one agent: in some worlds it leads through a door."""
-        if self._door is None:
+        if self._client is None:
             return self.ref(target)
-        found = self._far.get(target)
+        found = self._remote_refs.get(target)
         if found is None:
             cls = self._class_of(target)
-            other = self._others.get(target)
+            other = self._remotes.get(target)
             if other is not None:
-                found = self._door.ref_to(cls, other)
+                found = self._client.ref_to(cls, other)
             else:
-                found = self._door.ref(cls, self.path(target))
-            self._far[target] = found
+                found = self._client.ref(cls, self.path(target))
+            self._remote_refs[target] = found
         return found
 
     def given_refs(self, of: str) -> Sequence[Ref[Any]]:
         """Return the same of an agent, or of all of a population."""
         count = self._counts.get(of)
-        if self._door is None or count is None:
-            return self.refs(of) if self._door is None else (self.given_ref(of),)
+        if self._client is None or count is None:
+            return self.refs(of) if self._client is None else (self.given_ref(of),)
         return [self.given_ref(f"{of}/{number}") for number in range(count)]
 
     def ref(self, target: str) -> Ref[Any]:
@@ -109,20 +111,20 @@ class Cast:
             return tuple([Ref[Any](member) for member in self.slots(of)])
         if count is None:
             return (self.ref(of),)
-        found = self._crowds.get(of)
+        found = self._population_refs.get(of)
         if found is None:
             supervisor = self.supervisor(of)
             if not isinstance(supervisor, CrowdSupervisor):  # to be started yet
                 return tuple([self.ref(f"{of}/{number}") for number in range(count)])
-            found = self._crowds[of] = tuple([Ref[Any](member) for member in supervisor.members])
+            found = self._population_refs[of] = tuple([Ref[Any](member) for member in supervisor.members])
         return found
 
     def thing(self, target: str) -> Thing | ConsumedThing:
         """Return an agent by the names that its consumers know, as steps reach it."""
         found = self._things.get(target)
         if found is None:
-            door = self._door
-            found = Thing(self.ref(target)) if door is None else door.thing(self.path(target))
+            client = self._client
+            found = Thing(self.ref(target)) if client is None else client.thing(self.path(target))
             self._things[target] = found
         return found
 
@@ -136,19 +138,19 @@ class Cast:
         """Return the slots of an agent, a population, a pool, of what is below a supervisor, or all (`*`)."""
         found = self._slots.get(of)
         if found is None:
-            found = self._slots[of] = self._look(of)
+            found = self._slots[of] = self._find_slots(of)
         return found
 
-    def _look(self, of: str) -> tuple[LocalLink, ...]:
+    def _find_slots(self, of: str) -> tuple[LocalLink, ...]:
         if of == EVERYBODY:  # of the file: what agents start themselves belongs to them
             own = dict.fromkeys(self._paths.values())
             return tuple(
                 slot
                 for slot in agents_of(self._node.root)
-                if slot.path in own or self.names_in_crowd(slot.path)
+                if slot.path in own or self.member_names(slot.path)
             )
         if of in self._pools:
-            return self._at(self._paths[of])
+            return self._members_of_pool(self._paths[of])
         if of in self._counts or of not in self._paths:
             supervisor = (
                 self.supervisor(of) if of.partition("/")[0] not in self._counts or "/" not in of else None
@@ -172,7 +174,7 @@ class Cast:
         found = next((each for each in there if each.label == name), None)
         return found or next((each for each in there if each.path == name), None)
 
-    def names_in_crowd(self, path: str) -> tuple[str, ...]:
+    def member_names(self, path: str) -> tuple[str, ...]:
         """Return the names of one of a population or pool by its path: `peer/3`, `peer`; none for others."""
         pool = self._pool_at.get(path.rpartition("/")[0])
         if pool is not None:
@@ -181,36 +183,36 @@ class Cast:
         # what a member starts is below it, and no member
         return (path, population) if population in self._counts and number and "/" not in number else ()
 
-    def _at(self, pool: str) -> tuple[LocalLink, ...]:
+    def _members_of_pool(self, pool: str) -> tuple[LocalLink, ...]:
         found = next((each for each in supervisors_of(self._node.root) if each.path == pool), None)
         return () if found is None else tuple(agents_of(found))
 
     def never_started(self, path: str) -> bool:
         """Return whether a member of a population has not run yet."""
-        return bool(self.names_in_crowd(path)) and not self.slot(path).incarnation
+        return bool(self.member_names(path)) and not self.slot(path).incarnation
 
     # ---- the tree
 
     def draw(self) -> tuple[str, ...]:
         """Draw the tree as it stands, with mailboxes and counts; a large one in part."""
-        drawing = _Drawing()
+        drawing = _TreeDrawing()
         drawing.add(self._node.root, "")
         return drawing.lines()
 
 
-class _Given(Mapping[str, Any]):
+class _GivenRefs(Mapping[str, Any]):
     """Refs by name, made when they are asked for; of a population all, unless it is of one."""
 
-    def __init__(self, cast: Cast, names: Mapping[str, int]) -> None:
-        self._cast = cast
+    def __init__(self, agents: RunAgents, names: Mapping[str, int]) -> None:
+        self._agents = agents
         self._names = names
         self._whole: dict[str, tuple[Ref[Any], ...]] = {}
 
     def __getitem__(self, name: str) -> Any:
         if self._names[name] == 1:
-            return self._cast.given_ref(name)
+            return self._agents.given_ref(name)
         if name not in self._whole:
-            self._whole[name] = tuple(self._cast.given_refs(name))
+            self._whole[name] = tuple(self._agents.given_refs(name))
         return self._whole[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -220,7 +222,7 @@ class _Given(Mapping[str, Any]):
         return len(self._names)
 
 
-class _Drawing:
+class _TreeDrawing:
     """The rows of a tree; past the bound they are counted."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from lmos_actors.errors import ConfigError, InvalidInput
 from lmos_actors.files import decode, did_you_mean, is_list, is_mapping
 from lmos_actors.supervision import Pool
 
-from ..doubles import Loose
+from ..doubles import UntypedOperation
 from ..model import AgentEntry, Distribution, Mock, PoolEntry, Population, Replay
 from ..values import (
     ANYTHING,
@@ -36,24 +36,24 @@ if TYPE_CHECKING:
     from lmos_actors.supervision import Pointer
 
     from ..values import Schema
-    from ._fields import FieldOf
-    from ._names import Names
+    from ._cell_names import CellNames
+    from ._fields import AgentField
 
 _AGENT = re.compile(r"\$\(agents\.([\w-]+)\)")
 _INDEX: Final = "$(population.index)"
 _SAMPLE: Final = 0.5
 
 
-class Fit:
+class ValueValidator:
     """Holds values against types; mistakes go to `names`."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: CellNames) -> None:
         self.names = names
         self.given: dict[str, str] = {}
         """The argument that a topology gives to the agents of a population."""
 
-    def wrong(self, path: DataPath, message: str, kind: Kind = "shape", *, key: bool = False) -> None:
-        self.names.wrong(path, message, kind, key=key)
+    def report(self, path: DataPath, message: str, kind: Kind = "shape", *, key: bool = False) -> None:
+        self.names.report(path, message, kind, key=key)
 
     # ---- args and state
 
@@ -74,44 +74,44 @@ class Fit:
         self._given(args, fields, cls, (*path, "args"), many=many)
         self._given(entry.state, states, cls, (*path, "state"))
         if self.names.tree is not None and name in self.names.tree.agents:
-            self._in_place_of(name, cls, path)
+            self._check_replacement(name, cls, path)
         both = {states[key].name for key in entry.state if key in states}
         for key in args:
             if key in both:
-                self.wrong((*path, "args", key), f'"{key}" is given in state too', key=True)
+                self.report((*path, "args", key), f'"{key}" is given in state too', key=True)
         have = {*args, self.given.get(name), *self.names.given_by_tree(name)} | both
         missing = [field.name for field in fields.values() if field.required and field.name not in have]
         if missing and isinstance(entry, (AgentEntry, PoolEntry, Population)):
             place = path if path[0] == "agents" else (*path, "use")
-            self.wrong(place, f"{cls.__name__} needs {', '.join(missing)} in args", key=True)
+            self.report(place, f"{cls.__name__} needs {', '.join(missing)} in args", key=True)
         if isinstance(entry, PoolEntry):
             self._pool(name, entry, cls, path)
         self._backoff(entry, path)
 
-    def _in_place_of(self, name: str, cls: type, path: DataPath) -> None:
+    def _check_replacement(self, name: str, cls: type, path: DataPath) -> None:
         original = None if self.names.tree is None else self.names.tree.class_of(name)
         if original is not None and not issubclass(cls, original):
             why = f'what takes the place of "{name}" is a {original.__name__}, {cls.__name__} is none'
-            self.wrong((*path, "use"), why)
+            self.report((*path, "use"), why)
 
     def _pool(self, name: str, entry: PoolEntry, cls: type, path: DataPath) -> None:
         """Check what a pool of that class can be."""
         try:
             Pool(cls, entry.size, by=entry.by, key=entry.key or None, name=name)
         except ConfigError as error:
-            self.wrong((*path, "key"), error.message)
+            self.report((*path, "key"), error.message)
 
     def _backoff(self, entry: Any, path: DataPath) -> None:
         given = getattr(entry, "backoff", UNSET)
         if given is not UNSET and given.initial <= 0:
-            self.wrong((*path, "backoff", "initial"), "expected above 0")
+            self.report((*path, "backoff", "initial"), "expected above 0")
         elif given is not UNSET and given.max < given.initial:
-            self.wrong((*path, "backoff", "max"), f"expected at least {given.initial}, its initial")
+            self.report((*path, "backoff", "max"), f"expected at least {given.initial}, its initial")
 
     def _given(
         self,
         given: Mapping[str, Any],
-        fields: Mapping[str, FieldOf],
+        fields: Mapping[str, AgentField],
         cls: type,
         path: DataPath,
         *,
@@ -122,7 +122,7 @@ class Fit:
             field = fields.get(key)
             if field is None:
                 near = did_you_mean(key, list(fields))
-                self.wrong(here, f'{cls.__name__} has no field "{key}"{near}', key=True)
+                self.report(here, f'{cls.__name__} has no field "{key}"{near}', key=True)
             elif field.pointer is not None:
                 self._refs(value, field.pointer, here)
             elif field.shape is not None:
@@ -131,7 +131,7 @@ class Fit:
     def _plain(self, key: str, value: Any, shape: Any, path: DataPath, *, many: bool) -> None:
         if isinstance(value, str) and _AGENT.fullmatch(value):
             if shape.schema:  # of Any there is nothing to say
-                self.wrong(path, f'"{key}" is no ref to an agent but {shape.name}')
+                self.report(path, f'"{key}" is no ref to an agent but {shape.name}')
         elif many and is_mapping(value) and number_type(shape.schema):
             self._drawn(value, shape, path)
         elif many and value == _INDEX:
@@ -147,7 +147,7 @@ class Fit:
             return
         problem = problem_at(found)
         if problem is not None:
-            self.wrong((*path, problem[0]), problem[1])
+            self.report((*path, problem[0]), problem[1])
         else:
             self.value(round(_SAMPLE) if number_type(shape.schema) == "integer" else _SAMPLE, shape, path)
 
@@ -165,15 +165,15 @@ class Fit:
     def _ref(self, value: Any, pointer: Pointer, path: DataPath, *, alone: bool) -> None:
         found = _AGENT.fullmatch(value) if isinstance(value, str) else None
         if found is None:
-            self.wrong(path, "a ref to an agent is expected here: $(agents.NAME)")
+            self.report(path, "a ref to an agent is expected here: $(agents.NAME)")
             return
         name = found[1]
         entry = self.names.populations.get(name)
         many = entry is not None and entry.count > 1
         if many and alone:
-            self.wrong(path, f'one ref is expected here, "{name}" are {entry.count if entry else 0}')
+            self.report(path, f'one ref is expected here, "{name}" are {entry.count if entry else 0}')
         elif not many and not alone and name in self.names.agents:
-            self.wrong(path, f"refs to several agents are expected here: [{value}]")
+            self.report(path, f"refs to several agents are expected here: [{value}]")
         else:
             self._points(name, pointer.cls, path)
 
@@ -184,7 +184,7 @@ class Fit:
         if cls is None or untyped or not isinstance(points_to, type):
             return
         if not issubclass(cls, points_to):
-            self.wrong(path, f'a ref to {points_to.__name__} is expected here, "{name}" is {cls.__name__}')
+            self.report(path, f'a ref to {points_to.__name__} is expected here, "{name}" is {cls.__name__}')
 
     # ---- values
 
@@ -194,13 +194,13 @@ class Fit:
         if is_late(value):
             wrong = wrong or list(misfits(value, shape.schema, path))
         for here, message, key in wrong:
-            self.wrong(here, message, key=key)
+            self.report(here, message, key=key)
         if wrong or is_late(value):
             return not wrong
         try:
             shape.take(value)
         except InvalidInput as error:
-            self.wrong((*path, *data_path(error.path)), error.message)
+            self.report((*path, *data_path(error.path)), error.message)
             return False
         return True
 
@@ -216,17 +216,17 @@ class Fit:
         hint = did_you_mean(word, list(tables[kind]))
         if other is not None:
             hint = f", it is {'an' if other[0] in 'ae' else 'a'} {other}{hint}"
-        self.wrong(path, f'{contract.title} has no {kind} "{word}"{hint}', "name", key=key)
+        self.report(path, f'{contract.title} has no {kind} "{word}"{hint}', "name", key=key)
         return False
 
     def input(self, op: Any, given: Any, path: DataPath, *, name: str = "input") -> None:
         """Check the input of an action, as a step has it."""
         absent = given is UNSET
-        if isinstance(op, Loose):
+        if isinstance(op, UntypedOperation):
             return
         if op.whole:
             if absent:
-                self.wrong(path, f'{op.label} needs an "{name}"')
+                self.report(path, f'{op.label} needs an "{name}"')
             else:
                 self.value(given, op.params[0].shape, (*path, name))
             return
@@ -236,17 +236,17 @@ class Fit:
     def _members(self, op: Any, data: Any, path: DataPath, *, absent: bool) -> None:
         params = {param.wire_name: param for param in op.params}
         if not is_mapping(data):
-            self.wrong(path, f"{op.label} takes an object, its members are {', '.join(params) or 'none'}")
+            self.report(path, f"{op.label} takes an object, its members are {', '.join(params) or 'none'}")
             return
         for key, value in data.items():
             if key not in params:
                 near = did_you_mean(key, list(params))
-                self.wrong((*path, key), f'{op.label} has no parameter "{key}"{near}', key=True)
+                self.report((*path, key), f'{op.label} has no parameter "{key}"{near}', key=True)
             else:
                 self.value(value, params[key].shape, (*path, key))
         missing = [name for name, param in params.items() if param.default is MISSING and name not in data]
         if missing:
-            self.wrong(path, f"{op.label} needs {', '.join(missing)}", key=not absent)
+            self.report(path, f"{op.label} needs {', '.join(missing)}", key=not absent)
 
 
 def tables_of(contract: Any) -> dict[str, Any]:
@@ -261,7 +261,7 @@ def is_stream(contract: Any, action: str) -> bool:
 
 def input_schema(op: Any) -> Schema:
     """Return the schema of an action's input."""
-    if isinstance(op, Loose):
+    if isinstance(op, UntypedOperation):
         return ANYTHING
     if op.whole:
         return op.params[0].shape.schema  # type: ignore[no-any-return]
@@ -270,7 +270,7 @@ def input_schema(op: Any) -> Schema:
 
 def output_schema(op: Any) -> Schema:
     """Return the schema of what an action gives, one item of it if it gives many."""
-    shape = None if isinstance(op, Loose) else op.result_shape
+    shape = None if isinstance(op, UntypedOperation) else op.result_shape
     return ANYTHING if shape is None else shape.schema
 
 

@@ -12,9 +12,17 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from lmos_actors.files import Duration
 
-from ..formulas import Agents, AnyNames, Formula, FormulaFailed, compile_formula, of_agents, words_of
+from ..formulas import (
+    AgentValues,
+    CheckedNames,
+    Formula,
+    FormulaFailed,
+    compile_formula,
+    error_text,
+    of_agents,
+)
 from ..model import EVERYBODY, Never
-from ._judging import Culprits, Judge, instant, listing
+from ._judge import Judge, Offenders, instant, listing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,25 +30,25 @@ if TYPE_CHECKING:
     from lmos_actors.reports import CheckResult
 
     from ..model import Always, Eventually
-    from ._judging import Cast, Slot, View
+    from ._judge import AgentDirectory, Slot, View
 
 _TURNS: Final = ("started", "delivered", "answered", "cancelled", "dropped")
 _MAIL: Final = (*_TURNS, "sent", "refused")
 
-Scene: TypeAlias = "tuple[View, Cast, Agents, AnyNames]"
+JudgeContext: TypeAlias = "tuple[View, AgentDirectory, AgentValues, CheckedNames]"
 """What formulas are judged with: the run, who is who in it, the values of names, and the names."""
 
 
-class NotYet(LookupError):
+class ValueMissing(LookupError):
     """A name that has no value so far, but will have."""
 
 
-class OfFormula(Judge):
+class FormulaJudge(Judge):
     """Looks at a formula again and again."""
 
-    def __init__(self, check: Any, name: str, place: str, scene: Scene, text: str) -> None:
+    def __init__(self, check: Any, name: str, place: str, context: JudgeContext, text: str) -> None:
         super().__init__(check, name, place)
-        self.view, self.cast, self.agents, names = scene
+        self.view, self.directory, self.agents, names = context
         self.formula: Formula = compile_formula(text, names)
         self.of: str = check.of or EVERYBODY
         self.of_agents = of_agents(self.formula.names)
@@ -50,76 +58,76 @@ class OfFormula(Judge):
             self.records = _MAIL if self._mail else _TURNS
 
     def concerns(self, path: str) -> bool | None:
-        found = self.cast.find(path)
+        found = self.directory.find(path)
         if found is None or found[0] is None:
             return None if found else False
         return self.of in found[1] or self.of in (path, EVERYBODY)
 
     def record(self, kind: str, path: str, fields: Mapping[str, Any], now: float) -> None:
-        found = self.cast.find(path)
+        found = self.directory.find(path)
         assert found is not None  # it is concerned
         if self._mail and kind == "delivered" and self.agents.at(found[0], state=self._state, queued=1):
-            self.look(path, now)
+            self.judge_agent(path, now)
         if self.agents.at(found[0], state=self._state):
-            self.look(path, now)
+            self.judge_agent(path, now)
 
     def sample(self, now: float) -> None:
         if not self.of_agents:
-            self.look("", now)
+            self.judge_agent("", now)
             return
         slots = self.view.slots(self.of)
         found = self.agents.of_all(self.formula, slots, state=self._state)
-        if found is not None and self.looked(found, now):
+        if found is not None and self.judge_values(found, now):
             return
         for slot in slots:
             if self.agents.at(slot, state=self._state):
-                self.look(slot.path, now)
+                self.judge_agent(slot.path, now)
 
-    def last_look(self, now: float) -> None:
+    def judge_final_state(self, now: float) -> None:
         self.sample(now)
 
-    def look(self, path: str, now: float) -> None:
+    def judge_agent(self, path: str, now: float) -> None:
         """Look at the formula, for the agent that `agents` is at."""
         raise NotImplementedError
 
-    def looked(self, found: list[tuple[Slot, Any]], now: float) -> bool:
+    def judge_values(self, found: list[tuple[Slot, Any]], now: float) -> bool:
         """Take the values of all agents in place of a look at each; false: it takes a look at each."""
         raise NotImplementedError
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Tell the values that it was looked at with."""
-        return self.formula.told(self.agents)
+        return self.formula.describe(self.agents)
 
 
-class HoldsJudge(OfFormula):
+class HoldsJudge(FormulaJudge):
     """Judges `always`, and `never` of a formula: at each look it is as wanted."""
 
     def __init__(
-        self, check: Always | Never, name: str, place: str, scene: Scene, text: str, *, wanted: bool
+        self, check: Always | Never, name: str, place: str, context: JudgeContext, text: str, *, wanted: bool
     ) -> None:
-        super().__init__(check, name, place, scene, text)
+        super().__init__(check, name, place, context, text)
         self.wanted = wanted
         self.fault_free = isinstance(check, Never) and check.when.fault_free is True
         self.looks = 0
         self.problem = ""
-        self.culprits = Culprits()
+        self.offenders = Offenders()
 
-    def look(self, path: str, now: float) -> None:
+    def judge_agent(self, path: str, now: float) -> None:
         if self.fault_free and self.view.faults_active():
             return
         try:
             holds = self.formula.truth(self.agents)
-        except NotYet as error:
-            self.problem = words_of(error)
+        except ValueMissing as error:
+            self.problem = error_text(error)
             return
         except (LookupError, FormulaFailed) as error:
-            self.culprits.add(path, f"cannot be computed: {words_of(error)}", now)
+            self.offenders.add(path, f"cannot be computed: {error_text(error)}", now)
             return
         self.looks += 1
         if holds is not self.wanted:
-            self.culprits.add(path, self.told(), now)
+            self.offenders.add(path, self.describe(), now)
 
-    def looked(self, found: list[tuple[Slot, Any]], now: float) -> bool:
+    def judge_values(self, found: list[tuple[Slot, Any]], now: float) -> bool:
         if self.fault_free and self.view.faults_active():
             return True
         if False in [value is self.wanted for _, value in found]:  # `all` would cost a call for each
@@ -130,37 +138,37 @@ class HoldsJudge(OfFormula):
     def result(self) -> CheckResult:
         expected = f"{'always' if self.wanted else 'never'} {self.formula.text}"
         expected += " outside of faults" if self.fault_free else ""
-        if self.culprits:
-            return self.verdict(False, expected, str(self.culprits), self.culprits.at)
+        if self.offenders:
+            return self.verdict(False, expected, str(self.offenders), self.offenders.at)
         if not self.looks:
             why = self.problem or "there was no agent, and no sample, to look at"
             return self.verdict(False, expected, f"it was never looked at: {why}")
         return self.verdict(True, expected, f"so at each of {self.looks} looks")
 
 
-class EventuallyJudge(OfFormula):
+class EventuallyJudge(FormulaJudge):
     """Judges `eventually`: of a population each agent comes to fulfil it, not all at one instant."""
 
     check: Eventually
 
-    def __init__(self, check: Eventually, name: str, place: str, scene: Scene) -> None:
-        super().__init__(check, name, place, scene, check.expr)
+    def __init__(self, check: Eventually, name: str, place: str, context: JudgeContext) -> None:
+        super().__init__(check, name, place, context, check.expr)
         self.fulfilled: dict[str, None] = {}
         self.nearest = "it was never looked at"
 
-    def look(self, path: str, now: float) -> None:
+    def judge_agent(self, path: str, now: float) -> None:
         if self.met_at is not None or path in self.fulfilled:
             return
         try:
             holds = self.formula.truth(self.agents)
         except (LookupError, FormulaFailed) as error:
-            self.nearest = f"cannot be computed: {words_of(error)}"
+            self.nearest = f"cannot be computed: {error_text(error)}"
             return
         self.nearest = ""
         if holds:
             self._fulfil(path, now)
 
-    def looked(self, found: list[tuple[Slot, Any]], now: float) -> bool:
+    def judge_values(self, found: list[tuple[Slot, Any]], now: float) -> bool:
         if False in [value is True or value is False for _, value in found]:
             return False
         for slot, holds in found:
@@ -175,20 +183,20 @@ class EventuallyJudge(OfFormula):
         if not self.of_agents or len(self.fulfilled) >= max(1, self.view.size(self.of)):
             self.met_at = now
 
-    def last_look(self, now: float) -> None:
+    def judge_final_state(self, now: float) -> None:
         self.sample(now)
         if self.met_at is None:
             self.nearest = self.nearest or self._left_behind(now)
 
     def _left_behind(self, now: float) -> str:
         if not self.of_agents:
-            return f"at {instant(now)} {self.told()}"
+            return f"at {instant(now)} {self.describe()}"
         left = [slot for slot in self.view.slots(self.of) if slot.path not in self.fulfilled]
         if not left:
             there = len(self.fulfilled)
             return f"{there} of {self.view.size(self.of)} agents did, the others were never started"
         self.agents.at(left[0])
-        return f"left behind {listing([slot.path for slot in left])}; {left[0].path}: {self.told()}"
+        return f"left behind {listing([slot.path for slot in left])}; {left[0].path}: {self.describe()}"
 
     def result(self) -> CheckResult:
         by = float(self.check.by)

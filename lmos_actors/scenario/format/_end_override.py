@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ._resolve import Cell, Resolved
 
 
-def stopped_at(resolved: Resolved, seconds: float | None) -> Resolved:
+def with_end_at(resolved: Resolved, seconds: float | None) -> Resolved:
     """Have a simulation end at this instant of virtual time at the latest; None: as its file says.
 
     Raises ConfigError for a file that is none.

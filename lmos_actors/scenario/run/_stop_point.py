@@ -78,7 +78,7 @@ def _kind(wanted: Mapping[str, str]) -> dict[str, str]:
     return {"kind": "delivered"} if "action" in wanted or "property" in wanted or "id" in wanted else {}
 
 
-class Stop:
+class StopInstrument:
     """An instrument that looks at a run at its stop point, and ends it there. One per run.
 
     It comes after the log. `snapshot` is None where the run never came to the point.
@@ -104,7 +104,7 @@ class Stop:
         if self.point.at is not None:
             # after everything of that instant
             clock: Any = trio.lowlevel.current_clock()
-            self._timer = clock.call_at(self.point.at + _INSTANT, self._look)
+            self._timer = clock.call_at(self.point.at + _INSTANT, self._take_snapshot)
 
     @contextmanager
     def around(self) -> Generator[None]:
@@ -121,12 +121,12 @@ class Stop:
         if self.point.at is not None or self.snapshot is not None or self._node is None:
             return
         wanted = self.point.wanted
-        if all(self._is(key, value, kind, agent, fields) for key, value in wanted.items()):
+        if all(self._matches_key(key, value, kind, agent, fields) for key, value in wanted.items()):
             self._matches += 1
             if self._matches >= int(wanted.get("nth", "1")):
-                self._look()
+                self._take_snapshot()
 
-    def _is(self, key: str, value: str, kind: str, agent: str, fields: Mapping[str, Any]) -> bool:
+    def _matches_key(self, key: str, value: str, kind: str, agent: str, fields: Mapping[str, Any]) -> bool:
         if key == "nth":
             return True
         if key == "kind":
@@ -140,7 +140,7 @@ class Stop:
             return value in (fields.get("affordance"), fields.get("event"), fields.get("property"))
         return str(fields.get(key)) == value
 
-    def _look(self) -> None:
+    def _take_snapshot(self) -> None:
         assert self._node is not None
         assert self._log is not None
         at = self.point.at if self.point.at is not None else round(trio.current_time(), 6)

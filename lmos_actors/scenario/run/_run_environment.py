@@ -13,14 +13,14 @@ from lmos_actors.errors import LmosActorsError, StartFailed
 from lmos_actors.node import open_node
 from lmos_actors.supervision import Pool, SupervisorSpec
 
-from .._worlds import DOORS, begin_time, surround
-from ..format import Planter
+from .._worlds import LISTEN_ADDRESSES, begin_time, change_ambient
+from ..format import TreeBuilder
 from ..judge import Judges
 from ..model import AgentEntry, Mock, PoolEntry, Replay, Restarts, Simulation, Statistics
-from ._cast import Cast
 from ._faults import Faults
 from ._populations import Populations
-from ._stopping import KINDS
+from ._run_agents import RunAgents
+from ._stop_point import KINDS
 from ._view import RunView
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ._run import Run
 
 
-class Scene:
+class RunEnvironment:
     """The world of one run."""
 
     def __init__(self, run: Run, doubles: Doubles) -> None:
@@ -50,27 +50,27 @@ class Scene:
         world = cell.scenario.world
         populations: Populations | None = None
         if isinstance(cell.scenario, Simulation):
-            populations = Populations(cell.scenario, run.document, cell.classes, surround().entropy)
-            surround(staging=populations)
+            populations = Populations(cell.scenario, run.document, cell.classes, change_ambient().entropy)
+            change_ambient(staging=populations)
         options: dict[str, Any] = {}
-        if world in DOORS:
-            from ._door import options_of  # what speaks over wires, which most files have no use for
+        if world in LISTEN_ADDRESSES:
+            from ._node_client import node_options  # what speaks over wires, which most files have no use for
 
-            options = options_of(world)
-        async with open_node(_empty(cell), instrument=run.watch, **options) as node:
+            options = node_options(world)
+        async with open_node(_root_spec(cell), instrument=run.watch, **options) as node:
             self._node = node
-            self._meet(node)
-            if run.door is not None:
-                await run.door.open()
+            self._connect_observers(node)
+            if run.client is not None:
+                await run.client.open()
                 for name, entry in cell.remotes.items():
-                    run.cast.know(name, await self._find(name, entry))
+                    run.agents.add_remote(name, await self._find(name, entry))
                 begin_time()
-            for spec in Planter(cell, run.cast.given, self._doubles.classes).root().children:
+            for spec in TreeBuilder(cell, run.agents.given, self._doubles.classes).root().children:
                 await _start(node, spec)
-            self._occupy()
+            self._set_service_times()
             if populations is not None:
                 for index in range(len(populations)):
-                    await node.start_supervisor(populations.crowd(index, run.cast))
+                    await node.start_supervisor(populations.spec_of(index, run.agents))
             yield
 
     async def _find(self, name: str, entry: Remote) -> ConsumedThing:
@@ -85,15 +85,15 @@ class Scene:
         except LmosActorsError as error:
             raise StartFailed(name, str(error)) from error
 
-    def _meet(self, node: Node) -> None:
+    def _connect_observers(self, node: Node) -> None:
         """Have everybody told who is to be, before the first of them is started."""
         run, scenario = self._run, self._run.cell.scenario
         places = run.cell.paths
-        if scenario.world in DOORS:
-            from ._door import Door
+        if scenario.world in LISTEN_ADDRESSES:
+            from ._node_client import NodeClient
 
-            run.door = Door(node, run.note_number)
-        run.meet(Cast(run.cell, node, places, run.door))
+            run.client = NodeClient(node, run.note_number)
+        run.set_agents(RunAgents(run.cell, node, places, run.client))
         judges = Judges(
             scenario.checks,
             scenario.measure,
@@ -104,32 +104,32 @@ class Scene:
         run.watch.add(judges.record, *judges.kinds)
         run.watch.add(run.crashes.record, "crashed")
         if run.stop is not None:
-            run.stop.begin(node, run.cast.draw)
+            run.stop.begin(node, run.agents.draw)
             run.watch.add(run.stop.record, *KINDS)
         run.watch.add(run.note_sent, "sent")
-        faults = run.faults = Faults(run.watch, node.root.rt.entropy, run.cast.refs)
+        faults = run.faults = Faults(run.watch, node.root.rt.entropy, run.agents.refs)
         run.watch.add(faults.record, "started", "crashed", "stopped")
 
-    def _occupy(self) -> None:
+    def _set_service_times(self) -> None:
         for name, entry in self._run.cell.scenario.agents.items():
             if isinstance(entry, (AgentEntry, PoolEntry)) and entry.service_time:
-                for slot in self._run.cast.slots(name):
+                for slot in self._run.agents.slots(name):
                     set_service_time(Ref[Any](slot), float(entry.service_time))
 
-    async def last_look(self) -> None:
+    async def judge_final_state(self) -> None:
         """The story has been told: judge what is to be seen while the agents are still there."""
-        await self._run.arrived()
+        await self._run.wait_until_delivered()
         assert self._run.judges is not None
-        self._run.judges.last_look(self._run.now())
+        self._run.judges.judge_final_state(self._run.now())
 
-    def cut(self) -> None:
+    def end_simulation(self) -> None:
         """End a simulation: its agents are busy, and what they would do while they stop is no part of it."""
         assert self._node is not None
         self._run.watch.end()
         self._node.root.kill()
 
 
-def _empty(cell: Cell) -> SupervisorSpec:
+def _root_spec(cell: Cell) -> SupervisorSpec:
     root = cell.root
     if cell.used is not None:
         return attrs.evolve(cell.used.spec, children=())
@@ -154,7 +154,7 @@ async def _start(node: Node, spec: Any) -> None:
 # --- crashes that the file looks at
 
 
-def looked_at(cell: Cell, path: str) -> bool:
+def is_crash_expected(cell: Cell, path: str) -> bool:
     """Return whether the file asks for crashes of an agent: by a rule, a recording, or a check of restarts.
 
     Such a check is of the agent, its population, or a supervisor above it other than the root, which nobody

@@ -34,16 +34,16 @@ from ..model import (
     Write,
     WriteAt,
 )
-from ._conditions import contradiction, given
+from ._condition_validator import contradiction, given
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lmos_actors.files import DataPath
 
-    from ._faulty import Faulty
-    from ._fit import Fit
-    from ._names import Names
+    from ._cell_names import CellNames
+    from ._fault_validator import FaultValidator
+    from ._value_validator import ValueValidator
 
 FEWEST_SAMPLES: Final = 20
 """How many samples a percentile needs (F3)."""
@@ -55,20 +55,25 @@ _MOST_SAMPLES: Final = 1_000_000
 _STATE: Final = "state."
 
 
-class Laws:
+class CheckValidator:
     """Checks the checks of one cell, its series and when it stops; mistakes go to `names`.
 
-    `ids` are the steps by their ids, and `often` how many runs each has at most.
+    `ids` are the steps by their ids, and `run_counts` how many runs each has at most.
     """
 
     def __init__(
-        self, names: Names, fit: Fit, faulty: Faulty, ids: Mapping[str, Any], often: Mapping[str, int]
+        self,
+        names: CellNames,
+        validator: ValueValidator,
+        faults: FaultValidator,
+        ids: Mapping[str, Any],
+        run_counts: Mapping[str, int],
     ) -> None:
         self.names = names
-        self.fit = fit
-        self.faulty = faulty
+        self.validator = validator
+        self.faults = faults
         self.ids = ids
-        self.often = often
+        self.run_counts = run_counts
         self.series: list[str] = []
         self.instants: list[str] = []
         self.end: float | None = None
@@ -96,9 +101,9 @@ class Laws:
             return
         path = ("measure", "every")
         if measure.every <= 0:
-            self.names.wrong(path, "samples are taken every so often, not all the time", "shape")
+            self.names.report(path, "samples are taken every so often, not all the time", "shape")
         elif self.end is not None and self.end / measure.every > _MOST_SAMPLES:
-            self.names.wrong(path, f"that is more than {_MOST_SAMPLES} samples", "shape")
+            self.names.report(path, f"that is more than {_MOST_SAMPLES} samples", "shape")
 
     def _define(self) -> None:
         """Take note of the names of series and checks, of broken ones too."""
@@ -114,7 +119,7 @@ class Laws:
         self.names.define(name, "check", path)
         if kind in ("eventually", "converges"):
             if name in RESERVED:
-                self.names.wrong(path, f'"{name}" is a word of formulas: call the check something else')
+                self.names.report(path, f'"{name}" is a word of formulas: call the check something else')
             self.instants.append(name)
 
     def _stop(self) -> None:
@@ -123,15 +128,15 @@ class Laws:
             return
         if stop.when in self.names.defined("check"):
             message = f'"{stop.when}" is judged at the end: stop when an eventually or converges check is met'
-            self.names.wrong(("stop", "when"), message)
+            self.names.report(("stop", "when"), message)
         else:
             near = did_you_mean(stop.when, self.instants)
-            self.names.wrong(("stop", "when"), f'no check "{stop.when}"{near}')
+            self.names.report(("stop", "when"), f'no check "{stop.when}"{near}')
 
     # --- formulas
 
     def _series(self, series: Series, path: DataPath) -> None:
-        self.names.several(series.of, (*path, "of"), everybody=True)
+        self.names.check_group(series.of, (*path, "of"), everybody=True)
         condition = series.agg in ("fraction", "count")
         self._formula(series.expr, (*path, "expr"), series.of, condition=condition, alone=True)
 
@@ -167,16 +172,16 @@ class Laws:
         return None if not self.names.fitted or None in found else found
 
     def _of(self, check: Formula, text: str, path: DataPath, key: DataPath) -> None:
-        if check.of is not None and not self.names.several(check.of, (*path, "of"), everybody=True):
+        if check.of is not None and not self.names.check_group(check.of, (*path, "of"), everybody=True):
             return
         names = self._formula(text, key, check.of)
         if names is not None and check.of is not None and not of_agents(names):
             message = f'"of: {check.of}" does nothing: the formula speaks of no agent'
-            self.names.wrong((*path, "of"), message, "shape", key=True)
+            self.names.report((*path, "of"), message, "shape", key=True)
         if names is not None and check.name is not None:
             own = [name for name in names if name in (check.name, f"{check.name}.time")]
             if own:
-                self.names.wrong(key, f'the formula of "{check.name}" speaks of its own outcome', "shape")
+                self.names.report(key, f'the formula of "{check.name}" speaks of its own outcome', "shape")
 
     # --- checks
 
@@ -187,7 +192,7 @@ class Laws:
             self._of(check, check.expr, path, (*path, "expr"))
             if isinstance(check, Eventually) and self.end is not None and check.by > self.end:
                 message = f"the simulation is over before that, at {self.names.made['stop',].at}"
-                self.names.wrong((*path, "by"), message, "shape")
+                self.names.report((*path, "by"), message, "shape")
         elif isinstance(check, Bounded):
             self._bounded(check, path)
         elif isinstance(check, Latency):
@@ -205,99 +210,99 @@ class Laws:
     def _never(self, check: Never, path: DataPath) -> None:
         when, here = check.when, (*path, "when")
         if (when.dead_letter is UNSET) == (when.expr is UNSET):
-            self.names.wrong(here, 'one of "dead_letter" and "expr"', "shape")
-        if when.fault_free is True and not self.faulty.any:
+            self.names.report(here, 'one of "dead_letter" and "expr"', "shape")
+        if when.fault_free is True and not self.faults.any:
             message = '"fault_free" does nothing: there is no fault in the file'
-            self.names.wrong((*here, "fault_free"), message, "shape", key=True)
+            self.names.report((*here, "fault_free"), message, "shape", key=True)
         if when.expr is not UNSET:
             self._of(check, when.expr, path, (*here, "expr"))
         elif check.of is not None:
-            self.names.wrong((*path, "of"), '"of" goes with "expr"', "shape", key=True)
+            self.names.report((*path, "of"), '"of" goes with "expr"', "shape", key=True)
 
     def _bounded(self, check: Bounded, path: DataPath) -> None:
         supervisors = isinstance(check, Restarts)
-        self.names.several(check.of, (*path, "of"), supervisors=supervisors)
+        self.names.check_group(check.of, (*path, "of"), supervisors=supervisors)
         bounds = given(check, "equals", "ge", "le")
         if not bounds:
-            self.names.wrong(path, "nothing is checked: one of equals, ge, le", "shape")
+            self.names.report(path, "nothing is checked: one of equals, ge, le", "shape")
         problem = contradiction(bounds)
         if problem is not None:
-            self.names.wrong((*path, problem[0]), problem[1], "shape", key=True)
+            self.names.report((*path, problem[0]), problem[1], "shape", key=True)
 
     def _step(self, name: str, path: DataPath, kinds: Any, called: str) -> None:
         if name not in self.ids:
-            self.names.wrong(path, f'no step "{name}"{did_you_mean(name, list(self.ids))}')
+            self.names.report(path, f'no step "{name}"{did_you_mean(name, list(self.ids))}')
         elif self.ids[name] is not None and not isinstance(self.ids[name], kinds):
-            self.names.wrong(path, f'"{name}" is not {called}')
+            self.names.report(path, f'"{name}" is not {called}')
 
     def _latency(self, check: Latency, path: DataPath) -> None:
         self._step(check.of, (*path, "of"), _ANSWERED, "a read, write, invoke or stream step")
         marks = {mark: below for mark in _MARKS if (below := getattr(check, mark)) is not None}
         if not marks:
-            self.names.wrong(path, f"nothing is checked: one of {', '.join(_MARKS)}", "shape")
+            self.names.report(path, f"nothing is checked: one of {', '.join(_MARKS)}", "shape")
         for mark, below in marks.items():
             if not given(below, "lt", "le"):
-                self.names.wrong((*path, mark), "a bound without lt or le", "shape")
+                self.names.report((*path, mark), "a bound without lt or le", "shape")
             if mark != "max":
                 self._samples(check.of, (*path, mark))
 
     def _samples(self, step: str, path: DataPath, *, key: bool = True) -> None:
-        often = self.often.get(step)
-        if often is not None and often < FEWEST_SAMPLES:
-            runs = "one run" if often == 1 else f"{often} runs"
+        most = self.run_counts.get(step)
+        if most is not None and most < FEWEST_SAMPLES:
+            runs = "one run" if most == 1 else f"{most} runs"
             message = f'a percentile needs {FEWEST_SAMPLES} runs, "{step}" has at most {runs}'
-            self.names.wrong(path, message, "shape", key=key)
+            self.names.report(path, message, "shape", key=key)
 
     def _trace(self, check: Trace, path: DataPath) -> None:
         if check.of is not None:
             self._step(check.of, (*path, "of"), _SENDING, "a step that turns to an agent")
         if check.single_trace is UNSET and check.through is UNSET:
-            self.names.wrong(path, "nothing is checked: one of single_trace, through", "shape")
+            self.names.report(path, "nothing is checked: one of single_trace, through", "shape")
         for index, name in enumerate(check.through or ()):
-            self.names.several(name, (*path, "through", index))
+            self.names.check_group(name, (*path, "through", index))
 
     def _message(self, message: Message, path: DataPath) -> None:
         if message == Message():
-            self.names.wrong(path, "one of from, to, action, property, event", "shape")
+            self.names.report(path, "one of from, to, action, property, event", "shape")
         for name, key in ((message.from_, "from"), (message.to, "to")):
             if name is not None and name != USER:
-                self.names.several(name, (*path, key))
+                self.names.check_group(name, (*path, key))
         kinds = given(message, "action", "property", "event")
         if "event" in kinds and message.to is not None:
             why = '"to" does not go with "event": an event goes to whoever listens'
-            self.names.wrong((*path, "to"), why, "shape", key=True)
+            self.names.report((*path, "to"), why, "shape", key=True)
         for kind in list(kinds)[1:]:
-            self.names.wrong((*path, kind), f'"{next(iter(kinds))}" or "{kind}", not both', key=True)
+            self.names.report((*path, kind), f'"{next(iter(kinds))}" or "{kind}", not both', key=True)
         for kind, word in kinds.items():
             # an event comes from the agent that has it, a request goes to it
             self._affordance(kind, word, message.from_ if kind == "event" else message.to, (*path, kind))
 
     def _affordance(self, kind: str, word: str, owner: str | None, path: DataPath) -> None:
         if owner is not None:
-            self.fit.member(owner, kind, word, path)
+            self.validator.member(owner, kind, word, path)
             return
         contracts = [self.names.contract(name) for name in self.names.names]
         if not self.names.fitted or None in contracts:
             return
         known = [name for made in contracts for name in _offered(made, kind)]
         if word not in known:
-            self.names.wrong(path, f'no agent has {kind} "{word}"{did_you_mean(word, dict.fromkeys(known))}')
+            self.names.report(path, f'no agent has {kind} "{word}"{did_you_mean(word, dict.fromkeys(known))}')
 
     def _converges(self, check: Converges, path: DataPath) -> None:
-        self.names.several(check.of, (*path, "of"), everybody=True)
+        self.names.check_group(check.of, (*path, "of"), everybody=True)
         entry = self.names.populations.get(check.of)
-        several = check.of in self.names.pools or entry is not None
+        is_group = check.of in self.names.pools or entry is not None
         single = self.names.entry(check.of) is not None and (
-            not several or 1 in (self.names.pools.get(check.of), entry.count if entry is not None else None)
+            not is_group or 1 in (self.names.pools.get(check.of), entry.count if entry is not None else None)
         )
         if single:
-            self.names.wrong((*path, "of"), f'"{check.of}" is one agent, which agrees with itself', "shape")
+            self.names.report((*path, "of"), f'"{check.of}" is one agent, which agrees with itself', "shape")
         if "measure" not in self.names.cell.data:
             why = '"converges" is looked at at every sample: the file needs "measure"'
-            self.names.wrong((*path, "check"), why, "shape")
+            self.names.report((*path, "check"), why, "shape")
         names = self._formula(check.field, (*path, "field"), check.of, condition=False)
         if names is not None and (names != (check.field.strip(),) or not check.field.startswith(_STATE)):
-            self.names.wrong((*path, "field"), "a field of the state: state.NAME", "shape")
+            self.names.report((*path, "field"), "a field of the state: state.NAME", "shape")
         if check.after is not None:
             self._healed(check.after, (*path, "after"))
 
@@ -306,7 +311,7 @@ class Laws:
         known = self.names.defined("fault")
         if word != "healed" or name not in known:
             near = did_you_mean(after, [f"{fault}.healed" for fault in known])
-            self.names.wrong(path, f'no fault ends as "{after}"{near}')
+            self.names.report(path, f'no fault ends as "{after}"{near}')
 
     # --- comparisons
 
@@ -314,13 +319,13 @@ class Laws:
         axes = mapped(self.names.cell.data.get("matrix") or self.names.cell.data.get("sweep"))
         if check.across not in axes:
             near = did_you_mean(check.across, list(axes))
-            self.names.wrong((*path, "across"), f'no key "{check.across}" that runs differ in{near}')
+            self.names.report((*path, "across"), f'no key "{check.across}" that runs differ in{near}')
         elif isinstance(axes[check.across], list) and len(axes[check.across]) < 2:
-            self.names.wrong((*path, "across"), f'"{check.across}" has one value alone')
+            self.names.report((*path, "across"), f'"{check.across}" has one value alone')
         name, _, word = check.metric.rpartition(".")
         known = self._metrics()
         if check.metric not in known:
-            self.names.wrong(
+            self.names.report(
                 (*path, "metric"), f'no number "{check.metric}"{did_you_mean(check.metric, known)}'
             )
         elif name in self.ids and word in _MARKS[1:]:

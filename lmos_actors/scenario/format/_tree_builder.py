@@ -14,8 +14,8 @@ from lmos_actors.files import inside
 from lmos_actors.supervision import Backoff, ChildSpec, Pool, SupervisorSpec
 
 from ..model import AgentEntry, PoolEntry, Remote, Replay, Supervised, Supervisor, fill_late
-from ._fields import FieldOf, by_state_name, fields_of_agent
-from ._trees import absolute
+from ._fields import AgentField, by_state_name, fields_of_agent
+from ._used_tree import absolute
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ._resolve import Cell
 
 
-class _Maker(partial[Agent]):
+class _AgentFactory(partial[Agent]):
     """Makes one incarnation after the other, none of which shares data with another.
 
     What it is called with are arguments that the tree has for the agent; those of the file go before them.
@@ -37,7 +37,7 @@ class _Maker(partial[Agent]):
         return self.func(*args, **{**kwargs, **own})
 
 
-def _fresh(field: FieldOf, value: Any) -> Any:
+def _fresh(field: AgentField, value: Any) -> Any:
     if field.shape is not None:
         return field.shape.take(value)
     return copy.deepcopy(value) if field.points_to is None and not _has_ref(value) else value
@@ -51,12 +51,14 @@ def _has_ref(value: Any) -> bool:
     return any(_has_ref(part) for _, part in inside(value))
 
 
-def _maker(entry: AgentEntry | PoolEntry | Replay, cls: type[Agent], refs: Mapping[str, Any]) -> _Maker:
+def _maker(
+    entry: AgentEntry | PoolEntry | Replay, cls: type[Agent], refs: Mapping[str, Any]
+) -> _AgentFactory:
     fields = fields_of_agent(cls)
     states = by_state_name(fields)
     given = {key: (fields[key], value) for key, value in fill_late(entry.args, "agents", refs).items()}
     given |= {states[key].name: (states[key], value) for key, value in entry.state.items()}
-    return _Maker(cls, **given)
+    return _AgentFactory(cls, **given)
 
 
 def _seconds(shutdown: Any) -> Any:
@@ -68,7 +70,7 @@ def mailbox_options(mailbox: Mailbox | UnsetType) -> MailboxOptions | None:
     return None if mailbox is UNSET else MailboxOptions(mailbox.size, mailbox.when_full)
 
 
-def back_off(entry: BackoffEntry | UnsetType) -> Backoff | None:
+def backoff_of(entry: BackoffEntry | UnsetType) -> Backoff | None:
     """Return the back-off of a file, None where there is none. Raises ConfigError for one that cannot be."""
     if entry is UNSET:
         return None
@@ -86,7 +88,7 @@ def spec_of(name: str, entry: Supervised, factory: Callable[[], Agent]) -> Child
         shutdown=_seconds(entry.shutdown),
         significant=entry.significant,
         mailbox=mailbox_options(entry.mailbox),
-        backoff=back_off(entry.backoff),
+        backoff=backoff_of(entry.backoff),
         id=entry.id if isinstance(entry, AgentEntry) else None,
     )
 
@@ -104,11 +106,11 @@ def pool_of(name: str, entry: PoolEntry, factory: Callable[[], Agent]) -> Pool[A
         max_seconds=float(entry.max_seconds),
         shutdown=_seconds(entry.shutdown),
         mailbox=mailbox_options(entry.mailbox),
-        backoff=back_off(entry.backoff),
+        backoff=backoff_of(entry.backoff),
     )
 
 
-class Planter:
+class TreeBuilder:
     """Makes the specs of one run of what a file says of its tree.
 
     `refs` are those that `$(agents.NAME)` stands for, `doubles` the classes, made for this run, of its mocks
@@ -127,9 +129,9 @@ class Planter:
             return self._supervisor(self._cell.root)
         made: dict[str, SupervisorSpec] = {}
         for path, spec in reversed(used.supervisors.items()):  # from below: a tree may be of any depth
-            made[path] = attrs.evolve(spec, children=self._planted(spec, f"{path}/", made))
+            made[path] = attrs.evolve(spec, children=self._built(spec, f"{path}/", made))
         more = tuple(map(self._child, self._cell.root.children))
-        return attrs.evolve(used.spec, children=(*self._planted(used.spec, "", made), *more))
+        return attrs.evolve(used.spec, children=(*self._built(used.spec, "", made), *more))
 
     # ---- what the file says itself
 
@@ -137,7 +139,7 @@ class Planter:
         own: dict[str, Any] = {}
         if isinstance(above, Supervisor):
             own = {"restart": above.restart, "shutdown": _seconds(above.shutdown)}
-            own |= {"significant": above.significant, "backoff": back_off(above.backoff)}
+            own |= {"significant": above.significant, "backoff": backoff_of(above.backoff)}
         return SupervisorSpec(
             above.name if isinstance(above, Supervisor) else "root",
             tuple(map(self._child, above.children)),
@@ -162,7 +164,7 @@ class Planter:
 
     # ---- a tree of the project
 
-    def _planted(self, above: SupervisorSpec, prefix: str, made: Mapping[str, SupervisorSpec]) -> list[Any]:
+    def _built(self, above: SupervisorSpec, prefix: str, made: Mapping[str, SupervisorSpec]) -> list[Any]:
         paths = [(prefix + child.name, child) for child in above.children]
         return [made.get(path) or self._agent(path, child, prefix) for path, child in paths]
 
@@ -178,7 +180,7 @@ class Planter:
         mailbox = mailbox_options(entry.mailbox) or child.mailbox
         return ChildSpec(
             child.name,
-            self._in_place_of(path, entry, factory),
+            self._check_replacement(path, entry, factory),
             restart=child.restart,
             shutdown=child.shutdown,
             mailbox=mailbox,
@@ -187,7 +189,7 @@ class Planter:
             id=getattr(child, "id", None),
         )
 
-    def _in_place_of(self, path: str, entry: Supervised, factory: Any) -> Any:
+    def _check_replacement(self, path: str, entry: Supervised, factory: Any) -> Any:
         """Return what makes the agent that the file has in the place of one of the tree."""
         if path in self._doubles:
             return self._doubles[path]

@@ -10,15 +10,15 @@ from lmos_actors.files import did_you_mean, inside, references
 
 from ..model import EXPECT_KEYS, STATUSES, Expect, Invoke, Observe, Query, Read, Stream
 from ..values import ANYTHING
-from ._conditions import Conditions
-from ._fit import event_schema, output_schema, property_schema
+from ._condition_validator import ConditionValidator
+from ._value_validator import event_schema, output_schema, property_schema
 
 if TYPE_CHECKING:
     from lmos_actors.files import DataPath
 
     from ..values import Schema
-    from ._names import Names
-    from ._seen import Seen
+    from ._cell_names import CellNames
+    from ._step_scope import StepScope
 
 ASKED_OF: Final[dict[str, tuple[Any, str]]] = {
     "output": ((Read, Invoke, Query), "a read or invoke step"),
@@ -30,7 +30,7 @@ _JUDGING: Final = ("equals", "contains", "match", "ge", "le", "sequence", "times
 _STATUS: Final[Schema] = {"type": "string", "enum": list(STATUSES)}
 
 
-def answer_of(names: Names, step: Any) -> tuple[str, Schema]:
+def answer_of(names: CellNames, step: Any) -> tuple[str, Schema]:
     """Return under which key the answer of a step stands, and its schema: that of one item of a stream."""
     if isinstance(step, Query):
         return "status", _STATUS
@@ -44,7 +44,7 @@ def answer_of(names: Names, step: Any) -> tuple[str, Schema]:
     return key, output_schema(contract.table[step.action])
 
 
-def root_of(names: Names, step: Any) -> Schema:
+def root_of(names: CellNames, step: Any) -> Schema:
     """Return the schema of the whole answer of a step: what `save` and `match` begin at."""
     key, schema = answer_of(names, step)
     if key == "items":
@@ -52,57 +52,57 @@ def root_of(names: Names, step: Any) -> Schema:
     return {"type": "object", "properties": {key: schema}}
 
 
-class Expectations:
+class ExpectValidator:
     """Checks `expect` steps; mistakes go to `names`."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: CellNames) -> None:
         self.names = names
-        self.conditions = Conditions(names)
+        self.conditions = ConditionValidator(names)
 
-    def check(self, step: Expect, path: DataPath, seen: Seen) -> None:
+    def check(self, step: Expect, path: DataPath, scope: StepScope) -> None:
         self._keys(step, path)
-        asked = self._asked(step, path, seen)
+        asked = self._asked(step, path, scope)
         if step.that == "value" and step.of is not UNSET and not has_reference(step.of):
-            self.names.wrong((*path, "of"), '"that: value" looks at saved values: of: $(saved.NAME)')
+            self.names.report((*path, "of"), '"that: value" looks at saved values: of: $(saved.NAME)')
         if step.that == "event":
-            self._event(step, path, seen)
+            self._event(step, path, scope)
         if step.that == "status":
             self._statuses(step, path)
         else:
-            schema, root = self._schemas(step, asked, seen)
+            schema, root = self._schemas(step, asked, scope)
             self.conditions.expected(step, schema, path, root=root)
 
-    def _asked(self, step: Expect, path: DataPath, seen: Seen) -> Any:
+    def _asked(self, step: Expect, path: DataPath, scope: StepScope) -> Any:
         if step.that not in ASKED_OF or step.of is UNSET:
             return None
         if not isinstance(step.of, str):
-            self.names.wrong((*path, "of"), f'"of" is the id of {ASKED_OF[step.that][1]}', "shape")
+            self.names.report((*path, "of"), f'"of" is the id of {ASKED_OF[step.that][1]}', "shape")
             return None
-        return seen.step(self.names, step.of, (*path, "of"), *ASKED_OF[step.that])
+        return scope.step(self.names, step.of, (*path, "of"), *ASKED_OF[step.that])
 
-    def _schemas(self, step: Expect, asked: Any, seen: Seen) -> tuple[Schema, Schema]:
+    def _schemas(self, step: Expect, asked: Any, scope: StepScope) -> tuple[Schema, Schema]:
         """Return the schemas of what is judged, and of what `match` begins at."""
         if step.that == "value":
-            schema = seen.schema_of(step.of)
+            schema = scope.schema_of(step.of)
             return schema, schema
         if step.that == "event":
-            schema = self._event_schema(step, seen)
+            schema = self._event_schema(step, scope)
             return schema, {"type": "object", "properties": {"data": schema}}
         if asked is None:
             return ANYTHING, ANYTHING
         return answer_of(self.names, asked)[1], root_of(self.names, asked)
 
-    def _event(self, step: Expect, path: DataPath, seen: Seen) -> None:
+    def _event(self, step: Expect, path: DataPath, scope: StepScope) -> None:
         if step.target is None or step.event is None:
             return
         self.names.agent(step.target, (*path, "target"), user=True)
-        if (step.target, step.event) not in seen.subscribed:
+        if (step.target, step.event) not in scope.subscribed:
             message = f'no earlier step subscribes as "{step.target}" to "{step.event}"'
-            mine = [event for who, event in sorted(seen.subscribed) if who == step.target]
-            self.names.wrong((*path, "event"), message + did_you_mean(step.event, mine))
+            mine = [event for who, event in sorted(scope.subscribed) if who == step.target]
+            self.names.report((*path, "event"), message + did_you_mean(step.event, mine))
 
-    def _event_schema(self, step: Expect, seen: Seen) -> Schema:
-        whom = seen.subscribed.get((str(step.target), str(step.event)), [])
+    def _event_schema(self, step: Expect, scope: StepScope) -> Schema:
+        whom = scope.subscribed.get((str(step.target), str(step.event)), [])
         contracts = [self.names.contract(name) for name in whom]
         known = [made for made in contracts if made is not None and step.event in made.events]
         return event_schema(known[0], str(step.event)) if len(known) == len(whom) == 1 else ANYTHING
@@ -112,28 +112,28 @@ class Expectations:
         given = {key for key in ("of", "target", "event") if getattr(step, key) not in (None, UNSET)}
         judged = {key for key in _JUDGING if getattr(step, key) is not UNSET and getattr(step, key) != {}}
         for key in sorted(needed - given):
-            self.names.wrong(path, f'"that: {step.that}" needs "{key}"', "shape")
+            self.names.report(path, f'"that: {step.that}" needs "{key}"', "shape")
         for key in sorted((given - needed) | (judged - some)):
-            self.names.wrong(
+            self.names.report(
                 (*path, key), f'"{key}" says nothing about "that: {step.that}"', "shape", key=True
             )
         if not judged:
-            self.names.wrong(path, f"nothing is expected: one of {', '.join(sorted(some))}", "shape")
+            self.names.report(path, f"nothing is expected: one of {', '.join(sorted(some))}", "shape")
         if step.within is not None and step.that == "value":
             message = "a saved value does not change, there is nothing to wait for"
-            self.names.wrong((*path, "within"), message, "shape", key=True)
+            self.names.report((*path, "within"), message, "shape", key=True)
 
     def _statuses(self, step: Expect, path: DataPath) -> None:
         words: list[tuple[DataPath, Any]] = [
             ((*path, "sequence", i), word) for i, word in enumerate(step.sequence or ())
         ]
         if step.sequence == ():
-            self.names.wrong((*path, "sequence"), "the statuses of a step are never empty", "shape")
+            self.names.report((*path, "sequence"), "the statuses of a step are never empty", "shape")
         if step.equals is not UNSET:
             words.append(((*path, "equals"), step.equals))
         for here, word in words:
             if word not in STATUSES:
-                self.names.wrong(here, f'"{word}" is not a status{did_you_mean(str(word), STATUSES)}')
+                self.names.report(here, f'"{word}" is not a status{did_you_mean(str(word), STATUSES)}')
 
 
 def has_reference(value: Any) -> bool:

@@ -103,7 +103,7 @@ def fields_known(cls: Any) -> Mapping[str, tuple[str, bool]]:
 # --- while a run goes on
 
 
-class StateOf(Mapping[str, Any]):
+class AgentState(Mapping[str, Any]):
     """The fields of a living agent as plain data, each looked up when it is asked for.
 
     Raises LookupError, with words for people, for a field that is not there, is secret, or is no number
@@ -148,13 +148,13 @@ def _plain_of(name: str, value: Any) -> Any:
         raise LookupError(f"state.{name} cannot be read: {type(error).__name__}") from None
 
 
-def state_of(slot: Any) -> StateOf | None:
+def state_of(slot: Any) -> AgentState | None:
     """Give the state of the agent of a slot; None while none runs there."""
     agent = slot.agent
-    return None if agent is None else StateOf(agent)
+    return None if agent is None else AgentState(agent)
 
 
-class Agents:
+class AgentValues:
     """Looks names up for one agent after the other: `at` sets whose turn it is.
 
     `more` gives the other names, of series and checks; `delivered` the counts by path. With `columns`, all
@@ -224,7 +224,7 @@ class Agents:
         return int(getattr(slot.more, name)) if slot.more is not None else 0
 
 
-class AnyNames(Mapping[str, None]):
+class CheckedNames(Mapping[str, None]):
     """The names of a formula that has been checked when its file was read: all of the right form."""
 
     _OF_AGENT = re.compile(rf"state\.[^.]+|mailbox\.({'|'.join(COUNTERS)})|delivered|restarts")

@@ -14,13 +14,13 @@ from lmos_actors._core import plain
 from lmos_actors.actors import LocalCall, acting_as
 from lmos_actors.errors import AgentDied, AgentError
 
-from .._worlds import come_to_rest
+from .._worlds import wait_until_idle
 from ..judge import judge_error
 from ..model import USER, FaultAt, Invoke, InvokeAt, Read, Stream, Write, WriteAt, fill_late
 from ..values import pick
 from ._faults import FaultFailed, fault_of
 from ._run import STEP
-from ._wording import describe
+from ._step_text import describe
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -37,7 +37,7 @@ class StepFailed(Exception):
 
 
 @attrs.define
-class Asked:
+class StepRequest:
     """What a step with an id has asked for: how it stands, and what came of it."""
 
     call: LocalCall | RemoteCall | None = None
@@ -62,18 +62,18 @@ class Asked:
         return words
 
 
-class Asker:
+class StepExecutor:
     """Turns to the agents of one run. One per run; a story or a timeline is one."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
         self.saved: dict[str, Any] = {}
-        self.asked: dict[str, Asked] = {}
+        self.requests: dict[str, StepRequest] = {}
         self.secret_saved: dict[str, None] = {}
         """References to saved values that are secret."""
         self.listening: trio.Nursery | None = None
         """What goes on beside the steps, until the end."""
-        self.next = math.inf
+        self.next_instant = math.inf
         """The instant at which something is to happen next, as far as that is known beforehand."""
         self._due = math.inf
         self._sampled = -math.inf
@@ -89,34 +89,36 @@ class Asker:
         self, step: Any, path: DataPath, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
         """Ask, and wait for the answer; `task_status` is told as soon as the agent has the request."""
-        asked = Asked(read=isinstance(step, Read))
+        request = StepRequest(read=isinstance(step, Read))
         begin = trio.current_time()
         if step.id is not None:
-            self.asked[step.id] = asked
-        await self.ending(step, path, self._answer(step, path, asked, task_status), asked)
-        if asked.call is None:  # else whoever waits for the start goes on already
+            self.requests[step.id] = request
+        await self.perform(step, path, self._answer(step, path, request, task_status), request)
+        if request.call is None:  # else whoever waits for the start goes on already
             task_status.started()
-        asked.done = True
+        request.done = True
         self.run.watch.notify()
         if step.id is not None:
             # virtual time goes by whole microseconds, differences of floats do not
             self.run.latencies.setdefault(step.id, []).append(round(trio.current_time() - begin, 6))
-        if asked.error is None:
-            self.save(step, path, answer_of(step, asked), hidden=asked.hidden)
+        if request.error is None:
+            self.save(step, path, answer_members(step, request), hidden=request.hidden)
 
-    async def _answer(self, step: Any, path: DataPath, asked: Asked, status: trio.TaskStatus[None]) -> None:
-        async with self._opening(step, path) as call:
-            asked.call = call
-            asked.hidden = self._is_secret(step, call)
+    async def _answer(
+        self, step: Any, path: DataPath, request: StepRequest, status: trio.TaskStatus[None]
+    ) -> None:
+        async with self._open_request(step, path) as call:
+            request.call = call
+            request.hidden = self._is_secret(step, call)
             status.started()
             if step.id is not None:
                 assert self.listening is not None
-                self.listening.start_soon(self._follow, call, asked)
+                self.listening.start_soon(self._follow, call, request)
             if isinstance(step, Stream):
-                asked.items = []
-                await self._take(step, path, call, asked.items)
+                request.items = []
+                await self._take_items(step, path, call, request.items)
             else:
-                asked.value = plain(await call.result())
+                request.value = plain(await call.result())
 
     def _is_secret(self, step: Any, call: LocalCall | RemoteCall) -> bool:
         """Whether what is asked for is secret; from afar it is not told, but the class says it."""
@@ -127,19 +129,19 @@ class Asker:
         op: Any = None if contract is None else contract.table.get(key)
         return bool(getattr(op, "result_secrecy", 0))
 
-    def _opening(self, step: Any, path: DataPath) -> AbstractAsyncContextManager[Any]:
+    def _open_request(self, step: Any, path: DataPath) -> AbstractAsyncContextManager[Any]:
         thing = self.thing(step)
         if isinstance(step, Read):
             return thing.reading(step.property)
         if isinstance(step, (Write, WriteAt)):
-            return thing.writing(step.property, self.late(step, path, step.value))
+            return thing.writing(step.property, self.fill_saved(step, path, step.value))
         if isinstance(step, (Invoke, InvokeAt)):
-            return thing.invoking(step.action, self.late(step, path, step.input))
+            return thing.invoking(step.action, self.fill_saved(step, path, step.input))
         if isinstance(step, Stream):
-            return thing.streaming(step.action, self.late(step, path, step.input))
-        raise unknown(step)
+            return thing.streaming(step.action, self.fill_saved(step, path, step.input))
+        raise unknown_step(step)
 
-    async def _take(
+    async def _take_items(
         self, step: Stream, path: DataPath, call: LocalStream | RemoteStream, items: list[Any]
     ) -> None:
         """Take items until there are as many as the step takes; leaving then cancels the run."""
@@ -151,12 +153,14 @@ class Asker:
         if isinstance(step.take, int):
             raise self.fail(step, path, f"{step.take} items", f"{len(items)}, then its end")
 
-    async def _follow(self, call: LocalCall | RemoteCall, asked: Asked) -> None:
+    async def _follow(self, call: LocalCall | RemoteCall, request: StepRequest) -> None:
         async for _ in call.progress:
-            asked.reported = True
+            request.reported = True
             self.run.watch.notify()
 
-    async def ending(self, step: Any, path: DataPath, doing: Any, asked: Asked | None = None) -> None:
+    async def perform(
+        self, step: Any, path: DataPath, doing: Any, request: StepRequest | None = None
+    ) -> None:
         """Do what a step asks for as whom it names, and judge its error, or that it has none."""
         error: AgentError | None = None
         who = getattr(step, "as_", USER)
@@ -165,44 +169,44 @@ class Asker:
             if who == USER:
                 await doing
             else:
-                with acting_as(self.run.cast.ref(who)):
+                with acting_as(self.run.agents.ref(who)):
                     await doing
         except AgentError as caught:
             error = caught
         finally:
             STEP.reset(token)
             doing.close()
-        if asked is not None:
-            asked.error = error
+        if request is not None:
+            request.error = error
         if step.error is not None:
             verdict = judge_error(step.error, error)
             if not verdict.ok:
                 raise self.fail(step, path, verdict.expected, verdict.saw)
-            self._expect_crash(asked, error)
+            self._expect_crash(request, error)
         elif error is not None:
             raise self.fail(step, path, "an answer", f"{type(error).__name__}: {error}")
 
-    def _expect_crash(self, asked: Asked | None, error: AgentError | None) -> None:
+    def _expect_crash(self, request: StepRequest | None, error: AgentError | None) -> None:
         """An agent that died of this step, as the step says, has died as the file asks."""
-        trace = asked.call.trace if asked is not None and asked.call is not None else None
+        trace = request.call.trace if request is not None and request.call is not None else None
         if isinstance(error, AgentDied) and trace is not None:
             self.run.crashes.expect(trace[1])
 
     async def send(self, step: Any, path: DataPath) -> None:
         """Invoke without an answer."""
-        await self.thing(step).tell(step.action, self.late(step, path, step.input))
+        await self.thing(step).tell(step.action, self.fill_saved(step, path, step.input))
 
     def thing(self, step: Any) -> Thing | ConsumedThing:
         """Return the agent that a step turns to. Raises NotFound when it is not in the tree any more."""
-        return self.run.cast.thing(step.target)
+        return self.run.agents.thing(step.target)
 
     # ---- faults
 
-    async def inject(self, step: Any, path: DataPath) -> None:
+    async def inject_fault(self, step: Any, path: DataPath) -> None:
         """Inject a fault: that of a step, or that which an entry of a timeline is."""
         faults = self.run.faults
         assert faults is not None
-        await self.run.arrived()
+        await self.run.wait_until_delivered()
         fault = fault_of(step) if isinstance(step, FaultAt) else step.fault
         try:
             # not by its place: a log is the same wherever its file stands
@@ -221,14 +225,14 @@ class Asker:
         for number in count(int(trio.current_time() / measure.every) + 1):
             self._due = round(number * measure.every, 6)
             await trio.sleep_until(self._due)
-            await self.settled()
+            await self.wait_until_settled()
             self.sample()
 
-    async def settled(self) -> None:
+    async def wait_until_settled(self) -> None:
         """Wait until the present instant is over, with all that is to happen at it."""
-        await come_to_rest()
-        while self.next <= trio.current_time():
-            await come_to_rest()
+        await wait_until_idle()
+        while self.next_instant <= trio.current_time():
+            await wait_until_idle()
 
     async def last_sample(self, *, always: bool = False) -> None:
         """Take the sample that is due at this last instant, if one is; or, `always`, one at any instant."""
@@ -236,7 +240,7 @@ class Asker:
         if always and self.run.cell.scenario.measure is not None and self._sampled < now:
             self._due = now
         if self._due <= now:
-            await self.settled()
+            await self.wait_until_settled()
             self.sample()
 
     def sample(self) -> None:
@@ -244,12 +248,12 @@ class Asker:
         if self.run.judges is not None and self._due <= trio.current_time():
             self._due, self._sampled = math.inf, trio.current_time()
             self.run.judges.sample(self.run.now())
-            self.run.watch.look_again()
-            self.run.follow()
+            self.run.watch.recheck()
+            self.run.report_progress()
 
     # ---- saved values
 
-    def late(self, step: Any, path: DataPath, value: Any) -> Any:
+    def fill_saved(self, step: Any, path: DataPath, value: Any) -> Any:
         """Fill in saved values."""
         try:
             return value if value is UNSET else fill_late(value, "saved", self.saved)
@@ -267,13 +271,13 @@ class Asker:
                 raise self.fail(step, path, f"one value at {where} to save", str(error)) from None
 
 
-def answer_of(step: Any, asked: Asked) -> dict[str, Any]:
+def answer_members(step: Any, request: StepRequest) -> dict[str, Any]:
     """Return the answer as `save` and `match` see it, with the key that belongs to the kind of step."""
     if isinstance(step, Stream):
-        return {"items": asked.items}
-    return {"value" if isinstance(step, Read) else "output": asked.value}
+        return {"items": request.items}
+    return {"value" if isinstance(step, Read) else "output": request.value}
 
 
-def unknown(step: object) -> TypeError:
+def unknown_step(step: object) -> TypeError:
     """Make the error for a kind of step that nobody can carry out: nothing passes by accident."""
     return TypeError(f"nobody knows how to carry out a step of the kind {type(step).__name__}")

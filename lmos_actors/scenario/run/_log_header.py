@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..format import Cell, Resolved
 
 
-def head_of(resolved: Resolved, cell: Cell, trial: int) -> dict[str, object]:
+def log_header(resolved: Resolved, cell: Cell, trial: int) -> dict[str, object]:
     """Return what the head of a log says of how to repeat its run; `until` is the end of a simulation.
 
     `sources` are the files that were run, by their path in the project, with the SHA-256 of each.
@@ -31,11 +31,11 @@ def head_of(resolved: Resolved, cell: Cell, trial: int) -> dict[str, object]:
         "seed": cell.seed,
         "trial": trial,
         "sha256": hashlib.sha256(resolved.document.text.encode("utf-8", "surrogatepass")).hexdigest(),
-        "sources": sources_of(resolved, cell),
+        "sources": source_digests(resolved, cell),
     }
 
 
-def sources_of(resolved: Resolved, cell: Cell) -> dict[str, str]:
+def source_digests(resolved: Resolved, cell: Cell) -> dict[str, str]:
     """Return the SHA-256 of the files of the project in which the classes of a cell stand."""
     modules = dict.fromkeys(cls.__module__ for cls in cell.classes.values())
     if cell.used is not None:

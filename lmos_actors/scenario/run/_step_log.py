@@ -23,7 +23,7 @@ SHOWN: Final = 3
 
 
 @attrs.define
-class Line:
+class StepEntry:
     """One step that has begun; `ok` is None until it has ended."""
 
     place: str
@@ -32,25 +32,25 @@ class Line:
     end: float | None = None
     ok: bool | None = None
 
-    def ended(self, ok: bool, now: float) -> None:
+    def finish(self, ok: bool, now: float) -> None:
         """Note how it ended; only the first time counts."""
         if self.ok is None:
             self.ok, self.end = ok, now
 
 
-class Told:
+class StepLog:
     """The steps of one run, in the order in which they began. `total` of them are asked for."""
 
     def __init__(self, total: int) -> None:
         self.total = total
         self.done = 0
         """How many have ended as they should, those that are not kept among them."""
-        self._lines: list[Line] = []
+        self._lines: list[StepEntry] = []
         self._begun: Counter[str] = Counter()
 
-    def begin(self, place: str, what: str, now: float) -> Line:
+    def begin(self, place: str, what: str, now: float) -> StepEntry:
         """Note that a step begins; return the line on which to note its end."""
-        line = Line(place, what, now)
+        line = StepEntry(place, what, now)
         self._begun[place] += 1
         if self._begun[place] <= KEPT and len(self._lines) < MOST:
             self._lines.append(line)
@@ -60,7 +60,7 @@ class Told:
         """Return what `still` takes to leave out what has begun so far."""
         return len(self._lines)
 
-    def still(self, mark: int = 0) -> str:
+    def unfinished(self, mark: int = 0) -> str:
         """Name the steps that have begun and not ended, "" for none."""
         going = [f"{line.place} {line.what}" for line in self._lines[mark:] if line.ok is None]
         more = f" and {len(going) - SHOWN} more" if len(going) > SHOWN else ""

@@ -25,124 +25,127 @@ from ..model import (
     split_step,
 )
 from ..values import ANYTHING, along, path_problem
-from ._expected import Expectations, root_of
-from ._names import NAME, NAMED
-from ._seen import Broken, Seen
-from ._timed import check_action, check_error, check_member, check_property
+from ._cell_names import NAME, NAMED
+from ._expect_validator import ExpectValidator, root_of
+from ._step_scope import BrokenStep, StepScope
+from ._timeline_validator import check_action, check_error, check_member, check_property
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ._faulty import Faulty
-    from ._fit import Fit
-    from ._names import Names
+    from ._cell_names import CellNames
+    from ._fault_validator import FaultValidator
+    from ._value_validator import ValueValidator
 
 _RUNNING: Final = ((Invoke, Stream), "an invoke or stream step")
 _VERBS: Final[dict[type[Any], str]] = {Read: "read", Write: "write", Observe: "observe"}
 
 
-class Story:
-    """Checks the steps of one cell; mistakes go to `names`. `seen` is what there is after the last step."""
+class StoryValidator:
+    """Checks the steps of one cell; mistakes go to `names`. `scope` is what there is after the last step."""
 
-    def __init__(self, names: Names, fit: Fit, faulty: Faulty) -> None:
+    def __init__(self, names: CellNames, validator: ValueValidator, faults: FaultValidator) -> None:
         self.names = names
-        self.fit = fit
-        self.faulty = faulty
-        self.expectations = Expectations(names)
+        self.validator = validator
+        self.faults = faults
+        self.expectations = ExpectValidator(names)
         self.saves: dict[str, DataPath] = {}
         self.saved_used: set[str] = set()
-        self.seen = Seen(frozenset(_ids(names.cell.data.get("steps"))))
+        self.scope = StepScope(frozenset(_ids(names.cell.data.get("steps"))))
         self._late = _late_by_step(names)
 
     def check(self) -> None:
-        self._steps(self.names.cell.data.get("steps"), ("steps",), self.seen, 1)
+        self._steps(self.names.cell.data.get("steps"), ("steps",), self.scope, 1)
         for name, path in self.saves.items():
             if name not in self.saved_used:
                 message = f'saved "{name}" is not used: $(saved.{name}) stands nowhere after it'
-                self.names.wrong(path, message, key=True)
+                self.names.report(path, message, key=True)
 
-    def _steps(self, data: Any, path: DataPath, seen: Seen, times: int) -> None:
+    def _steps(self, data: Any, path: DataPath, scope: StepScope, times: int) -> None:
         for index, raw in enumerate(listed(data)):
             if is_mapping(raw):
-                self._any_step(raw, (*path, index), seen, times)
+                self._any_step(raw, (*path, index), scope, times)
 
-    def _any_step(self, raw: dict[str, Any], path: DataPath, seen: Seen, times: int) -> None:
+    def _any_step(self, raw: dict[str, Any], path: DataPath, scope: StepScope, times: int) -> None:
         kind, step = raw.get("do"), None
         if kind == "repeat":
             rounds = raw.get("times")
             self._steps(
-                raw.get("steps"), (*path, "steps"), seen, times * rounds if isinstance(rounds, int) else times
+                raw.get("steps"),
+                (*path, "steps"),
+                scope,
+                times * rounds if isinstance(rounds, int) else times,
             )
         elif kind == "parallel":
-            self._branches(raw.get("branches"), (*path, "branches"), seen, times)
+            self._branches(raw.get("branches"), (*path, "branches"), scope, times)
         else:
-            step = self.names.made.get(path) or Broken()
-            self._saved(path, seen)
-            self.faulty.any = self.faulty.any or kind == "inject"
-            self._step(step, path, seen)
-        self._remember(raw, step, path, seen, times)
+            step = self.names.made.get(path) or BrokenStep()
+            self._saved(path, scope)
+            self.faults.any = self.faults.any or kind == "inject"
+            self._step(step, path, scope)
+        self._remember(raw, step, path, scope, times)
 
-    def _branches(self, data: Any, path: DataPath, seen: Seen, times: int) -> None:
+    def _branches(self, data: Any, path: DataPath, scope: StepScope, times: int) -> None:
         """One branch does not see what another, running beside it, has done."""
-        ends: list[Seen] = []
+        ends: list[StepScope] = []
         for index, steps in enumerate(listed(data)):
-            ends.append(seen.branch())
+            ends.append(scope.branch())
             self._steps(steps, (*path, index), ends[-1], times)
         for end in ends:
-            seen.join(end)
+            scope.join(end)
 
     # --- what is behind a step
 
-    def _remember(self, raw: dict[str, Any], step: Any, path: DataPath, seen: Seen, times: int) -> None:
+    def _remember(self, raw: dict[str, Any], step: Any, path: DataPath, scope: StepScope, times: int) -> None:
         name = raw.get("id")
         if isinstance(name, str):
             what = "fault" if raw.get("do") == "inject" else "step"
             self.names.define(name, what, (*path, "id"))
-            seen.ids[name] = step
-            seen.often[name] = times
+            scope.ids[name] = step
+            scope.run_counts[name] = times
         for saved, where in mapped(raw.get("save")).items():
-            self._save(saved, where, step, (*path, "save", saved), seen)
+            self._save(saved, where, step, (*path, "save", saved), scope)
         if isinstance(step, Subscribe):
-            seen.subscribed.setdefault((step.as_, step.event), []).append(step.target)
+            scope.subscribed.setdefault((step.as_, step.event), []).append(step.target)
 
-    def _save(self, name: str, where: Any, step: Any, path: DataPath, seen: Seen) -> None:
+    def _save(self, name: str, where: Any, step: Any, path: DataPath, scope: StepScope) -> None:
         if not NAME.fullmatch(name):
-            self.names.wrong(path, f'"{name}" is not a name: {NAMED}', key=True)
+            self.names.report(path, f'"{name}" is not a name: {NAMED}', key=True)
         if name in self.saves:
             first = self.names.document.place(self.saves[name], key=True)
-            self.names.wrong(path, f'"{name}" is saved twice, first at {first}', key=True)
+            self.names.report(path, f'"{name}" is saved twice, first at {first}', key=True)
         self.saves.setdefault(name, path)
-        seen.saved[name] = ANYTHING
+        scope.saved[name] = ANYTHING
         if isinstance(where, str) and isinstance(step, (Read, Invoke, Stream, Query)):
-            seen.saved[name] = along(where, root_of(self.names, step))[0]
+            scope.saved[name] = along(where, root_of(self.names, step))[0]
 
-    def _saved(self, step: DataPath, seen: Seen) -> None:
+    def _saved(self, step: DataPath, scope: StepScope) -> None:
         for late in self._late.get(step, ()):
             name = late.reference.name
             self.saved_used.add(name)
-            if name not in seen.saved:
-                message = f'no earlier step saves "{name}"{did_you_mean(name, sorted(seen.saved))}'
+            if name not in scope.saved:
+                message = f'no earlier step saves "{name}"{did_you_mean(name, sorted(scope.saved))}'
                 self.names.mistakes.append(
                     self.names.document.mistake_in(late.path, f"$(saved.{name})", message, "name")
                 )
 
     # --- one step
 
-    def _step(self, step: Any, path: DataPath, seen: Seen) -> None:
+    def _step(self, step: Any, path: DataPath, scope: StepScope) -> None:
         if isinstance(step, Asking):
             self._asking(step, path)
         if isinstance(step, (Read, Invoke, Stream)):
             self._saving(step, path)
         if isinstance(step, (Query, Cancel)):
-            self._going_on(step, path, seen)
+            self._going_on(step, path, scope)
         elif isinstance(step, (Stop, Start)):
             self.names.agent(step.target, (*path, "target"))
         elif isinstance(step, Inject):
-            self.faulty.fault(step.fault, (*path, "fault"))
+            self.faults.fault(step.fault, (*path, "fault"))
         elif isinstance(step, Wait):
             self._wait(step, path)
         elif isinstance(step, Expect):
-            self.expectations.check(step, path, seen)
+            self.expectations.check(step, path, scope)
 
     def _asking(self, step: Asking, path: DataPath) -> None:
         self.names.agent(step.as_, (*path, "as"), user=True)
@@ -151,25 +154,25 @@ class Story:
             return
         if step.target in self.names.pools and type(step) in _VERBS:
             why = f'"{step.target}" is a pool, and each of its agents has its own properties'
-            self.names.wrong((*path, "target"), why)
+            self.names.report((*path, "target"), why)
             return
         if isinstance(step, (Invoke, Tell)):
-            check_action(self.fit, step, path, stream=False)
+            check_action(self.validator, step, path, stream=False)
         elif isinstance(step, Stream):
-            check_action(self.fit, step, path, stream=True)
+            check_action(self.validator, step, path, stream=True)
         elif isinstance(step, Subscribe):
-            check_member(self.fit, step, "event", step.event, path)
+            check_member(self.validator, step, "event", step.event, path)
         elif type(step) in _VERBS:
-            check_property(self.fit, step, path, _VERBS[type(step)])
+            check_property(self.validator, step, path, _VERBS[type(step)])
 
     def _saving(self, step: Read | Invoke | Stream, path: DataPath) -> None:
         self._paths(step, path)
         if step.save and not step.wait:
-            self.names.wrong(
+            self.names.report(
                 (*path, "save"), '"save" needs the answer, "wait: false" goes on without it', key=True
             )
         if step.save and step.error is not None:
-            self.names.wrong(
+            self.names.report(
                 (*path, "save"), '"save" needs an answer, this step is to end in an error', key=True
             )
 
@@ -177,27 +180,27 @@ class Story:
         root = root_of(self.names, step)
         for name, where in step.save.items():
             if problem := path_problem(where) or along(where, root)[1]:
-                self.names.wrong((*path, "save", name), problem, "shape")
+                self.names.report((*path, "save", name), problem, "shape")
 
-    def _going_on(self, step: Query | Cancel, path: DataPath, seen: Seen) -> None:
-        asked = seen.step(self.names, step.of, (*path, "of"), *_RUNNING)
+    def _going_on(self, step: Query | Cancel, path: DataPath, scope: StepScope) -> None:
+        asked = scope.step(self.names, step.of, (*path, "of"), *_RUNNING)
         if asked is not None and asked.wait:
             message = f'"{step.of}" has ended before this step: say there "wait: false"'
-            self.names.wrong((*path, "of"), message)
+            self.names.report((*path, "of"), message)
         if isinstance(step, Query):
             self._paths(step, path)
 
     def _wait(self, step: Wait, path: DataPath) -> None:
         if (step.until is None) == (step.for_ is None):
-            self.names.wrong(path, 'a wait has exactly one of "until" and "for"', "shape")
+            self.names.report(path, 'a wait has exactly one of "until" and "for"', "shape")
         elif step.for_ is not None and step.within is not None:
             message = '"within" belongs to "until"; "for" is as long as it says'
-            self.names.wrong((*path, "within"), message, "shape", key=True)
+            self.names.report((*path, "within"), message, "shape", key=True)
         if step.until is not None:
             self.names.agent(step.until.agent, (*path, "until", "agent"))
 
 
-def _late_by_step(names: Names) -> dict[DataPath, list[Any]]:
+def _late_by_step(names: CellNames) -> dict[DataPath, list[Any]]:
     found: dict[DataPath, list[Any]] = {}
     for late in names.cell.late:
         if late.reference.namespace == "saved":

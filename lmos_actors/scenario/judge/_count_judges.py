@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from lmos_actors.files import Duration
 
-from ..formulas import PLAIN, FormulaFailed, compile_formula, words_of
+from ..formulas import PLAIN, FormulaFailed, compile_formula, error_text
 from ..values import same, show
 from ._expect import Verdict, judge_bounded, judge_latency
-from ._judging import Judge, instant, listing
+from ._judge import Judge, instant, listing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from lmos_actors.reports import CheckResult
 
     from ..model import Converges, Latency, Never, Restarts, Statistics
-    from ._judge_formulas import Scene
-    from ._judging import Slot, View
+    from ._formula_judges import JudgeContext
+    from ._judge import Slot, View
 
 
 def _both(judge: Judge, verdicts: Sequence[Verdict]) -> CheckResult:
@@ -68,7 +68,7 @@ class CountJudge(Judge):
         self.view = view
         self.number: int | None = None
 
-    def last_look(self, now: float) -> None:
+    def judge_final_state(self, now: float) -> None:
         counter = getattr(self.check, "counter", "restarts")
         own = self.view.supervisor_restarts(self.check.of) if counter == "restarts" else None
         slots = self.view.slots(self.check.of)
@@ -104,9 +104,9 @@ class ConvergesJudge(Judge):
 
     check: Converges
 
-    def __init__(self, check: Converges, name: str, place: str, scene: Scene) -> None:
+    def __init__(self, check: Converges, name: str, place: str, context: JudgeContext) -> None:
         super().__init__(check, name, place)
-        self.view, _, self.agents, names = scene
+        self.view, _, self.agents, names = context
         self.formula = compile_formula(check.field, names)
         self.saw = "it was never looked at"
         self.begin: float | None = None
@@ -128,11 +128,11 @@ class ConvergesJudge(Judge):
                 try:
                     found.append((slot, self.formula.value(self.agents)))
                 except (LookupError, FormulaFailed) as error:
-                    self.saw = f"at {instant(now)} {slot.path} cannot be computed: {words_of(error)}"
+                    self.saw = f"at {instant(now)} {slot.path} cannot be computed: {error_text(error)}"
                     return None
         return found
 
-    def last_look(self, now: float) -> None:
+    def judge_final_state(self, now: float) -> None:
         self.sample(now)
 
     def _begun(self) -> bool:

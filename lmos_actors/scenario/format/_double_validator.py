@@ -10,26 +10,26 @@ from lmos_actors.files import did_you_mean
 
 from ..model import USER, Chunk, Done, Mock, Progressed, Replay, Rule, Waited
 from ..values import ANYTHING, exception_class, exception_names, problem_at
-from ._conditions import Conditions
-from ._fit import event_schema, input_schema, is_stream, output_schema
+from ._condition_validator import ConditionValidator
+from ._value_validator import event_schema, input_schema, is_stream, output_schema
 
 if TYPE_CHECKING:
     from lmos_actors.files import DataPath
 
-    from ._fit import Fit
-    from ._names import Names
+    from ._cell_names import CellNames
+    from ._value_validator import ValueValidator
 
 _ANSWERS: Final = ("output", "reply", "fail", "crash")
 _WHEN: Final = ("action", "from", "contains", "equals", "match")
 
 
-class StandIns:
+class DoubleValidator:
     """Checks them; mistakes go to `names`."""
 
-    def __init__(self, names: Names, fit: Fit) -> None:
+    def __init__(self, names: CellNames, validator: ValueValidator) -> None:
         self.names = names
-        self.fit = fit
-        self.conditions = Conditions(names)
+        self.validator = validator
+        self.conditions = ConditionValidator(names)
 
     def check(self) -> None:
         for name, entry in self.names.agents.items():
@@ -41,7 +41,7 @@ class StandIns:
             elif isinstance(entry, Replay) and entry.use is None:
                 for key in ("args", "state"):
                     if getattr(entry, key):
-                        self.names.wrong((*path, key), f'"{key}" needs "use"', "shape", key=True)
+                        self.names.report((*path, key), f'"{key}" needs "use"', "shape", key=True)
 
     def _reached(self, entry: Mock, path: DataPath) -> None:
         """Find rules that no request comes to: one above them fits all that they fit."""
@@ -49,19 +49,19 @@ class StandIns:
             for above, other in enumerate(entry.rules[:index]):
                 if other.times is UNSET and (other.when.any is True or other.when == rule.when):
                     message = f"no request comes to this rule: number {above + 1} fits all that fit it"
-                    self.names.wrong((*path, "rules", index), message, "shape")
+                    self.names.report((*path, "rules", index), message, "shape")
                     break
 
     def _rule(self, name: str, rule: Rule, path: DataPath) -> None:
         self._when(name, rule, (*path, "when"))
         answers = [key for key in _ANSWERS if getattr(rule, key) is not UNSET]
         if not answers:
-            self.names.wrong(path, f"the rule has no answer: one of {', '.join(_ANSWERS)}", "shape")
+            self.names.report(path, f"the rule has no answer: one of {', '.join(_ANSWERS)}", "shape")
         for key in answers[1:]:
-            self.names.wrong((*path, key), f'"{key}" and "{answers[0]}": a rule has one', "shape", key=True)
+            self.names.report((*path, key), f'"{key}" and "{answers[0]}": a rule has one', "shape", key=True)
         if rule.crash is not UNSET and exception_class(str(rule.crash)) is None:
             near = did_you_mean(str(rule.crash), exception_names())
-            self.names.wrong(
+            self.names.report(
                 (*path, "crash"), f'no built-in exception "{rule.crash}" made from a message{near}'
             )
         self._delay(rule.delay, (*path, "delay"))
@@ -71,7 +71,7 @@ class StandIns:
     def _delay(self, delay: Any, path: DataPath) -> None:
         problem = None if delay is UNSET else problem_at(delay, time=True)
         if problem is not None:
-            self.names.wrong((*path, problem[0]), problem[1], "shape")
+            self.names.report((*path, problem[0]), problem[1], "shape")
 
     def _when(self, name: str, rule: Rule, path: DataPath) -> None:
         when = rule.when
@@ -81,13 +81,15 @@ class StandIns:
         ]
         given = [key for key in given if key != "match" or when.match]
         if when.any is True and given:
-            self.names.wrong((*path, "any"), '"any" is for every request: it stands alone', "shape", key=True)
+            self.names.report(
+                (*path, "any"), '"any" is for every request: it stands alone', "shape", key=True
+            )
         if when.any is not True and not given:
-            self.names.wrong(path, f"one of {', '.join(_WHEN)}; any: true for every request", "shape")
+            self.names.report(path, f"one of {', '.join(_WHEN)}; any: true for every request", "shape")
         if when.from_ is not None and when.from_ != USER:
-            self.names.several(when.from_, (*path, "from"))
+            self.names.check_group(when.from_, (*path, "from"))
         schema = ANYTHING
-        if when.action is not None and self.fit.member(name, "action", when.action, (*path, "action")):
+        if when.action is not None and self.validator.member(name, "action", when.action, (*path, "action")):
             schema = input_schema(self.names.contract(name).table[when.action])
         self.conditions.match(when.match, schema, (*path, "match"))
         if when.equals is not UNSET:
@@ -109,7 +111,7 @@ class StandIns:
     def _parts(self, reply: Any, path: DataPath) -> None:
         for index, part in enumerate(reply):
             if isinstance(part, Done) and index < len(reply) - 1:
-                self.names.wrong((*path, index), 'nothing comes after "done"', "shape")
+                self.names.report((*path, index), 'nothing comes after "done"', "shape")
             if isinstance(part, Waited):
                 self._delay(part.wait, (*path, index, "wait"))
 
@@ -124,7 +126,7 @@ class StandIns:
         ends = any(isinstance(part, Done) for part in rule.reply)
         if not stream and not ends:
             message = f'the reply has no end: "{action}" gives one output, its last part is {{done: …}}'
-            self.names.wrong((*path, "reply"), message, "shape", key=True)
+            self.names.report((*path, "reply"), message, "shape", key=True)
         chunks = any(isinstance(part, Chunk) for part in rule.reply)
         for index, part in enumerate(rule.reply):
             self._part(part, op, (*path, "reply", index), stream=stream, text=chunks and not stream)
@@ -134,7 +136,7 @@ class StandIns:
         if isinstance(part, Chunk):
             self.conditions.equal(part.chunk, schema, (*path, "chunk"))
         elif isinstance(part, Done) and stream and part.done is not None:
-            self.names.wrong((*path, "done"), f"{op.label} gives many outputs, its end has none", "shape")
+            self.names.report((*path, "done"), f"{op.label} gives many outputs, its end has none", "shape")
         elif isinstance(part, Done) and not stream:
             self.conditions.equal(part.done, schema, (*path, "done"))
         elif isinstance(part, Progressed) and op.progress is not None:
@@ -143,5 +145,5 @@ class StandIns:
     def _emits(self, name: str, rule: Rule, path: DataPath) -> None:
         for event, data in rule.emit.items():
             here = (*path, "emit", event)
-            if self.fit.member(name, "event", event, here, key=True):
+            if self.validator.member(name, "event", event, here, key=True):
                 self.conditions.equal(data, event_schema(self.names.contract(name), event), here)

@@ -1,6 +1,6 @@
 """What a recorded message log says of one agent: what it was asked, and what came of it.
 
-A `Recording` is a log file; a `Tape` is one agent of one of its runs.
+A `Recording` is a log file; a `RecordedAgent` is one agent of one of its runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from ..judge import Line, Logged
+    from ..judge import LoggedRun, LogLine
 
 LISTENING: Final = ("subscribe", "subscribe to all")
 """Verbs that are carried out as they come: whether they were recorded does not matter."""
@@ -34,7 +34,7 @@ COMPARED: Final = 100
 class Exchange:
     """One recorded request, and what came of it. Times are seconds after it was delivered.
 
-    `ended` is None where nothing answered it. `told` are in order: "item" and "progress" with a value,
+    `ended` is None where nothing answered it. `effects` are in order: "item" and "progress" with a value,
     "event" and "changed" with name and data. `error` is what the log says of an error, `output` that of a
     failure that callers can expect.
     """
@@ -48,16 +48,16 @@ class Exchange:
     value: Any = None
     error: str | None = None
     output: Any = None
-    told: list[tuple[float, str, Any]] = attrs.Factory(list[tuple[float, str, Any]])
+    effects: list[tuple[float, str, Any]] = attrs.Factory(list[tuple[float, str, Any]])
 
     @property
     def counts(self) -> bool:
         """Whether it is to be asked for again: what nothing came of may have ended before it began."""
-        return self.verb not in LISTENING and (self.ended is not None or bool(self.told))
+        return self.verb not in LISTENING and (self.ended is not None or bool(self.effects))
 
 
 @attrs.frozen
-class Told:
+class RecordedEffect:
     """What an agent did by itself in one of its lives, counted from 1.
 
     `kind` is `event` or `changed`, `what` name and data of it; `when` is None for what its first turn did.
@@ -71,28 +71,28 @@ class Told:
 
 
 @attrs.frozen
-class Tape:
+class RecordedAgent:
     """One agent of a recorded run."""
 
     agent: str
     exchanges: tuple[Exchange, ...]
-    told: tuple[Told, ...]
+    effects: tuple[RecordedEffect, ...]
 
 
-class _Taping:
+class _AgentRecorder:
     """Puts the tape of one agent together, record by record."""
 
     def __init__(self, agent: str) -> None:
         self._agent = agent
         self._open: dict[int, Exchange] = {}
         self._exchanges: list[Exchange] = []
-        self._told: list[Told] = []
+        self._effects: list[RecordedEffect] = []
         self._life = 0
         self._begins = False
         self._down = True
         self._struck = -1.0
 
-    def record(self, line: Line) -> None:
+    def record(self, line: LogLine) -> None:
         """Take a record about the agent."""
         data = line.data
         kind, number, now = data.get("kind"), data.get("id"), float(data.get("t", 0.0))
@@ -108,7 +108,7 @@ class _Taping:
         elif kind in ("crashed", "stopped"):
             self._down = True
         elif kind == "changed" and self._begins:
-            self._told.append(Told(self._life, now, "shown", (data["property"], data["value"])))
+            self._effects.append(RecordedEffect(self._life, now, "shown", (data["property"], data["value"])))
         elif kind in ("event", "changed"):
             name, value = (
                 (data["event"], data["data"]) if kind == "event" else (data["property"], data["value"])
@@ -127,7 +127,7 @@ class _Taping:
             return
         after = round(now - exchange.begun, 6)
         if kind in ("item", "progress"):
-            exchange.told.append((after, kind, data["value" if kind == "item" else "progress"]))
+            exchange.effects.append((after, kind, data["value" if kind == "item" else "progress"]))
         elif kind == "cancelled":
             del self._open[number]
         elif kind == "answered":
@@ -142,16 +142,16 @@ class _Taping:
         """Ascribe an event to what was begun last and goes on; else to the instant."""
         begun = [exchange for exchange in self._open.values() if exchange.begun is not None]
         if self._down:
-            self._told.append(Told(self._life + 1, None, kind, what))
+            self._effects.append(RecordedEffect(self._life + 1, None, kind, what))
         elif begun:
             last = max(begun, key=lambda exchange: (exchange.begun, exchange.line))
-            last.told.append((round(now - (last.begun or 0.0), 6), kind, what))
+            last.effects.append((round(now - (last.begun or 0.0), 6), kind, what))
         else:
-            self._told.append(Told(self._life, now, kind, what))
+            self._effects.append(RecordedEffect(self._life, now, kind, what))
 
-    def tape(self) -> Tape:
+    def result(self) -> RecordedAgent:
         """Return what has been put together."""
-        return Tape(self._agent, tuple(self._exchanges), tuple(self._told))
+        return RecordedAgent(self._agent, tuple(self._exchanges), tuple(self._effects))
 
 
 @attrs.frozen
@@ -159,26 +159,26 @@ class Recording:
     """A log file as recording: the tapes of its agents, by the label of each of its runs."""
 
     name: str
-    runs: Mapping[str, Mapping[str, Tape]]
+    runs: Mapping[str, Mapping[str, RecordedAgent]]
 
-    def tape(self, label: str, agent: str) -> Tape:
+    def agent(self, label: str, agent: str) -> RecordedAgent:
         """Return the tape of an agent in the run of that label, or in the only run there is.
 
         Raises LookupError that says what there is.
         """
-        tapes = self.runs.get(label)
-        if tapes is None and len(self.runs) == 1:
-            tapes = next(iter(self.runs.values()))
-        if tapes is None:
+        recorded_agents = self.runs.get(label)
+        if recorded_agents is None and len(self.runs) == 1:
+            recorded_agents = next(iter(self.runs.values()))
+        if recorded_agents is None:
             there = ", ".join(list(self.runs)[:5])
             raise LookupError(f'{self.name} has no run "{label}"; it has {there}')
-        named = [path for path in tapes if path == agent] or [
-            path for path in tapes if path.rpartition("/")[2] == agent
+        named = [path for path in recorded_agents if path == agent] or [
+            path for path in recorded_agents if path.rpartition("/")[2] == agent
         ]
         if len(named) != 1:
             what = f"has {len(named)} agents" if named else "has no agent"
-            raise LookupError(f'{self.name} {what} "{agent}"{did_you_mean(agent, list(tapes))}')
-        return tapes[named[0]]
+            raise LookupError(f'{self.name} {what} "{agent}"{did_you_mean(agent, list(recorded_agents))}')
+        return recorded_agents[named[0]]
 
 
 def read_recording(path: Path, name: str) -> Recording:
@@ -186,49 +186,49 @@ def read_recording(path: Path, name: str) -> Recording:
 
     Raises FileError when it is no message log, was cut short or changed, or has two runs of one label.
     """
-    runs: dict[str, dict[str, Tape]] = {}
+    runs: dict[str, dict[str, RecordedAgent]] = {}
     with LogFile(path, name) as file:
         for run in file.runs():
             label = str(run.run.get("label", ""))
             if label in runs:
                 raise _wrong(name, run, f'there are two runs "{label}" in it: a recording has one of each')
-            runs[label] = _tapes(run)
+            runs[label] = _recorded_agents(run)
             if run.problem is not None:
                 raise _wrong(name, run, run.problem)
     return Recording(name, runs)
 
 
-def _wrong(name: str, run: Logged, message: str) -> FileError:
+def _wrong(name: str, run: LoggedRun, message: str) -> FileError:
     return FileError([Mistake(name, run.head.number, 1, message, "unreadable")])
 
 
-def _tapes(run: Logged) -> dict[str, Tape]:
-    taping: dict[str, _Taping] = {}
+def _recorded_agents(run: LoggedRun) -> dict[str, RecordedAgent]:
+    recorders: dict[str, _AgentRecorder] = {}
     for line in run:
         agent = line.data.get("agent")
         if line.sort == "record" and isinstance(agent, str):
-            if agent not in taping:
-                taping[agent] = _Taping(agent)
+            if agent not in recorders:
+                recorders[agent] = _AgentRecorder(agent)
             try:
-                taping[agent].record(line)
+                recorders[agent].record(line)
             except (KeyError, TypeError):
                 what = "is not a record that can be played: a part of it is missing, or of another type"
                 raise FileError([Mistake(run.place.rpartition(":")[0], line.number, 1, what)]) from None
-    return {agent: found.tape() for agent, found in taping.items()}
+    return {agent: found.result() for agent, found in recorders.items()}
 
 
 # --- matching
 
 
-def fits(recorded: Any, asked: Any, *, loosely: bool = False) -> bool:
+def fits(recorded: Any, asked: Any, *, allow_missing: bool = False) -> bool:
     """Return whether an input is the recorded one; what is hidden in the log fits anything.
 
-    `loosely`: nobody knows the defaults of parameters, so members may be left out.
+    `allow_missing`: nobody knows the defaults of parameters, so members may be left out.
     """
     if isinstance(recorded, str) and recorded == HIDDEN:
         return True
     if is_mapping(recorded) and is_mapping(asked):
-        if recorded.keys() != asked.keys() and not (loosely and recorded.keys() >= asked.keys()):
+        if recorded.keys() != asked.keys() and not (allow_missing and recorded.keys() >= asked.keys()):
             return False
         return all(fits(recorded[key], asked[key]) for key in asked)
     if is_list(recorded) and is_list(asked):
@@ -236,7 +236,7 @@ def fits(recorded: Any, asked: Any, *, loosely: bool = False) -> bool:
     return same(recorded, asked)
 
 
-def most_like(exchanges: Iterator[Exchange], asked: Any) -> Exchange | None:
+def most_similar(exchanges: Iterator[Exchange], asked: Any) -> Exchange | None:
     """Return the exchange whose input is most like one, None if there are none."""
     text = _text(asked)
     best: tuple[float, Exchange] | None = None

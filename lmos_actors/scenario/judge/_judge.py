@@ -85,7 +85,7 @@ class View(Protocol):
         ...
 
 
-class Cast:
+class AgentDirectory:
     """Who is who in a run: what `View.agent` says, asked once for each path that has its slot."""
 
     def __init__(self, view: View) -> None:
@@ -116,7 +116,7 @@ def instant(seconds: float) -> str:
 
 
 @attrs.define
-class Culprits:
+class Offenders:
     """Agents that have done what they should not: the first with when and what, the others counted."""
 
     at: float | None = None
@@ -168,7 +168,7 @@ class Judge:
     def sample(self, now: float) -> None:
         """Look at things, as it is time to measure."""
 
-    def last_look(self, now: float) -> None:
+    def judge_final_state(self, now: float) -> None:
         """Look at things once more, before the agents are stopped."""
 
     def result(self) -> CheckResult:
@@ -230,5 +230,5 @@ def _short(text: object) -> str:
     return words if len(words) <= _LONGEST else words[: _LONGEST - 3] + "..."
 
 
-Place: TypeAlias = Callable[[int], str]
+PlaceOf: TypeAlias = Callable[[int], str]
 """Gives where in the file a check stands, by its number."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lmos_actors.files import DataPath
 
     from ..values import Schema
-    from ._names import Names
+    from ._cell_names import CellNames
 
 _BELOW: Final = ("le", "lt")
 _ABOVE: Final = ("ge", "gt")
@@ -57,10 +57,10 @@ def given(what: Any, *keys: str) -> dict[str, Any]:
     return {key: value for key in keys if (value := getattr(what, key)) not in (UNSET, None)}
 
 
-class Conditions:
+class ConditionValidator:
     """Checks them; mistakes go to `names`."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: CellNames) -> None:
         self.names = names
 
     def match(self, match: Mapping[str, Any], schema: Schema, path: DataPath) -> None:
@@ -69,7 +69,7 @@ class Conditions:
             here = (*path, where)
             found, problem = along(where, schema)
             if problem:
-                self.names.wrong(here, problem, "shape", key=True)
+                self.names.report(here, problem, "shape", key=True)
             if isinstance(condition, Condition):
                 self.condition(condition, found, here)
             else:
@@ -77,7 +77,7 @@ class Conditions:
 
     def condition(self, condition: Condition, schema: Schema, path: DataPath) -> None:
         if condition == Condition():
-            self.names.wrong(path, "a condition without anything in it", "shape")
+            self.names.report(path, "a condition without anything in it", "shape")
         bounds = given(condition, "ge", "gt", "le", "lt", "eq")
         if condition.eq is None:
             bounds["eq"] = None
@@ -85,7 +85,7 @@ class Conditions:
         if condition.eq is not UNSET:
             self.equal(condition.eq, schema, (*path, "eq"))
             if condition.ne is not UNSET and same(condition.eq, condition.ne):
-                self.names.wrong((*path, "ne"), "nothing can be equal and not equal to it", key=True)
+                self.names.report((*path, "ne"), "nothing can be equal and not equal to it", key=True)
         if condition.contains is not UNSET:
             self.contain(condition.contains, schema, (*path, "contains"))
         if isinstance(condition.regex, str):
@@ -93,10 +93,10 @@ class Conditions:
 
     def _regex(self, regex: str, schema: Schema, path: DataPath) -> None:
         if problem := regex_problem(regex):
-            self.names.wrong((*path, "regex"), problem, "shape")
+            self.names.report((*path, "regex"), problem, "shape")
         elif not is_textual(schema):
             message = '"regex" searches text, and none stands there'
-            self.names.wrong((*path, "regex"), message, "shape", key=True)
+            self.names.report((*path, "regex"), message, "shape", key=True)
 
     def expected(self, what: Any, schema: Schema, path: DataPath, *, root: Schema) -> None:
         """Check what is expected of a value, and by `match` of the answer that it is in, which is `root`."""
@@ -114,16 +114,16 @@ class Conditions:
     def _bounds(self, bounds: Mapping[str, Any], schema: Schema, path: DataPath) -> None:
         for key in (*_ABOVE, *_BELOW):
             if key in bounds and not is_numeric(schema):
-                self.names.wrong((*path, key), f'"{key}" compares numbers, and none stands there', key=True)
+                self.names.report((*path, key), f'"{key}" compares numbers, and none stands there', key=True)
                 return
         problem = contradiction(bounds)
         if problem is not None:
-            self.names.wrong((*path, problem[0]), problem[1], "shape", key=True)
+            self.names.report((*path, problem[0]), problem[1], "shape", key=True)
 
     def equal(self, value: Any, schema: Schema, path: DataPath) -> None:
         for here, message, key in misfits(value, schema, path):
-            self.names.wrong(here, message, "shape", key=key)
+            self.names.report(here, message, "shape", key=key)
 
     def contain(self, part: Any, schema: Schema, path: DataPath) -> None:
         if problem := may_contain(schema, part):
-            self.names.wrong(path, problem, "shape")
+            self.names.report(path, problem, "shape")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from ._judging import Culprits, Judge, instant
+from ._judge import Judge, Offenders, instant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lmos_actors.reports import CheckResult
 
     from ..model import Causal, Message, Trace
-    from ._judging import Cast, View
+    from ._judge import AgentDirectory, View
 
 _SHOWN: Final = 8
 _KEPT: Final = 10_000
@@ -27,7 +27,9 @@ _OVER: Final = ("answered", "cancelled", "dropped", "refused")
 _VERBS: Final = {"action": ("invoke", "tell", "stream"), "property": ("read", "write", "observe")}
 
 
-def fits(message: Message, cast: Cast, kind: str, path: str, fields: Mapping[str, Any]) -> bool:
+def fits(
+    message: Message, directory: AgentDirectory, kind: str, path: str, fields: Mapping[str, Any]
+) -> bool:
     """Return whether a record, `sent` or `event`, is of such a message. An event goes to whoever listens."""
     if kind == "event" or message.event is not None:
         return (
@@ -35,12 +37,14 @@ def fits(message: Message, cast: Cast, kind: str, path: str, fields: Mapping[str
             and message.event is not None
             and message.event == fields.get("event")
             and message.to is None
-            and (message.from_ is None or cast.is_called(path, message.from_))
+            and (message.from_ is None or directory.is_called(path, message.from_))
         )
     sender = fields.get("from")
-    if message.from_ is not None and not (isinstance(sender, str) and cast.is_called(sender, message.from_)):
+    if message.from_ is not None and not (
+        isinstance(sender, str) and directory.is_called(sender, message.from_)
+    ):
         return False
-    if message.to is not None and not cast.is_called(path, message.to):
+    if message.to is not None and not directory.is_called(path, message.to):
         return False
     for key, verbs in _VERBS.items():
         wanted = getattr(message, key)
@@ -55,28 +59,28 @@ class CausalJudge(Judge):
     records = ("sent", "event")
     check: Causal
 
-    def __init__(self, check: Causal, name: str, place: str, cast: Cast) -> None:
+    def __init__(self, check: Causal, name: str, place: str, directory: AgentDirectory) -> None:
         super().__init__(check, name, place)
-        self.cast = cast
+        self.directory = directory
         self.caused: dict[object, None] = {}
         self.count = 0
-        self.culprits = Culprits()
+        self.offenders = Offenders()
 
     def record(self, kind: str, path: str, fields: Mapping[str, Any], now: float) -> None:
         trace = fields.get("trace")
-        if trace is not None and fits(self.check.before, self.cast, kind, path, fields):
+        if trace is not None and fits(self.check.before, self.directory, kind, path, fields):
             self.caused[trace] = None
-        if fits(self.check.after, self.cast, kind, path, fields):
+        if fits(self.check.after, self.directory, kind, path, fields):
             self.count += 1
             if trace not in self.caused:
-                self.culprits.add(path, _described(kind, fields), now)
+                self.offenders.add(path, _described(kind, fields), now)
 
     def result(self) -> CheckResult:
-        expected = f"{told(self.check.before)} before each {told(self.check.after)}"
+        expected = f"{describe(self.check.before)} before each {describe(self.check.after)}"
         if not self.count:
-            return self.verdict(False, expected, f"no message {told(self.check.after)}")
-        if self.culprits:
-            return self.verdict(False, expected, f"none before that {self.culprits}", self.culprits.at)
+            return self.verdict(False, expected, f"no message {describe(self.check.after)}")
+        if self.offenders:
+            return self.verdict(False, expected, f"none before that {self.offenders}", self.offenders.at)
         return self.verdict(True, expected, f"so for all {self.count}")
 
 
@@ -86,7 +90,7 @@ def _described(kind: str, fields: Mapping[str, Any]) -> str:
     return f"{fields.get('verb')} {fields.get('affordance')} from {fields.get('from')}"
 
 
-def told(message: Message) -> str:
+def describe(message: Message) -> str:
     """Write what messages are meant."""
     words = [message.action or message.property or message.event or "message"]
     words += [f"from {message.from_}"] if message.from_ else []
@@ -113,10 +117,10 @@ class TraceJudge(Judge):
     records = ("sent", "delivered", *_OVER, *_ENDED)
     check: Trace
 
-    def __init__(self, check: Trace, name: str, place: str, view: View, cast: Cast) -> None:
+    def __init__(self, check: Trace, name: str, place: str, view: View, directory: AgentDirectory) -> None:
         super().__init__(check, name, place)
         self.view = view
-        self.cast = cast
+        self.directory = directory
         self.single = check.single_trace is True
         self.through: tuple[str, ...] = check.through if isinstance(check.through, tuple) else ()
         self.messages: dict[int, int] = {}
@@ -167,7 +171,7 @@ class TraceJudge(Judge):
         if len(visited) < _SHOWN and (not visited or visited[-1] != path):
             visited.append(path)
         passed = self.passed.get(trace, 0)
-        if passed < len(self.through) and self.cast.is_called(path, self.through[passed]):
+        if passed < len(self.through) and self.directory.is_called(path, self.through[passed]):
             self.passed[trace] = passed + 1
 
     def result(self) -> CheckResult:

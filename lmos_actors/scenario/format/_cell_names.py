@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lmos_actors.files import Document, Note
 
     from ..model import CellData
-    from ._trees import UsedTree
+    from ._used_tree import UsedTree
 
 NAME = re.compile(r"[A-Za-z_][\w-]*")
 """What agents, supervisors, saved values, checks and series may be called."""
@@ -47,7 +47,7 @@ def near_path(name: str, known: Iterable[str]) -> str:
     return f', did you mean "{below[0]}"?' if len(below) == 1 else did_you_mean(name, names)
 
 
-class Names:
+class CellNames:
     """Checks the names of one cell, and knows them for those who check the rest; `mistakes` grows.
 
     `made` are the parts of the file that are right in themselves, by their place. `classes` are imported ones
@@ -75,7 +75,7 @@ class Names:
         self.fitted = False
         self._defined: dict[str, tuple[str, DataPath]] = {}
 
-    def wrong(self, path: DataPath, message: str, kind: Kind = "name", *, key: bool = False) -> None:
+    def report(self, path: DataPath, message: str, kind: Kind = "name", *, key: bool = False) -> None:
         self.mistakes.append(self.document.mistake(path, message, kind, key=key))
 
     @property
@@ -129,13 +129,13 @@ class Names:
             path: DataPath = ("agents", name)
             self.places[name] = path
             if name == USER:
-                self.wrong(
+                self.report(
                     path, '"user" is the scenario\'s own consumer; an agent has another name', key=True
                 )
             elif self.tree is not None and name in self.tree.agents:
-                self._in_place_of(name, path, self.tree)
+                self._check_replacement(name, path, self.tree)
             elif not NAME.fullmatch(name) and self.tree is None:
-                self.wrong(path, f'"{name}" is not a name: {NAMED}', key=True)
+                self.report(path, f'"{name}" is not a name: {NAMED}', key=True)
             entry = self.made.get(path)
             if isinstance(entry, Remote):
                 self.remotes[name] = entry
@@ -146,16 +146,18 @@ class Names:
                 if isinstance(entry, PoolEntry):
                     self.pools[name] = entry.size
 
-    def _in_place_of(self, name: str, path: DataPath, tree: UsedTree) -> None:
+    def _check_replacement(self, name: str, path: DataPath, tree: UsedTree) -> None:
         """Check what a file has in the place of an agent of the tree that it uses."""
         entry = self.made.get(path)
         if isinstance(entry, (Remote, PoolEntry)):
             kind = "remote" if isinstance(entry, Remote) else "pool"
             why = f'"{name}" is an agent of {tree.target}: a mock, a replay or an agent can take its place'
-            self.wrong((*path, "from"), f"{why}, no {kind}")
+            self.report((*path, "from"), f"{why}, no {kind}")
         for key in mapped(self.cell.data["agents"][name]):
             if key in _THE_TREES:
-                self.wrong((*path, key), f'"{key}" of "{name}" is as {tree.target} has it', "shape", key=True)
+                self.report(
+                    (*path, key), f'"{key}" of "{name}" is as {tree.target} has it', "shape", key=True
+                )
 
     def _of_tree(self) -> None:
         """Take note of the agents of the tree that the file uses, but for those that it replaces."""
@@ -170,14 +172,14 @@ class Names:
 
     def _remote(self, entry: Remote, path: DataPath) -> None:
         if entry.url is None and entry.description is None:
-            self.wrong(path, 'somebody else\'s agent has a "url", or a "description" that says where it is',
+            self.report(path, 'somebody else\'s agent has a "url", or a "description" that says where it is',
                        "shape", key=True)  # fmt: skip
         elif entry.url is not None and not entry.url.startswith(_URLS):
-            self.wrong((*path, "url"), f'"{entry.url}" begins with none of {", ".join(_URLS)}', "shape")
+            self.report((*path, "url"), f'"{entry.url}" begins with none of {", ".join(_URLS)}', "shape")
         world = self.cell.data.get("world", "memory")
         if world in WORLDS and not is_real(world):
             message = f"somebody else's agent is reached in world: websocket, and not in world: {world}"
-            self.wrong((*path, "from"), message)
+            self.report((*path, "from"), message)
 
     def _populations(self) -> None:
         for index, raw in enumerate(listed(self.cell.data.get("population"))):
@@ -186,10 +188,10 @@ class Names:
             if not isinstance(name, str):
                 continue
             if name in (USER, "root") or not NAME.fullmatch(name):
-                self.wrong((*path, "id"), f'"{name}" cannot be the name of a population: {NAMED}')
+                self.report((*path, "id"), f'"{name}" cannot be the name of a population: {NAMED}')
             elif name in self.places:
                 first = self.document.place(self.places[name], key=True)
-                self.wrong((*path, "id"), f'"{name}" is given twice, first at {first}')
+                self.report((*path, "id"), f'"{name}" is given twice, first at {first}')
             self.places.setdefault(name, path)
             entry = self.made.get(path)
             if entry is not None:
@@ -197,38 +199,40 @@ class Names:
 
     def _significant(self, entry: Supervised | PoolEntry | Supervisor, path: DataPath) -> None:
         if entry.significant and entry.restart == "permanent":
-            self.wrong(
+            self.report(
                 (*path, "significant"), "a significant child is transient or temporary", "shape", key=True
             )
 
-    def _heeded(self, entry: Supervised | PoolEntry | Supervisor, path: DataPath, above: Root) -> None:
+    def _check_backoff_used(
+        self, entry: Supervised | PoolEntry | Supervisor, path: DataPath, above: Root
+    ) -> None:
         """Refuse a significant child whose end its supervisor would not heed."""
         if entry.significant and above.auto_shutdown == "never":
             who = above.name if isinstance(above, Supervisor) else "root"
             message = f'"significant" does nothing: "auto_shutdown" of the supervisor "{who}" is never'
-            self.wrong((*path, "significant"), message, "shape", key=True)
+            self.report((*path, "significant"), message, "shape", key=True)
 
     def _tree(self) -> None:
         tree = self.made.get(("tree",))
         self._top()
         if isinstance(tree, Tree):
-            self._placed(tree)
+            self._check_placed(tree)
         elif "tree" not in self.cell.data:
             for name in self.agents:
-                self._heeded(self.agents[name], ("agents", name), Root(children=()))
+                self._check_backoff_used(self.agents[name], ("agents", name), Root(children=()))
             if not self.places and "population" not in self.cell.data:
-                self.wrong((), 'no agents: the file has "agents", or a "tree" that it uses', "shape")
+                self.report((), 'no agents: the file has "agents", or a "tree" that it uses', "shape")
 
-    def _placed(self, tree: Tree) -> None:
+    def _check_placed(self, tree: Tree) -> None:
         """Check that each agent stands in the tree once."""
         placed: dict[str, DataPath] = {}
         if (tree.root is UNSET) == (tree.use is UNSET):
-            self.wrong(("tree",), 'a tree has exactly one of "root" and "use"', "shape", key=True)
+            self.report(("tree",), 'a tree has exactly one of "root" and "use"', "shape", key=True)
             return
         if tree.root is not UNSET:
             self._children(tree.root, ("tree", "root"), placed)
             if tree.children:
-                self.wrong(
+                self.report(
                     ("tree", "children"),
                     '"children" go with "use"; others are the root\'s',
                     "shape",
@@ -240,11 +244,11 @@ class Names:
             if name in placed or name in self.remotes or path[0] == "population" or self.is_of_tree(name):
                 continue
             if self.tree is None:
-                self.wrong(path, f'agent "{name}" is not in the tree', key=True)
+                self.report(path, f'agent "{name}" is not in the tree', key=True)
             else:
                 near = near_path(name, self.tree.agents)
                 more = "" if "did you" in near else '; the file\'s own stand in "children" of its tree'
-                self.wrong(path, f'{self.tree.target} has no agent "{name}"{near}{more}', key=True)
+                self.report(path, f'{self.tree.target} has no agent "{name}"{near}{more}', key=True)
 
     def is_of_tree(self, name: str) -> bool:
         """Return whether the tree that the file uses has an agent at that path."""
@@ -266,7 +270,7 @@ class Names:
             if name in RESERVED and name in self.places:
                 used = self.places[name] == USED
                 why = f"{'the agent' if used else 'an agent at the top of the tree'} cannot be called"
-                self.wrong(
+                self.report(
                     self.places[name],
                     f'{why} "{name}": a node serves something else at /{name}',
                     key=not used,
@@ -280,38 +284,38 @@ class Names:
             if isinstance(child, str):
                 self._exists(name, here)
                 if name in self.agents:
-                    self._heeded(self.agents[name], ("agents", name), above)
+                    self._check_backoff_used(self.agents[name], ("agents", name), above)
             elif name in self.names or name in (*self.supervisors, USER) or not NAME.fullmatch(name):
-                self.wrong(
+                self.report(
                     place, f'"{name}" cannot be the name of a supervisor, it is an agent\'s or reserved'
                 )
             if name in placed:
-                self.wrong(
+                self.report(
                     place, f'"{name}" is in the tree twice, first at {self.document.place(placed[name])}'
                 )
             placed.setdefault(name, place)
             if isinstance(child, Supervisor):
                 self.supervisors.append(name)
                 self._significant(child, here)
-                self._heeded(child, here, above)
+                self._check_backoff_used(child, here, above)
                 self._children(child, here, placed)
 
     def _exists(self, name: str, path: DataPath) -> bool:
         if name == USER:
-            self.wrong(path, '"user" is the scenario\'s own consumer, not an agent')
+            self.report(path, '"user" is the scenario\'s own consumer, not an agent')
         elif name not in self.places:
-            self.wrong(path, f'no agent "{name}"{near_path(name, self.names)}')
+            self.report(path, f'no agent "{name}"{near_path(name, self.names)}')
         elif name in self.remotes:
-            self._not_ours(name, path)
+            self._report_foreign(name, path)
         elif self.is_of_tree(name):
-            self.wrong(
+            self.report(
                 path, f'"{name}" is in the tree already: {self.tree.target if self.tree else ""} has it'
             )
         return name in self.places
 
-    def _not_ours(self, name: str, path: DataPath) -> None:
+    def _report_foreign(self, name: str, path: DataPath) -> None:
         message = f'"{name}" is somebody else\'s agent: steps can turn to it, nothing of it is known here'
-        self.wrong(path, message)
+        self.report(path, message)
 
     def _late(self) -> None:
         """Check the references in args that are filled in when agents are made."""
@@ -346,9 +350,9 @@ class Names:
         message = self._not_one(name, base, pool=pool)
         if message:
             known = [USER, *self._singles()] if user else self._singles()
-            self.wrong(path, message + (near_path(name, known) if message.startswith("no agent") else ""))
+            self.report(path, message + (near_path(name, known) if message.startswith("no agent") else ""))
         elif name in self.remotes and not far:
-            self._not_ours(name, path)
+            self._report_foreign(name, path)
             return False
         return not message
 
@@ -394,14 +398,14 @@ class Names:
     def _singles(self) -> list[str]:
         return [f"{name}/0" if path[0] == "population" else name for name, path in self.places.items()]
 
-    def several(
+    def check_group(
         self, name: str, path: DataPath, *, everybody: bool = False, supervisors: bool = False
     ) -> bool:
         """Check the name of an agent or of a population; of a supervisor, or `*`, if these may be meant."""
         if (name == EVERYBODY and everybody) or (name in self.supervisors and supervisors):
             return True
         if name in self.remotes:
-            self._not_ours(name, path)
+            self._report_foreign(name, path)
             return False
         if name in self.places:
             self.used[name] = None
@@ -409,7 +413,7 @@ class Names:
         if self.base_of(name) in self.places:
             return self.agent(name, path)
         known = [*self.names, *(self.supervisors if supervisors else []), *([EVERYBODY] if everybody else [])]
-        self.wrong(path, f'no agent "{name}"{near_path(name, known)}')
+        self.report(path, f'no agent "{name}"{near_path(name, known)}')
         return False
 
     def population(self, name: str, path: DataPath) -> Population | None:
@@ -418,21 +422,21 @@ class Names:
         if name in known:
             self.used[name] = None
         elif name in self.places:
-            self.wrong(path, f'"{name}" is one agent, not a population')
+            self.report(path, f'"{name}" is one agent, not a population')
         else:
-            self.wrong(path, f'no population "{name}"{did_you_mean(name, known)}')
+            self.report(path, f'no population "{name}"{did_you_mean(name, known)}')
         return self.populations.get(name)
 
     def define(self, name: str, what: str, path: DataPath, *, key: bool = False) -> None:
         """Take note of what later parts of the file know by a name: a step, a fault, a check, a series."""
         if what != "step" and not NAME.fullmatch(name):
-            self.wrong(path, f'"{name}" is not a name: {NAMED}', key=key)
+            self.report(path, f'"{name}" is not a name: {NAMED}', key=key)
         if name in self._defined:
             other, first = self._defined[name]
             place = self.document.place(first, key=other == "series")
             told = f'{what} id "{name}"' if what in ("step", "fault") else f'{what} "{name}"'
             again = "is given twice" if other == what else f"has the name of a {other}"
-            self.wrong(path, f"{told} {again}, first at {place}", key=key)
+            self.report(path, f"{told} {again}, first at {place}", key=key)
         self._defined.setdefault(name, (what, path))
 
     def defined(self, *kinds: str) -> list[str]:

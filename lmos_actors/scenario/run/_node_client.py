@@ -14,7 +14,7 @@ from lmos_actors.errors import AgentError
 from lmos_actors.protocol.lmos import SessionOptions
 from lmos_actors.transport import TcpNetwork
 
-from .._worlds import DOORS, come_to_rest, is_real
+from .._worlds import LISTEN_ADDRESSES, is_real, wait_until_idle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,14 +30,14 @@ HOPS: Final = 4
 """In real time: as many messages, each of which comes of the one before, are waited for."""
 
 
-def options_of(world: str) -> dict[str, Any]:
+def node_options(world: str) -> dict[str, Any]:
     """Return what `open_node` is to be told in a world whose agents are behind a door."""
     session = SessionOptions(max_open=MOST, max_listening=MOST, max_open_bytes=1 << 30)
     network = TcpNetwork() if is_real(world) else None
-    return {"listen": DOORS[world], "session": session, "network": network}
+    return {"listen": LISTEN_ADDRESSES[world], "session": session, "network": network}
 
 
-class Door:
+class NodeClient:
     """The way to the agents of one run. `sent` is told the number of each message that is sent this way."""
 
     def __init__(self, node: Node, sent: Callable[[int], None]) -> None:
@@ -66,10 +66,10 @@ class Door:
         """Return the same by the names that its consumers know."""
         return remote_thing(self._peers, f"{self._base}/ws", self._id(path))
 
-    async def come_to_rest(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Wait until what was sent before has arrived, and what came of it at once."""
         if not self._is_real:
-            await come_to_rest()
+            await wait_until_idle()
             return
         for _ in range(HOPS):
             with suppress(AgentError):  # there is no such agent: said after all that came before

@@ -14,15 +14,15 @@ from ..values import exception_class, exception_names, problem_at
 if TYPE_CHECKING:
     from lmos_actors.files import DataPath
 
-    from ._names import Names
+    from ._cell_names import CellNames
 
 _KEYS = ("with", "restart", "factor", "duration")
 
 
-class Faulty:
+class FaultValidator:
     """Checks faults; mistakes go to `names`."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: CellNames) -> None:
         self.names = names
         self.any = False
         """Whether there is a fault in the file, be it a broken one."""
@@ -33,9 +33,9 @@ class Faulty:
         if isinstance(fault, FaultAt):
             self._keys(fault, path)
         if (fault.target is None) == (fault.pick is None):
-            self.names.wrong(path, 'a fault has exactly one of "target" and "pick"', "shape")
+            self.names.report(path, 'a fault has exactly one of "target" and "pick"', "shape")
         if fault.target is not None:
-            self.names.several(fault.target, (*path, "target"))
+            self.names.check_group(fault.target, (*path, "target"))
         if fault.pick is not None:
             self._pick(fault.pick, (*path, "pick"))
         if kind == "crash":
@@ -50,31 +50,31 @@ class Faulty:
         values = (fault.with_, fault.restart, fault.factor, fault.duration)
         given = [key for key, value in zip(_KEYS, values, strict=True) if value is not UNSET]
         for key in sorted(needed.difference(given)):
-            self.names.wrong(path, f'"kind: {fault.kind}" needs "{key}"', "shape")
+            self.names.report(path, f'"kind: {fault.kind}" needs "{key}"', "shape")
         for key in given:
             if key not in needed | more:
                 message = f'"{key}" says nothing about "kind: {fault.kind}"'
-                self.names.wrong((*path, key), message, "shape", key=True)
+                self.names.report((*path, key), message, "shape", key=True)
 
     def _pick(self, pick: Pick, path: DataPath) -> None:
         if (pick.count is UNSET) == (pick.share is UNSET):
-            self.names.wrong(path, 'a pick has exactly one of "count" and "share"', "shape")
+            self.names.report(path, 'a pick has exactly one of "count" and "share"', "shape")
         size = self.names.pools.get(pick.of)
         if size is None:
             population = self.names.population(pick.of, (*path, "of"))
             size = None if population is None else population.count
         if size is not None and pick.count is not UNSET and pick.count > size:
             message = f'"{pick.of}" has {size} agents, fewer than {pick.count}'
-            self.names.wrong((*path, "count"), message, "shape")
+            self.names.report((*path, "count"), message, "shape")
         if size is not None and pick.share is not UNSET and round(pick.share * size) < 1:
             message = f"that share of {size} agents is none"
-            self.names.wrong((*path, "share"), message, "shape")
+            self.names.report((*path, "share"), message, "shape")
 
     def _crash(self, fault: Crash | FaultAt, path: DataPath) -> None:
         name = fault.with_
         if isinstance(name, str) and exception_class(name) is None:
             near = did_you_mean(name, exception_names())
-            self.names.wrong((*path, "with"), f'no built-in exception "{name}" made from a message{near}')
+            self.names.report((*path, "with"), f'no built-in exception "{name}" made from a message{near}')
         comeback: Any = fault.restart
         if comeback is UNSET or comeback is None:
             return
@@ -82,14 +82,14 @@ class Faulty:
         entry = self.names.entry(base)
         if entry is not None and entry.restart == "temporary":
             message = f'"{base}" is temporary: once it has crashed, it does not come back'
-            self.names.wrong((*path, "restart"), message, "shape", key=True)
+            self.names.report((*path, "restart"), message, "shape", key=True)
         problem = problem_at(comeback.after, time=True)
         if problem is not None:
-            self.names.wrong((*path, "restart", "after", problem[0]), problem[1], "shape")
+            self.names.report((*path, "restart", "after", problem[0]), problem[1], "shape")
 
     def _lasting(self, fault: Any, path: DataPath) -> None:
         if fault.duration is not UNSET and fault.duration <= 0:
-            self.names.wrong((*path, "duration"), "a fault of no duration does nothing", "shape")
+            self.names.report((*path, "duration"), "a fault of no duration does nothing", "shape")
 
     def _slowed(self, fault: Slow | FaultAt, path: DataPath) -> None:
         """Refuse to slow what takes no time (X5)."""
@@ -99,4 +99,4 @@ class Faulty:
         if entry is not None and not getattr(entry, "service_time", 0.0):
             where = "target" if fault.target is not None else "pick"
             place = (*path, "target") if where == "target" else (*path, "pick", "of")
-            self.names.wrong(place, f'"{name}" has no service_time, there is nothing to slow', "shape")
+            self.names.report(place, f'"{name}" has no service_time, there is nothing to slow', "shape")

@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
     from lmos_actors.files import DataPath
 
-    from ._fit import Fit
-    from ._names import Names
+    from ._cell_names import CellNames
+    from ._value_validator import ValueValidator
 
 _KEYS = ("degree", "rewire", "probability", "width", "edges")
 _FEWEST = 2
 _EXAMPLE = "urn:uuid:6f1d3a7a-1f97-4e6b-b45f-f3c2e1c84c77"
 
 
-class Crowds:
+class TopologyValidator:
     """Checks them; mistakes go to `names`."""
 
-    def __init__(self, names: Names, fit: Fit) -> None:
+    def __init__(self, names: CellNames, validator: ValueValidator) -> None:
         self.names = names
-        self.fit = fit
+        self.validator = validator
 
     def check(self) -> None:
         topology = self.names.made.get(("topology",))
@@ -44,11 +44,11 @@ class Crowds:
         needed = TOPOLOGY_KEYS[topology.kind]
         given = [key for key in _KEYS if getattr(topology, key) is not UNSET]
         for key in sorted(needed.difference(given)):
-            self.names.wrong(path, f'"kind: {topology.kind}" needs "{key}"', "shape", key=True)
+            self.names.report(path, f'"kind: {topology.kind}" needs "{key}"', "shape", key=True)
         for key in given:
             if key not in needed:
                 message = f'"{key}" says nothing about "kind: {topology.kind}"'
-                self.names.wrong((*path, key), message, "shape", key=True)
+                self.names.report((*path, key), message, "shape", key=True)
         population = self.names.population(topology.of, (*path, "of"))
         if population is not None:
             self._numbers(topology, population, path)
@@ -57,29 +57,29 @@ class Crowds:
     def _numbers(self, topology: Topology, population: Population, path: DataPath) -> None:
         count = population.count
         if count < _FEWEST:
-            self.names.wrong((*path, "of"), f'"{topology.of}" is one agent, and has no neighbours', "shape")
+            self.names.report((*path, "of"), f'"{topology.of}" is one agent, and has no neighbours', "shape")
         problem = topology_problem(topology, count)
         if problem is not None and problem[0] != "edges":  # each of those is looked at below
-            self.names.wrong((*path, problem[0]), problem[1], "shape")
+            self.names.report((*path, problem[0]), problem[1], "shape")
         elif topology.width is not UNSET and count % topology.width:
             message = f'"{topology.of}" has {count} agents, which is no whole number of rows of that width'
-            self.names.wrong((*path, "width"), message, "shape")
+            self.names.report((*path, "width"), message, "shape")
         for index, edge in enumerate(topology.edges or ()):
             self._edge(edge, count, (*path, "edges", index))
 
     def _edge(self, edge: tuple[int, ...], count: int, path: DataPath) -> None:
         if len(edge) != _FEWEST or edge[0] == edge[-1]:
-            self.names.wrong(path, "an edge is the numbers of two agents: [0, 1]", "shape")
+            self.names.report(path, "an edge is the numbers of two agents: [0, 1]", "shape")
         for index, number in enumerate(edge):
             if number >= count:
-                self.names.wrong((*path, index), f"no agent {number}, the last is {count - 1}")
+                self.names.report((*path, index), f"no agent {number}, the last is {count - 1}")
 
     def _field(self, topology: Topology, population: Population, path: DataPath) -> None:
         """Check the argument that is given the neighbours: a field for refs to agents of such a class."""
-        self.fit.given[topology.of] = topology.field
+        self.validator.given[topology.of] = topology.field
         if topology.field in population.args:
             message = f'"{topology.field}" is given in args too'
-            self.names.wrong((*path, "field"), message, "shape")
+            self.names.report((*path, "field"), message, "shape")
         cls: Any = self.names.classes.get(topology.of)
         if cls is None or not self.names.fitted:
             return
@@ -89,22 +89,22 @@ class Crowds:
         here = (*path, "field") if "field" in self._raw() else path
         if field is None:
             near = did_you_mean(topology.field, list(fields))
-            self.names.wrong(here, f'{cls.__name__} has no field "{topology.field}"{near}')
+            self.names.report(here, f'{cls.__name__} has no field "{topology.field}"{near}')
         elif field.pointer is None or not field.pointer.many:
             message = f'"{topology.field}" of {cls.__name__} is not of type tuple[Ref[{cls.__name__}], ...]'
-            self.names.wrong(here, message, "shape")
+            self.names.report(here, message, "shape")
         elif isinstance(field.pointer.cls, type) and not issubclass(cls, field.pointer.cls):
             message = f'"{topology.field}" is for refs to {field.pointer.cls.__name__}, not to {cls.__name__}'
-            self.names.wrong(here, message, "shape")
+            self.names.report(here, message, "shape")
 
     def _raw(self) -> Any:
         return self.names.cell.data.get("topology", {})
 
 
-class Identities:
+class IdentityValidator:
     """Checks `id` and `description` of agents; mistakes go to `names`."""
 
-    def __init__(self, names: Names, folder: Path) -> None:
+    def __init__(self, names: CellNames, folder: Path) -> None:
         self.names = names
         self.folder = folder
         self._first: dict[str, DataPath] = {}
@@ -120,19 +120,19 @@ class Identities:
 
     def _id(self, own: str, path: DataPath) -> None:
         if not is_uri(own):
-            self.names.wrong(path, f'"{own}" is no URI, such as {_EXAMPLE}')
+            self.names.report(path, f'"{own}" is no URI, such as {_EXAMPLE}')
         elif own in self._first:
             first = self.names.document.place(self._first[own])
-            self.names.wrong(path, f"this id is given twice, first at {first}")
+            self.names.report(path, f"this id is given twice, first at {first}")
         self._first.setdefault(own, path)
 
     def _description(self, name: str, entry: AgentEntry, path: DataPath) -> None:
         """Check that the class is what the description beside the file says."""
-        for message in described(self.names.classes[name], entry, self.folder):
-            self.names.wrong(path, f"{entry.description}: {message}", "shape")
+        for message in description_mismatches(self.names.classes[name], entry, self.folder):
+            self.names.report(path, f"{entry.description}: {message}", "shape")
 
 
-def described(cls: Any, entry: AgentEntry, folder: Path) -> list[str]:
+def description_mismatches(cls: Any, entry: AgentEntry, folder: Path) -> list[str]:
     """Return where a description file does not tell the truth about a class. Blocks on the disk."""
     try:
         document = read(folder / str(entry.description))
