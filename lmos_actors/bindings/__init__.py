@@ -25,28 +25,28 @@ from .consume._target import (
 from .consume._thing import (
     ConsumedThing as ConsumedThing,
 )
+from .exposure._access_middleware import (
+    guarded as guarded,
+    presented_by as presented_by,
+    presented_in as presented_in,
+)
+from .exposure._bind_policy import (
+    ArgumentNames as ArgumentNames,
+    check_exposed as check_exposed,
+)
+from .exposure._description_security import (
+    anything as anything,
+    check_sight as check_sight,
+)
 from .exposure._descriptions import (
     Descriptions as Descriptions,
     http_of as http_of,
     url_of as url_of,
 )
-from .exposure._exposing import (
-    Words as Words,
-    check_exposed as check_exposed,
-)
 from .exposure._exposure import (
     Exposed as Exposed,
     Exposure as Exposure,
     public_name as public_name,
-)
-from .exposure._guarded import (
-    guarded as guarded,
-    presented_by as presented_by,
-    presented_in as presented_in,
-)
-from .exposure._secured import (
-    anything as anything,
-    check_sight as check_sight,
 )
 from .http._accept import (
     best_of as best_of,
@@ -68,8 +68,8 @@ from .lmos._remote_calls import (
     RemoteCall as RemoteCall,
     RemoteStream as RemoteStream,
 )
-from .lmos._remote_ends import (
-    FarCrash as FarCrash,
+from .lmos._remote_exits import (
+    RemoteCrash as RemoteCrash,
 )
 from .lmos._remote_link import (
     RemoteLink as RemoteLink,

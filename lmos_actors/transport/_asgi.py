@@ -54,7 +54,7 @@ class HttpLimits:
 
 
 @attrs.frozen(kw_only=True)
-class Outcome:
+class ExchangeOutcome:
     """How an exchange ended.
 
     `rest` is what came behind the request, None if the connection is to be closed. `answered` says whether
@@ -133,7 +133,7 @@ class Exchange:
         if self._whole:
             self._http.next_event()
 
-    async def run(self, app: App, scope: Scope) -> Outcome:
+    async def run(self, app: App, scope: Scope) -> ExchangeOutcome:
         """Let the application answer; never raises what it raises, but for what is no `Exception`."""
         failure = None
         give_way, self._account.give_way = self._account.give_way, self._overdrawn
@@ -159,10 +159,10 @@ class Exchange:
     def _overdrawn(self) -> None:
         self._refuse(Refused(503, SPENT, "memory", RETRY))
 
-    def _outcome(self, failure: Exception | None) -> Outcome:
+    def _outcome(self, failure: Exception | None) -> ExchangeOutcome:
         if failure is None and not (self._answered or self._gone or self._refused):
             failure = RuntimeError("the application returned before its answer was whole")
-        return Outcome(
+        return ExchangeOutcome(
             rest=self._http.trailing_data[0] + self._ahead if self._reusable() and not failure else None,
             refused=self._refused,
             failure=failure,

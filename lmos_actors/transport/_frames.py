@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lmos_actors._core import Account
 
     from ._masks import Masks
-    from ._options import Owner
+    from ._options import FrameListener
 
 
 class LimitedDecoder(FrameDecoder):
@@ -67,7 +67,7 @@ PIECE: Final = 65_536
 """Bytes after which the parts of a message are put by."""
 
 
-class Parts:
+class MessageParts:
     """A message that comes in parts, in pieces of which none is moved any more.
 
     In one buffer that grows with each part, those of many connections would leave gaps behind wherever they
@@ -94,7 +94,7 @@ class Parts:
         return b"".join((*self._pieces, self._last))
 
 
-class Incoming:
+class IncomingMessage:
     """The parts of a message that comes in fragments, or in several reads; `is_behind` is its host's.
 
     They are not the connection's own: beyond thirty attributes it would take a kilobyte more.
@@ -104,7 +104,7 @@ class Incoming:
 
     def __init__(self, account: Account | None = None, is_behind: Callable[[], bool] = bool) -> None:
         self._account = account
-        self._parts: Parts | None = None
+        self._parts: MessageParts | None = None
         self.is_behind = is_behind
 
     def drop(self) -> None:
@@ -113,7 +113,7 @@ class Incoming:
         if parts is not None and self._account is not None:
             self._account.release(parts.size)
 
-    def take(self, event: Event, owner: Owner, *, is_live: bool) -> None:
+    def take(self, event: Event, owner: FrameListener, *, is_live: bool) -> None:
         """Tell the owner of an event; `is_live`: the peer has not said its Close."""
         if isinstance(event, TextMessage | BytesMessage):
             self._take_message(event, owner)
@@ -126,7 +126,7 @@ class Incoming:
             tell = owner.on_error if is_live else owner.on_close
             tell(int(event.code), event.reason or "")
 
-    def _take_message(self, event: BytesMessage | TextMessage, owner: Owner) -> None:
+    def _take_message(self, event: BytesMessage | TextMessage, owner: FrameListener) -> None:
         data: Any = event.data
         is_text = type(event) is TextMessage
         parts = self._parts
@@ -135,7 +135,7 @@ class Incoming:
             tell(data if is_text else bytes(data))
             return
         if parts is None:
-            parts = self._parts = Parts()
+            parts = self._parts = MessageParts()
         part = data.encode() if is_text else data
         parts.add(part)
         if self._account is not None:
@@ -435,8 +435,8 @@ class Wire(WebSocketConnection):
         self.stream = stream
         self.codec = codec
         self.offered: tuple[str, ...] = tuple(subprotocols)
-        self._owner: Owner | None = None
-        self._incoming = Incoming()
+        self._owner: FrameListener | None = None
+        self._incoming = IncomingMessage()
         self._message_seconds = math.inf
 
     # ---- the handshake
@@ -496,14 +496,14 @@ class Wire(WebSocketConnection):
     # ---- the open connection
 
     def begin(
-        self, owner: Owner, account: Account, message_seconds: float, is_behind: Callable[[], bool]
+        self, owner: FrameListener, account: Account, message_seconds: float, is_behind: Callable[[], bool]
     ) -> None:
         """Have the owner told from now on; before that nothing is taken in.
 
         While `is_behind` says so, reading waits for others to have their turns. What a message in progress
         takes is charged to `account`; the whole of it has to come within `message_seconds`.
         """
-        self._owner, self._incoming = owner, Incoming(account, is_behind)
+        self._owner, self._incoming = owner, IncomingMessage(account, is_behind)
         self._message_seconds = message_seconds
         self.codec.begin(owner.on_text)
         # what the reader needs no more of an idle connection's memory
@@ -517,7 +517,7 @@ class Wire(WebSocketConnection):
     def end(self) -> None:
         """Let go of the owner, and of what came of a message that will not be whole."""
         self.drop()
-        self._owner, self._incoming = None, Incoming()
+        self._owner, self._incoming = None, IncomingMessage()
         self.codec.end()
 
     async def read(self) -> None:
@@ -555,7 +555,7 @@ class Wire(WebSocketConnection):
             if codec.state is not ConnectionState.CLOSED:
                 codec.receive_data(bytes(data))
 
-    async def _received_by(self, deadline: float, owner: Owner) -> bytes | bytearray | None:
+    async def _received_by(self, deadline: float, owner: FrameListener) -> bytes | bytearray | None:
         """Wait for more of a message in progress; None if it takes too long, which the owner is told."""
         with move_on_at(deadline):
             return await self.stream.receive_some(_READ)

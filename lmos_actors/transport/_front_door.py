@@ -101,7 +101,7 @@ class DoorStatistics:
     upgrades: int
 
 
-class Guest:
+class ClientConnection:
     """One connection while it is here."""
 
     __slots__ = ("account", "bare", "certificate", "end", "peer", "place", "requests", "scope")
@@ -114,7 +114,7 @@ class Guest:
         self.requests = 0  # that were handed on
         self.bare = False  # the answer under way has no body: it is one to HEAD
         self.end = ""  # why it was refused, or "failed"
-        self.place: dict[Guest, None] | None = None
+        self.place: dict[ClientConnection, None] | None = None
 
     def turn_away(self, why: str) -> None:
         """End the connection from outside."""
@@ -122,77 +122,77 @@ class Guest:
         self.scope.cancel()
 
 
-class Guests:
+class ClientConnections:
     """All connections, by what they are doing; those that wait stand in the order in which they began to."""
 
     def __init__(self, options: DoorOptions) -> None:
         self._options = options
-        self._half_open: dict[Guest, None] = {}
-        self._idle: dict[Guest, None] = {}
-        self._busy: dict[Guest, None] = {}
-        self._parting: dict[Guest, None] = {}  # answered with a refusal, which they may read yet
+        self._half_open: dict[ClientConnection, None] = {}
+        self._idle: dict[ClientConnection, None] = {}
+        self._busy: dict[ClientConnection, None] = {}
+        self._parting: dict[ClientConnection, None] = {}  # answered with a refusal, which they may read yet
         self._open = 0
         self._accepted = 0
         self._ends: Counter[str] = Counter()
         self.requests = 0
         self.upgrades = 0
 
-    def admit(self, guest: Guest) -> bool:
+    def admit(self, client: ClientConnection) -> bool:
         """Take a newcomer in, at the cost of one that is silent; False if there is no place."""
         self._accepted += 1
         self._open += 1
         if len(self._half_open) + len(self._idle) + len(self._busy) >= self._options.max_connections:
             silent = next(iter(self._idle or self._half_open), None)
             if silent is None:
-                guest.end = "no place"
-                self.part(guest)
+                client.end = "no place"
+                self.part(client)
                 return False
             self._dismiss(silent, "no place")
         elif len(self._half_open) >= self._options.max_half_open:
             self._dismiss(next(iter(self._half_open)), "half open")
-        self._move(guest, self._half_open)
+        self._move(client, self._half_open)
         return True
 
-    def wait(self, guest: Guest) -> None:
+    def wait(self, client: ClientConnection) -> None:
         """Take note that it is silent between two requests."""
-        self._move(guest, self._idle)
+        self._move(client, self._idle)
 
-    def serve(self, guest: Guest, *, upgrade: bool = False) -> None:
+    def serve(self, client: ClientConnection, *, upgrade: bool = False) -> None:
         """Take note that a request of its is handed on."""
-        guest.requests += 1
+        client.requests += 1
         self.requests += not upgrade
         self.upgrades += upgrade
-        self._move(guest, self._busy)
+        self._move(client, self._busy)
 
-    def part(self, guest: Guest) -> None:
+    def part(self, client: ClientConnection) -> None:
         """Take note that it has been refused; its place is free. Those who take long for it give way."""
-        if guest.place is self._parting:
+        if client.place is self._parting:
             return
         if len(self._parting) >= self._options.max_half_open:
             self._dismiss(next(iter(self._parting)), "")
-        self._move(guest, self._parting)
+        self._move(client, self._parting)
 
-    def leave(self, guest: Guest) -> None:
+    def leave(self, client: ClientConnection) -> None:
         """Take note that the connection is closed."""
         self._open -= 1
-        self._ends[guest.end or ("served" if guest.requests else "left")] += 1
-        self._move(guest, None)
+        self._ends[client.end or ("served" if client.requests else "left")] += 1
+        self._move(client, None)
 
     def end_idle(self) -> None:
         """Close what is silent between two requests."""
-        for guest in list(self._idle):
-            self._dismiss(guest, "")
+        for client in list(self._idle):
+            self._dismiss(client, "")
 
-    def _dismiss(self, guest: Guest, why: str) -> None:
-        guest.turn_away("" if guest.requests else why)
-        self._move(guest, None)
+    def _dismiss(self, client: ClientConnection, why: str) -> None:
+        client.turn_away("" if client.requests else why)
+        self._move(client, None)
 
-    def _move(self, guest: Guest, place: dict[Guest, None] | None) -> None:
-        if guest.place is not None:
-            del guest.place[guest]
+    def _move(self, client: ClientConnection, place: dict[ClientConnection, None] | None) -> None:
+        if client.place is not None:
+            del client.place[client]
         if place is not None:
-            place[guest] = None
-        guest.place = place
+            place[client] = None
+        client.place = place
 
     def statistics(self) -> DoorStatistics:
         ends = self._ends.copy()
@@ -263,7 +263,7 @@ class FrontDoor:
         self._on_refusal = on_refusal
         self._now = now
         self.budget = budget or Budget((connection or ConnectionOptions()).total_bytes)
-        self._guests = Guests(options)
+        self._guests = ClientConnections(options)
         self._accepting = trio.CancelScope()
         self._http = HttpLimits(
             max_body_bytes=options.max_body_bytes,
@@ -303,22 +303,22 @@ class FrontDoor:
         return self._guests.statistics()
 
     async def _host(self, stream: trio.abc.Stream, peer: str) -> None:
-        guest = Guest(peer, self.budget)
+        client = ClientConnection(peer, self.budget)
         serve: _Serve | None = None
         try:
-            with guest.scope:
-                serve = await self._receive(guest, stream, admitted=self._guests.admit(guest))
+            with client.scope:
+                serve = await self._receive(client, stream, admitted=self._guests.admit(client))
             if serve is not None:  # out here, where an idle connection keeps the fewest frames and no scope
                 await serve()
         except Exception as error:
-            self._failed(guest, error)
+            self._failed(client, error)
         except BaseExceptionGroup as group:
-            self._failed_in_part(guest, group)
+            self._failed_in_part(client, group)
         finally:
             with trio.CancelScope(shield=True):
                 await trio.aclose_forcefully(stream)
-            guest.account.close()
-            self._guests.leave(guest)
+            client.account.close()
+            self._guests.leave(client)
 
     def _stamp(self) -> Headers:
         """Return when: RFC 9110, 6.6.1 asks it of all who have a clock."""
@@ -328,37 +328,39 @@ class FrontDoor:
 
         return ((b"Date", format_datetime(self._now(), usegmt=True).encode()),)
 
-    def _failed(self, guest: Guest, error: BaseException) -> None:
-        guest.end = "failed"
+    def _failed(self, client: ClientConnection, error: BaseException) -> None:
+        client.end = "failed"
         self._on_failure(error)
 
-    def _failed_in_part(self, guest: Guest, group: BaseExceptionGroup[BaseException]) -> None:
+    def _failed_in_part(self, client: ClientConnection, group: BaseExceptionGroup[BaseException]) -> None:
         """Report the exceptions of a group that has worse in it, and let the worse go on."""
         worse, errors = group.split(lambda each: not isinstance(each, Exception | BaseExceptionGroup))
         if errors is not None:
-            self._failed(guest, errors)
+            self._failed(client, errors)
         if worse is not None:
             raise worse
 
-    async def _receive(self, guest: Guest, raw: trio.abc.Stream, *, admitted: bool) -> _Serve | None:
+    async def _receive(
+        self, client: ClientConnection, raw: trio.abc.Stream, *, admitted: bool
+    ) -> _Serve | None:
         """Converse over HTTP; return what serves the WebSocket that has come of it, if one has."""
-        stream = raw if self._tls is None else await self._secured(guest, raw, self._tls)
+        stream = raw if self._tls is None else await self._secured(client, raw, self._tls)
         if stream is None:
             return None
         try:
             if not admitted:
                 raise Refused(503, "there are too many connections", "no place", RETRY)
-            serve = await self._converse(guest, stream)
+            serve = await self._converse(client, stream)
             if serve is not None:
                 return serve
         except Refused as refused:
-            await self._turn_away(guest, stream, refused)
+            await self._turn_away(client, stream, refused)
         with trio.move_on_after(self._options.linger_seconds):
             await stream.aclose()
         return None
 
     async def _secured(
-        self, guest: Guest, raw: trio.abc.Stream, tls: ssl.SSLContext
+        self, client: ClientConnection, raw: trio.abc.Stream, tls: ssl.SSLContext
     ) -> trio.abc.Stream | None:
         """Do the TLS handshake; None if that failed, and was dealt with."""
         # not `https_compatible`: such a stream says no goodbye, and its end looks like a cut
@@ -366,35 +368,35 @@ class FrontDoor:
         try:
             with trio.move_on_after(self._options.tls_seconds):
                 await stream.do_handshake()
-                guest.certificate = certificate_of(stream, tls)
+                client.certificate = certificate_of(stream, tls)
                 return stream
-            guest.end = "slow TLS"
+            client.end = "slow TLS"
         except trio.BrokenResourceError as error:
             why = error.__cause__
             if isinstance(why, ssl.SSLError) and why.reason in _NOT_TLS:
                 refused = Refused(400, "this port speaks TLS: use https:// or wss://", "plain on a TLS port")
-                await self._turn_away(guest, raw, refused)
+                await self._turn_away(client, raw, refused)
             elif isinstance(why, ssl.SSLError) and not isinstance(why, ssl.SSLEOFError):
-                await self._turn_away_from_tls(guest, stream, why)
+                await self._turn_away_from_tls(client, stream, why)
         return None
 
     async def _turn_away_from_tls(
-        self, guest: Guest, stream: trio.SSLStream[trio.abc.Stream], error: ssl.SSLError
+        self, client: ClientConnection, stream: trio.SSLStream[trio.abc.Stream], error: ssl.SSLError
     ) -> None:
         """Send the alert that says why a handshake has failed, and report it."""
         why, is_certificate = why_refused(error)
-        guest.end = guest.end or ("client certificate" if is_certificate else "TLS")
-        self._on_refusal(f"{guest.peer}: {why}")
-        self._guests.part(guest)
+        client.end = client.end or ("client certificate" if is_certificate else "TLS")
+        self._on_refusal(f"{client.peer}: {why}")
+        self._guests.part(client)
         raw, alert = stream.transport_stream, unsent_alert(stream)
         # a client of TLS 1.3 has often sent its request by now: that is read, or it would never see the alert
         if alert and await write_within(raw, alert, self._options.linger_seconds):
             await self._linger(raw)
 
-    async def _turn_away(self, guest: Guest, stream: trio.abc.Stream, refused: Refused) -> None:
-        guest.end = guest.end or refused.kind
-        self._guests.part(guest)
-        answer = refused_bytes(refused, self._stamp(), bare=guest.bare)
+    async def _turn_away(self, client: ClientConnection, stream: trio.abc.Stream, refused: Refused) -> None:
+        client.end = client.end or refused.kind
+        self._guests.part(client)
+        answer = refused_bytes(refused, self._stamp(), bare=client.bare)
         if await write_within(stream, answer, self._options.linger_seconds):
             await self._linger(stream)
 
@@ -410,30 +412,30 @@ class FrontDoor:
             while read < _LINGER and (data := await received(stream)):
                 read += len(data)
 
-    async def _converse(self, guest: Guest, stream: trio.abc.Stream) -> _Serve | None:
+    async def _converse(self, client: ClientConnection, stream: trio.abc.Stream) -> _Serve | None:
         """Serve request after request, or return what serves a WebSocket. Raises `Refused`."""
         rest: bytes | None = b""
         while rest is not None:
-            guest.bare = False
-            found = await self._next_head(guest, stream, rest)
+            client.bare = False
+            found = await self._next_head(client, stream, rest)
             if found is None:
                 return None
             head, rest = found
-            guest.bare = head.method == "HEAD"
+            client.bare = head.method == "HEAD"
             if asks_for_websocket(head):
-                return await self._upgraded(guest, stream, head, rest)
-            rest = await self._exchange(guest, stream, head, rest)
+                return await self._upgraded(client, stream, head, rest)
+            rest = await self._exchange(client, stream, head, rest)
         return None
 
     async def _next_head(
-        self, guest: Guest, stream: trio.abc.Stream, rest: bytes
+        self, client: ClientConnection, stream: trio.abc.Stream, rest: bytes
     ) -> tuple[Head, bytes] | None:
         """Wait for a head; return it and what came behind it, None if the peer stays silent or goes."""
         options = self._options
         reader = HeadReader(rest, max_bytes=options.max_head_bytes, max_headers=options.max_headers)
-        first = not guest.requests
+        first = not client.requests
         if not first:
-            self._guests.wait(guest)
+            self._guests.wait(client)
         urgent = first or reader.begun
         with trio.move_on_after(options.head_seconds if urgent else options.keep_alive_seconds) as scope:
             while (head := reader.take()) is None:
@@ -449,18 +451,18 @@ class FrontDoor:
             return head, reader.rest
         if reader.begun:
             raise Refused(408, f"no whole head within {options.head_seconds:g} s", "slow head")
-        guest.end = "silent" if first else ""
+        client.end = "silent" if first else ""
         return None
 
     async def _upgraded(
-        self, guest: Guest, stream: trio.abc.Stream, head: Head, rest: bytes
+        self, client: ClientConnection, stream: trio.abc.Stream, head: Head, rest: bytes
     ) -> _Serve | None:
         """Answer a request for a WebSocket; return what serves it."""
-        upgrade = upgrade_of(head, guest.peer, secure=self._tls is not None, certificate=guest.certificate)
+        upgrade = upgrade_of(head, client.peer, secure=self._tls is not None, certificate=client.certificate)
         try:
             answer = self._route(upgrade)
         except Exception as error:
-            self._failed(guest, error)
+            self._failed(client, error)
             raise _failed() from None
         if isinstance(answer, Refuse):
             raise Refused(answer.status, answer.reason, f"route {answer.status}", answer.headers)
@@ -470,34 +472,36 @@ class FrontDoor:
                 head.raw + rest,
                 subprotocol=answer.subprotocol,
                 headers=answer.headers,
-                peer=guest.peer,
+                peer=client.peer,
                 options=self._connection,
-                account=guest.account,
+                account=client.account,
             )
         except ConnectionLost:
             return None
-        self._guests.serve(guest, upgrade=True)
+        self._guests.serve(client, upgrade=True)
         return partial(answer.serve, connection)
 
-    async def _exchange(self, guest: Guest, stream: trio.abc.Stream, head: Head, rest: bytes) -> bytes | None:
+    async def _exchange(
+        self, client: ClientConnection, stream: trio.abc.Stream, head: Head, rest: bytes
+    ) -> bytes | None:
         """Have a request answered; return what came behind it, None if the connection is to be closed."""
         if self._app is None:
             raise Refused(426, "only WebSockets are served here", "no app", TO_WEBSOCKET)
         self._check_body(head)
-        self._guests.serve(guest)
-        exchange = Exchange(stream, head, rest, self._http, self._is_leaving, guest.account)
-        scope = scope_of(head, guest.peer, self._listener.addresses[0], secure=self._tls is not None)
-        if guest.certificate is not None:
-            scope["state"]["certificate"] = guest.certificate
+        self._guests.serve(client)
+        exchange = Exchange(stream, head, rest, self._http, self._is_leaving, client.account)
+        scope = scope_of(head, client.peer, self._listener.addresses[0], secure=self._tls is not None)
+        if client.certificate is not None:
+            scope["state"]["certificate"] = client.certificate
         outcome = await exchange.run(self._app, scope)
         if outcome.failure is not None:
-            self._failed(guest, outcome.failure)
+            self._failed(client, outcome.failure)
         elif outcome.refused is not None:
-            guest.end = outcome.refused.kind
+            client.end = outcome.refused.kind
         if not outcome.answered:
             raise outcome.refused or _failed()
         if outcome.unread:
-            self._guests.part(guest)
+            self._guests.part(client)
             await self._linger(stream)
         if self._is_leaving() and not outcome.rest:
             return None  # as those who were silent between two requests when it began to leave

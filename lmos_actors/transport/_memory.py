@@ -12,7 +12,7 @@ from trio.lowlevel import checkpoint
 from lmos_actors.errors import ConfigError, ConnectFailed
 
 from ._network import secured
-from ._parking import Wait
+from ._wakeup import WakeupPoint
 
 if TYPE_CHECKING:
     import ssl
@@ -36,7 +36,7 @@ class _Pipe:
         self.ended = False  # the writer has said its last
         self.gone = False  # nobody reads any more
         self.broken = ""  # why neither end is of use
-        self.room = Wait()
+        self.room = WakeupPoint()
 
     def close(self) -> None:
         self.ended = True
@@ -48,7 +48,7 @@ class MemoryStream(trio.abc.HalfCloseableStream):
     def __init__(self, incoming: _Pipe, outgoing: _Pipe) -> None:
         self._in = incoming
         self._out = outgoing
-        self._reader = Wait()
+        self._reader = WakeupPoint()
         self._closed = False
         self._other: MemoryStream | None = None
         self._when_closed: Callable[[], object] | None = None
@@ -88,7 +88,7 @@ class MemoryStream(trio.abc.HalfCloseableStream):
         if self._out.broken or self._out.gone:
             raise trio.BrokenResourceError(self._out.broken or "the peer has closed the stream")
 
-    def _check_alone(self, place: Wait) -> None:
+    def _check_alone(self, place: WakeupPoint) -> None:
         if place.is_taken:
             raise trio.BusyResourceError("another task uses this end of the stream")
 
@@ -187,7 +187,7 @@ class MemoryListener:
         self._network = network
         self._address = address
         self._waiting: deque[tuple[MemoryStream, str]] = deque()
-        self._acceptor = Wait()
+        self._acceptor = WakeupPoint()
         self._closed = False
 
     @property

@@ -100,7 +100,7 @@ class Handler(Protocol):
     # where it has `overdrawn()` too, that is called when it has to let go, in a later step, of what it holds
 
 
-class Owner(Protocol):
+class FrameListener(Protocol):
     """Who is told what happens on a wire. Nothing here waits."""
 
     def on_text(self, text: str) -> None: ...

@@ -22,8 +22,8 @@ from wsproto.utilities import LocalProtocolError
 from lmos_actors._core import SMALL, SPENT
 
 from ._options import Bucket, ConnectionOptions, ConnectionStatistics, Ended, Handler, check_close_code, drop
-from ._parking import Wait
 from ._tcp import DirectStream
+from ._wakeup import WakeupPoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,7 +76,7 @@ class Connection:
         self._take_text: Callable[[str], None] = drop
         self._take_binary: Callable[[bytes], None] = drop
         self._bucket: Bucket | None = None
-        self._news = Wait()
+        self._news = WakeupPoint()
         self._scope: trio.CancelScope | None = None
         self._beat = options.heartbeat_seconds  # until the heartbeat is looked at again
         self._patience = options.write_seconds

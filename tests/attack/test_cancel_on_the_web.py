@@ -17,7 +17,7 @@ from trio.testing import MockClock
 from lmos_actors import About, ChildSpec, Node, Ref, SupervisorSpec, open_node
 from lmos_actors.actors import slot_of
 from lmos_actors.bindings import fetch
-from lmos_actors.bindings.http._desk import WebDesk
+from lmos_actors.bindings.http._request_tracker import HttpRequestTracker
 from lmos_actors.bindings.http_client._link import HttpLink
 from lmos_actors.discovery import Registration
 from lmos_actors.simulation import seeded_order
@@ -48,7 +48,7 @@ class World:
         self.network = network
         self.found = client.find(Weather, capability="weather")
 
-    def desk(self) -> WebDesk:
+    def desk(self) -> HttpRequestTracker:
         return next(each for each in DESKS if each.rt is slot_of(self.near()).rt)
 
     def near(self) -> Ref[Weather]:
@@ -70,7 +70,7 @@ class World:
 
 SPARE = "runner of "  # a task that carries out the next run too
 
-DESKS: list[WebDesk] = []
+DESKS: list[HttpRequestTracker] = []
 
 
 def tasks() -> list[trio.lowlevel.Task]:
@@ -208,13 +208,13 @@ async def played(fn: Callable[[World], Awaitable[None]], step: int, path: Path) 
 def test_cancelled_at_every_step(
     fn: Callable[[World], Awaitable[None]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make = WebDesk.__init__
+    make = HttpRequestTracker.__init__
 
-    def made(self: WebDesk, *args: Any) -> None:
+    def made(self: HttpRequestTracker, *args: Any) -> None:
         make(self, *args)
         DESKS.append(self)
 
-    monkeypatch.setattr(WebDesk, "__init__", made)
+    monkeypatch.setattr(HttpRequestTracker, "__init__", made)
     step = 0
     for step in count(1 + SCENARIOS.index(fn) % STRIDE, STRIDE):
         with seeded_order(step):

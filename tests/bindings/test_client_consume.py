@@ -22,7 +22,7 @@ from lmos_actors import (
     prop,
 )
 from lmos_actors.bindings import ConsumedThing, ContractWarning, consume, consume_thing
-from lmos_actors.bindings.exposure._outward import Outward
+from lmos_actors.bindings.exposure._outward_network import OutwardNetwork
 from lmos_actors.bindings.lmos._peer_things import path_of
 from lmos_actors.protocol import td
 from lmos_actors.transport import ConnectFailed, MemoryNetwork, endpoint_of
@@ -111,7 +111,7 @@ async def web(*urls: str) -> AsyncGenerator[tuple[Web, Any]]:
     async with trio.open_nursery() as nursery, scripted(offers=None, kotlin=True) as (peers, _):
         for url in urls or ("http://kotlin",):
             await nursery.start(made.serve, url)
-        peers.network = Outward(made.network)
+        peers.network = OutwardNetwork(made.network)
         yield made, peers
         nursery.cancel_scope.cancel()
 

@@ -17,7 +17,7 @@ from lmos_actors import (
     Occurrence,
     RemoteProtocolError,
 )
-from lmos_actors.bindings import FarCrash, remote_thing
+from lmos_actors.bindings import RemoteCrash, remote_thing
 from tests.bindings.client_connections import THING, URL, Weather, Wire, quiet, scripted, weather
 from tests.bindings.test_client_requests import Later
 
@@ -238,7 +238,7 @@ async def test_monitors_travel_as_an_event(autojump_clock: Any) -> None:
             assert found[1] == Down("weather", 2, ExitReason("shutdown", "not needed"))
             assert found[2] == Down("weather", 2, ExitReason("shutdown"))
             assert found[3].reason.kind == "error"
-            assert isinstance(found[3].reason.error, FarCrash)
+            assert isinstance(found[3].reason.error, RemoteCrash)
             assert str(found[3].reason.error) == "KeyError: 'boom'"
             assert (found[4].incarnation, found[4].reason.kind) == (0, "error")
             peers.wire.break_off()  # it may live on, but nobody here would hear of its end

@@ -12,7 +12,7 @@ import trio
 
 from lmos_actors import Agent, ChildSpec, action
 from lmos_actors._core import Budget
-from lmos_actors.bindings.lmos._server_memories import Memories
+from lmos_actors.bindings.lmos._server_memories import AnswerMemories
 from lmos_actors.protocol import lmos
 from lmos_actors.testing import open_test_node, settle
 from tests.bindings.server_connections import Line, Serving, serving
@@ -75,7 +75,7 @@ async def test_answers_go_with_their_connection(virtual_clock: Any, late: bool) 
 
 
 async def test_memories_of_those_who_left_are_bounded_in_bytes(virtual_clock: Any) -> None:
-    memories = Memories(100, most_bytes=60_000)
+    memories = AnswerMemories(100, most_bytes=60_000)
     for number in range(10):
         with memories.of(name_of(number)) as memory:
             remember(memory, number, 20_000)
@@ -86,7 +86,7 @@ async def test_memories_of_those_who_left_are_bounded_in_bytes(virtual_clock: An
 
 
 async def test_memories_that_are_forgotten_hold_nothing(virtual_clock: Any) -> None:
-    memories = Memories(2)
+    memories = AnswerMemories(2)
     for number in range(10):
         with memories.of(name_of(number)) as memory:
             remember(memory, number, 200)
@@ -100,7 +100,7 @@ async def test_memories_that_are_forgotten_hold_nothing(virtual_clock: Any) -> N
 
 async def test_whoever_is_answered_most_is_forgotten_first(virtual_clock: Any) -> None:
     """Also while its connection stands: the bound is one over all peers."""
-    memories = Memories(100, most_bytes=60_000)
+    memories = AnswerMemories(100, most_bytes=60_000)
     with memories.of(name_of(1)) as small, memories.of(()) as nameless:
         remember(small, 1, 10_000)
         for number in range(10):
@@ -118,7 +118,7 @@ async def test_ended_runs_count_with_what_is_remembered(virtual_clock: Any) -> N
     """What can be queried of runs over open connections is held by the same bound."""
     async with open_test_node() as node, serving(node) as served:
         await node.start_child(ChildSpec("large", Large))
-        memories: Memories = served.server._memories
+        memories: AnswerMemories = served.server._memories
         memories.bound.most = 3 * SIZE
         line = await served.line()
         for _ in range(6):
@@ -134,7 +134,7 @@ async def test_peers_that_come_once_leave_no_more_than_the_bound(virtual_clock: 
     """Neither as garbage nor as Python objects, which are many times as large as their text."""
     async with open_test_node() as node, serving(node) as served:
         await node.start_child(ChildSpec("large", Large))
-        memories: Memories = served.server._memories
+        memories: AnswerMemories = served.server._memories
         memories.bound.most = memories._most_bytes = 4 * SIZE
         await asked_once(served, 0)
         gc.collect()

@@ -13,7 +13,7 @@ import trio
 from lmos_actors import Agent, ChildSpec, Event, Property, SupervisorSpec, action, event, prop
 from lmos_actors.actors import hold, release, slot_of
 from lmos_actors.bindings import Exposure
-from lmos_actors.bindings.lmos._server_memories import Memories
+from lmos_actors.bindings.lmos._server_memories import AnswerMemories
 from lmos_actors.protocol import lmos
 from lmos_actors.testing import open_test_node, settle
 from lmos_actors.transport import Accept, Refuse, Upgrade
@@ -243,7 +243,7 @@ def remember(memory: lmos.AnswerMemory, number: int) -> None:
 
 
 async def test_memories_are_few_and_those_in_use_stay(virtual_clock: Any) -> None:
-    memories = Memories(2)
+    memories = AnswerMemories(2)
     with memories.of(name_of(0)) as used:
         for number in range(1, 10):
             with memories.of(name_of(number)) as memory:

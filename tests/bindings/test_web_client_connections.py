@@ -155,7 +155,7 @@ async def test_one_way_messages_go_on_after_one_that_a_mistake_here_has_lost(
         failures: list[BaseException] = []
         monkeypatch.setattr(peer_of(thing)._node, "failed", failures.append)
         with monkeypatch.context() as patched:
-            patched.setattr(_web_link_errands.Errand, "run", _mistaken)
+            patched.setattr(_web_link_errands.HttpInvocation, "run", _mistaken)
             await thing.tell("fade")
             await trio.sleep(1)
         await thing.tell("fade")

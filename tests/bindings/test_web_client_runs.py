@@ -22,7 +22,7 @@ from lmos_actors import (
     action,
     open_node,
 )
-from lmos_actors.bindings.http_client._forms import Ways
+from lmos_actors.bindings.http_client._forms import HttpOperations
 from lmos_actors.protocol import td
 from lmos_actors.transport import MemoryNetwork
 from tests.bindings.web_things import (
@@ -616,7 +616,7 @@ async def test_each_affordance_goes_by_the_best_form_it_has(autojump_clock: obje
 
 def test_of_our_own_agents_nothing_is_left_to_http() -> None:
     own = td.with_forms(td.load(dict(LAMP)), "lamp", ["ws://agents"])
-    assert Ways(own, None).only_web() == frozenset()
+    assert HttpOperations(own, None).only_web() == frozenset()
 
 
 async def test_http_alone_may_be_asked_again(autojump_clock: object) -> None:

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from lmos_actors import Agent, ChildSpec, ConfigError, ConnectFailed, action, open_node
-from lmos_actors.bindings.exposure._guarded import PROBES
+from lmos_actors.bindings.exposure._access_middleware import PROBES
 from lmos_actors.node._options import default_network
 from lmos_actors.security import Access, Basic, Security
 from lmos_actors.supervision import RESERVED

@@ -13,10 +13,10 @@ from lmos_actors.errors import ConfigError
 from lmos_actors.protocol.td import differences, pointer
 from lmos_actors.transport import endpoint_of, is_here
 
-from ..http_client._forms import Ways
+from ..http_client._forms import HttpOperations
 from ..lmos._peer_things import path_of
+from ..lmos._remote_interface import ClassInterface, DescribedInterface
 from ..lmos._remote_link import RemoteLink
-from ..lmos._remote_terms import ClassTerms, PlainTerms
 from ._target import TOLD, Target, find_target, hrefs_of, socket_target, sockets_of
 from ._thing import ConsumedThing
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lmos_actors.protocol.td import Description
 
     from ..lmos._peer import Habits, Headers, Peer
-    from ..lmos._remote_terms import Terms
+    from ..lmos._remote_interface import RemoteInterface
     from ._peers import Peers
 
 A = TypeVar("A", bound=Agent)
@@ -46,7 +46,7 @@ def remote_ref(
     address.
     """
     _check_class(cls)
-    return Ref(_linked(peers, socket_target(url, thing), headers).link(ClassTerms(cls.__contract__)))
+    return Ref(_linked(peers, socket_target(url, thing), headers).link(ClassInterface(cls.__contract__)))
 
 
 def remote_thing(peers: Peers, url: str, thing: str | None = None, *, headers: Headers = ()) -> ConsumedThing:
@@ -70,7 +70,7 @@ async def consume(
     """
     _check_class(cls)
     reached = await _connected(peers, source, thing, headers, habits, local)
-    link = reached.link(ClassTerms(cls.__contract__))
+    link = reached.link(ClassInterface(cls.__contract__))
     try:
         if reached.target.description is not None:
             _compare(reached.target.description, cls)
@@ -107,26 +107,26 @@ async def consume_thing(
 
 
 @attrs.frozen
-class Reached:
+class ReachedThing:
     """A thing, and the ways to it: a peer over LMOS, its forms for HTTP, or both."""
 
     peers: Peers
     target: Target
     peer: Peer | None
-    ways: Ways | None = None
+    ways: HttpOperations | None = None
     given: Headers = ()
     meant: str = ""
 
-    def link(self, terms: Terms) -> RemoteLink:
+    def link(self, interface: RemoteInterface) -> RemoteLink:
         """Return the link to it."""
-        socket = None if self.peer is None else RemoteLink(self.peer.thing(self.target.thing_id), terms)
+        socket = None if self.peer is None else RemoteLink(self.peer.thing(self.target.thing_id), interface)
         if self.ways is None:
             assert socket is not None
             return socket
         from ..http_client._link import web_link  # whoever is reached by LMOS alone needs no HTTP
 
         found, thing_id = web_link(self.peers, self.ways, self.given, self.meant), self.target.thing_id
-        return found(thing_id, terms, socket)
+        return found(thing_id, interface, socket)
 
 
 async def _connected(
@@ -136,14 +136,14 @@ async def _connected(
     headers: Headers,
     habits: Habits,
     local: bool,
-) -> Reached:
+) -> ReachedThing:
     place = os.fspath(source)
     target = await find_target(peers, place, thing, headers, local=local)
     ways, meant = _web_ways(target, place, headers)
     if target.url is None:
         assert ways is not None
         await peers.web_pool().warm(next(iter(ways.origins().values())))
-        return Reached(peers, target, None, ways, headers, meant)
+        return ReachedThing(peers, target, None, ways, headers, meant)
     peer = _peer(peers, target, target.url, headers_for(target, place, headers), habits)
     peers.hold(peer)
     try:
@@ -151,17 +151,17 @@ async def _connected(
     except BaseException:
         peers.let_go(peer)
         raise
-    return Reached(peers, target, peer, ways, headers, meant)
+    return ReachedThing(peers, target, peer, ways, headers, meant)
 
 
-def _web_ways(target: Target, source: str, headers: Headers) -> tuple[Ways | None, str]:
+def _web_ways(target: Target, source: str, headers: Headers) -> tuple[HttpOperations | None, str]:
     """Return the forms for HTTP where they are needed, and a URL of the server that headers are meant for.
 
     Raises ConfigError for forms that lead nowhere, and where whom the headers are for is not known.
     """
     if target.description is None:
         return None, source
-    ways = Ways(target.description, target.told_at)
+    ways = HttpOperations(target.description, target.told_at)
     if target.url is not None and not ways.only_web():
         return None, source
     if target.told_at is not None:
@@ -196,13 +196,13 @@ def _peer(peers: Peers, target: Target, url: str, headers: Headers, habits: Habi
     return peer
 
 
-def _linked(peers: Peers, target: Target, headers: Headers) -> Reached:
+def _linked(peers: Peers, target: Target, headers: Headers) -> ReachedThing:
     peer = _peer(peers, target, target.url or "", headers)
     peers.hold(peer)
-    return Reached(peers, target, peer)
+    return ReachedThing(peers, target, peer)
 
 
-def told(peers: Peers, description: Description, told_at: str) -> Reached:
+def told(peers: Peers, description: Description, told_at: str) -> ReachedThing:
     """Return the ways to a thing that somebody has told of; connects behind it, and waits for nothing.
 
     Raises ConfigError for a description that leads nowhere.
@@ -217,10 +217,10 @@ def told(peers: Peers, description: Description, told_at: str) -> Reached:
     target = Target(url, description.id, description, told_at)
     ways, meant = _web_ways(target, told_at, ())
     if url is None:
-        return Reached(peers, target, None, ways, (), meant)
+        return ReachedThing(peers, target, None, ways, (), meant)
     peer = _peer(peers, target, url, ())
     peers.hold(peer)
-    return Reached(peers, target, peer, ways, (), meant)
+    return ReachedThing(peers, target, peer, ways, (), meant)
 
 
 def _check_class(cls: object) -> None:
@@ -228,11 +228,11 @@ def _check_class(cls: object) -> None:
         raise TypeError(f"an agent is consumed as a class of agents, not as {cls!r}")
 
 
-def _thing(reached: Reached) -> ConsumedThing:
+def _thing(reached: ReachedThing) -> ConsumedThing:
     description, path = reached.target.description, path_of(reached.target.thing_id)
     if description is None and reached.peer is not None:
         description = reached.peer.thing(reached.target.thing_id).description
-    link = reached.link(PlainTerms(description, path, binary=reached.ways is not None))
+    link = reached.link(DescribedInterface(description, path, binary=reached.ways is not None))
     link.far.description = description
     return ConsumedThing(link.far, Ref(link))
 

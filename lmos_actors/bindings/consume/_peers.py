@@ -11,7 +11,7 @@ from trio.lowlevel import enable_ki_protection
 from lmos_actors.protocol import lmos
 from lmos_actors.transport import connect, endpoint_of
 
-from ..exposure._outward import Outward
+from ..exposure._outward_network import OutwardNetwork
 from ..lmos._peer import Habits, Headers, Peer
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Peers:
         # what waits to be sent is among what the session knows: so of each one-way message it is told whether
         # it was sent when the connection ends
         most = max(1, min(options.max_waiting, options.max_open - 1))
-        self.network = Outward(network)
+        self.network = OutwardNetwork(network)
         self.rt = rt
         self.session = attrs.evolve(options, max_waiting=most)
         self.connection = connection

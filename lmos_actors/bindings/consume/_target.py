@@ -25,7 +25,7 @@ from lmos_actors.protocol.td import (
 from lmos_actors.transport import endpoint_of, leads_astray
 
 from ..exposure._exposure import AGENTS, name_in_url
-from ..http_client._forms import Ways
+from ..http_client._forms import HttpOperations
 from ..lmos._peer_things import path_of
 
 if TYPE_CHECKING:
@@ -136,7 +136,11 @@ async def _target_at(peers: Peers, url: str, thing: str | None, headers: Headers
 def _places_of(description: Description, told_at: str, url: str | None) -> tuple[str, ...]:
     """Return all addresses that a description leads to, with the one that was chosen."""
     chosen = () if url is None else (url,)
-    all_of_them = (*chosen, *Ways(description, told_at).origins().values(), *hrefs_of(description, told_at))
+    all_of_them = (
+        *chosen,
+        *HttpOperations(description, told_at).origins().values(),
+        *hrefs_of(description, told_at),
+    )
     return tuple(href for href in all_of_them if href.startswith((*SOCKETS, *WEB)))
 
 
@@ -193,7 +197,7 @@ def _is_on_web(description: Description, url: str | None, place: str, thing: str
     if thing is None and any(link.rel == "item" for link in description.links or ()):
         return False
     try:
-        return bool(Ways(description, url).origins())
+        return bool(HttpOperations(description, url).origins())
     except ConfigError as error:
         raise ConfigError(f"a form leads nowhere: {error.message}", place) from None
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Call, Down, Feed, Link, Occurrence
     from lmos_actors.protocol.td import Description
 
-    from ..lmos._peer_things import FarThing
+    from ..lmos._peer_things import RemoteThing
     from ..lmos._remote_calls import RemoteCall, RemoteStream
 
 
@@ -28,7 +28,7 @@ class ConsumedThing:
 
     __slots__ = ("_far", "_ref")
 
-    def __init__(self, far: FarThing, ref: Ref[Any]) -> None:
+    def __init__(self, far: RemoteThing, ref: Ref[Any]) -> None:
         self._far = far
         self._ref = ref
 

@@ -25,7 +25,7 @@ from lmos_actors.protocol.td import (
     with_forms,
 )
 
-from ._secured import Sees, anything, secured
+from ._description_security import Sees, anything, secured
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -74,17 +74,17 @@ class Catalogue(Protocol):
 
 
 @attrs.frozen
-class Served:
+class TaggedText:
     """A description as it goes out: its text, and a tag that changes with it."""
 
     text: bytes
     tag: str
 
 
-def served_text(data: str) -> Served:
+def served_text(data: str) -> TaggedText:
     """Return a text with its tag."""
     text = data.encode()
-    return Served(text, f'"{sha256(text).hexdigest()[:32]}"')
+    return TaggedText(text, f'"{sha256(text).hexdigest()[:32]}"')
 
 
 def description_of(exposed: Listed, bases: Sequence[str], security: Security | None = None) -> Description:
@@ -115,9 +115,9 @@ class Descriptions:
         self.catalogue = catalogue
         self.bases = tuple(bases)
         self.security = security
-        self._kept: OrderedDict[tuple[type[Any], str, str], Served] = OrderedDict()
+        self._kept: OrderedDict[tuple[type[Any], str, str], TaggedText] = OrderedDict()
 
-    def served(self, exposed: Listed) -> Served:
+    def served(self, exposed: Listed) -> TaggedText:
         """Return the description of one of them."""
         key = (exposed.cls, exposed.name, exposed.thing_id)
         found = self._kept.get(key)
@@ -129,7 +129,7 @@ class Descriptions:
             self._kept.move_to_end(key)
         return found
 
-    def _text_of(self, exposed: Listed) -> Served:
+    def _text_of(self, exposed: Listed) -> TaggedText:
         return served_text(dump_text(description_of(exposed, self.bases, self.security)))
 
     def sole(self, sees: Sees = anything) -> Listed | None:
@@ -141,7 +141,7 @@ class Descriptions:
         """Return everything that is exposed and that somebody may see, in start order."""
         return (each for each in self.catalogue if sees(each.name))
 
-    def own(self, sees: Sees = anything) -> Served:
+    def own(self, sees: Sees = anything) -> TaggedText:
         """Return the description of the node itself, which links to the first 1,000 that somebody may see."""
         base = http_of(self.bases[0])
         listed = Form(href=f"{base}/", op=("readproperty",), content_type=JSON)

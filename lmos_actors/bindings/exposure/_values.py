@@ -23,7 +23,7 @@ def plain(value: Any) -> Any:
     return msgspec.to_builtins(value, str_keys=True, order="deterministic")
 
 
-class Shared:
+class SharedValue:
     """A value for several who listen over connections, as JSON that is written once, at its first use."""
 
     __slots__ = ("_json", "value")
@@ -39,18 +39,18 @@ class Shared:
         return self._json
 
 
-class Sharing:
-    """Gives all who are told of one value, in one step, the same `Shared`; keeps the last there was."""
+class SharedValues:
+    """Gives all who are told of one value, in one step, the same `SharedValue`; keeps the last there was."""
 
     __slots__ = ("_last",)
 
     def __init__(self) -> None:
-        self._last = Shared(None)
+        self._last = SharedValue(None)
 
-    def of(self, value: Any) -> Shared:
+    def of(self, value: Any) -> SharedValue:
         """Return what stands for a value that nobody changes any more."""
         if self._last.value is not value:
-            self._last = Shared(value)
+            self._last = SharedValue(value)
         return self._last
 
 

@@ -17,7 +17,7 @@ from lmos_actors.actors import MISSING, STREAM, LocalLink
 from lmos_actors.errors import InvalidInput, NotAllowed
 
 from ..exposure._exposure import class_at, public_name
-from ..lmos._server_requests import operation_named, somebody
+from ..lmos._server_requests import operation_named, representative
 from ._accept import check_brought, check_taken
 from ._answers import EMPTY, NO_STORE, NOSNIFF, TYPE_JSON, VARY, Answer, value, whole_body
 from ._streams import streamed
@@ -26,9 +26,9 @@ from ._values import read_json, with_integers, with_parameters, written_value
 if TYPE_CHECKING:
     from lmos_actors.actors import Operation
 
-    from ..lmos._server_requests import Anybody
-    from ._ask import WebAsk
-    from ._desk import WebDesk
+    from ..lmos._server_requests import AgentOrPool
+    from ._agent_request import AgentRequest
+    from ._request_tracker import HttpRequestTracker
     from ._requests import WebRequest
     from ._runs import KeptRun
 
@@ -39,23 +39,23 @@ APPLIED: Final = (b"preference-applied", b"respond-async")
 _encode: Final = msgspec.json.Encoder().encode
 
 
-async def invoke(desk: WebDesk, request: WebRequest, link: Anybody) -> Answer | None:
+async def invoke(tracker: HttpRequestTracker, request: WebRequest, link: AgentOrPool) -> Answer | None:
     """Invoke an action."""
     name = request.parts[2]
     op = operation_named(link, "action", name, name)
     if op.kind == STREAM:
         check_taken(request.headers, EVENTS)
-        ask = desk.ask(request)
+        ask = tracker.ask(request)
         ask.items = []
         _post(ask, request, link, op, await _input(request, op))
-        await streamed(desk, request, ask)
+        await streamed(tracker, request, ask)
         return None
     check_taken(request.headers, JSON)
     data = await _input(request, op)
     preferences = request.preferences()
     if "respond-async" in preferences or _answers_later(link, op):
-        return await _invoke_later(desk, request, link, op, data)
-    ask = desk.ask(request)
+        return await _invoke_later(tracker, request, link, op, data)
+    ask = tracker.ask(request)
     _post(ask, request, link, op, data)
     return _result(op, await ask.result())
 
@@ -70,7 +70,7 @@ async def _input(request: WebRequest, op: Operation) -> Any:
     return with_parameters(op, data, request.query) if request.query else data
 
 
-def _post(ask: WebAsk, request: WebRequest, link: Anybody, op: Operation, data: Any) -> None:
+def _post(ask: AgentRequest, request: WebRequest, link: AgentOrPool, op: Operation, data: Any) -> None:
     """Put it into the mailbox: with good input in few steps, else the long way, which says what is wrong."""
     remaining = request.remaining()
     if isinstance(link, LocalLink):
@@ -80,7 +80,7 @@ def _post(ask: WebAsk, request: WebRequest, link: Anybody, op: Operation, data: 
         if args is not None:
             ask.send_good(link, op, args, remaining)
             return
-    ask.send(link, (op.name, *_spread(somebody(link), op, data)), remaining)
+    ask.send(link, (op.name, *_spread(representative(link), op, data)), remaining)
 
 
 def _bound(op: Operation, data: Any) -> tuple[Any, ...] | None:
@@ -111,7 +111,7 @@ def _result(op: Operation, result: Any) -> Answer:
     return value(written_value(result), NO_STORE)
 
 
-def _answers_later(link: Anybody, op: Operation) -> bool:
+def _answers_later(link: AgentOrPool, op: Operation) -> bool:
     cls = class_at(link)
     handle = None if cls is None else cls.__contract__.actions.get(op.name)
     return handle is not None and handle.options.synchronous is False
@@ -121,23 +121,25 @@ def _answers_later(link: Anybody, op: Operation) -> bool:
 
 
 async def _invoke_later(
-    desk: WebDesk, request: WebRequest, link: Anybody, op: Operation, data: Any
+    tracker: HttpRequestTracker, request: WebRequest, link: AgentOrPool, op: Operation, data: Any
 ) -> Answer:
     """Begin a run and return where it is, after what the consumer prefers to wait; by then it may be over."""
     agent, wait = public_name(link.path), request.wait()
-    with desk.runs.room(request.owner, agent):
-        ask = desk.ask(request)
+    with tracker.runs.room(request.owner, agent):
+        ask = tracker.ask(request)
         _post(ask, request, link, op, data)
         if wait and not ask.done:
             await _wait(ask, wait)
         if ask.done:
             return _result(op, ask.outcome())
-        run = desk.runs.keep(request.owner, agent, op.name, _place(desk, agent, op.name), ask, request.weight)
+        run = tracker.runs.keep(
+            request.owner, agent, op.name, _place(tracker, agent, op.name), ask, request.weight
+        )
     more = ((b"location", run.place.encode()), *((APPLIED,) if _prefers(request) else ()))
     return Answer(201, _encode(run.told()), (TYPE_JSON, NOSNIFF, NO_STORE, *more))
 
 
-async def _wait(ask: WebAsk, seconds: float) -> None:
+async def _wait(ask: AgentRequest, seconds: float) -> None:
     try:
         with trio.move_on_after(seconds):
             await ask.something()
@@ -150,37 +152,37 @@ def _prefers(request: WebRequest) -> bool:
     return "respond-async" in request.preferences()
 
 
-def _place(desk: WebDesk, agent: str, action: str) -> str:
+def _place(tracker: HttpRequestTracker, agent: str, action: str) -> str:
     """Return the path of an action, with what stands before the node's paths where it is reached."""
-    return f"{desk.prefix}/agents/{quote(agent, safe='')}/actions/{quote(action, safe='')}"
+    return f"{tracker.prefix}/agents/{quote(agent, safe='')}/actions/{quote(action, safe='')}"
 
 
-def _run(desk: WebDesk, request: WebRequest, link: Anybody | None) -> KeptRun:
+def _run(tracker: HttpRequestTracker, request: WebRequest, link: AgentOrPool | None) -> KeptRun:
     """Return the run that is meant; by its id it is found though its agent be gone."""
     agent, action = public_name(request.parts[0] if link is None else link.path), request.parts[2]
     if link is None or len(request.parts) == 4:
-        return desk.runs.find(request.owner, agent, action, request.parts[3])
+        return tracker.runs.find(request.owner, agent, action, request.parts[3])
     if operation_named(link, "action", action, action).kind == STREAM:
         raise NotAllowed(f"{action!r} of {agent} gives its items as it runs: there is nothing to look at")
-    return desk.runs.newest(request.owner, agent, action)
+    return tracker.runs.newest(request.owner, agent, action)
 
 
-async def query(desk: WebDesk, request: WebRequest, link: Anybody | None) -> Answer:
+async def query(tracker: HttpRequestTracker, request: WebRequest, link: AgentOrPool | None) -> Answer:
     """Return how a run stands; without an id, the newest of this action."""
     check_taken(request.headers, JSON)
-    return value(_encode(_run(desk, request, link).told()), NO_STORE, VARY)
+    return value(_encode(_run(tracker, request, link).told()), NO_STORE, VARY)
 
 
-async def cancel(desk: WebDesk, request: WebRequest, link: Anybody | None) -> Answer:
+async def cancel(tracker: HttpRequestTracker, request: WebRequest, link: AgentOrPool | None) -> Answer:
     """Cancel a run; one that has ended stays as it is."""
-    _run(desk, request, link).ask.cancel("cancelled over HTTP")
+    _run(tracker, request, link).ask.cancel("cancelled over HTTP")
     return EMPTY
 
 
-async def query_all(desk: WebDesk, request: WebRequest, link: Anybody) -> Answer:
+async def query_all(tracker: HttpRequestTracker, request: WebRequest, link: AgentOrPool) -> Answer:
     """Return how all runs stand, by action, the newest first."""
     check_taken(request.headers, JSON)
     found: dict[str, list[Any]] = {}
-    for run in desk.runs.of(request.owner, public_name(link.path)):
+    for run in tracker.runs.of(request.owner, public_name(link.path)):
         found.setdefault(run.action, []).append(run.told())
     return value(_encode(found), NO_STORE, VARY)

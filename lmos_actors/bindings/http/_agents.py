@@ -25,17 +25,17 @@ import trio
 from lmos_actors.actors import STREAM
 from lmos_actors.errors import AgentError, LocalProtocolError, NotFound
 
+from ..exposure._description_security import check_sight
 from ..exposure._descriptions import TD_JSON
 from ..exposure._exposure import class_at, public_name
 from ..exposure._meter import refused
-from ..exposure._secured import check_sight
 from ._accept import best_of, has_tag
 from ._actions import cancel, invoke, query, query_all
+from ._agent_request import WAY
 from ._answers import NO_CACHE, NOSNIFF, VARY, Answer, ClientGone, HttpError, give, problem_answer
-from ._ask import WAY
-from ._desk import WebDesk
 from ._events import subscribe, subscribe_all
 from ._properties import observe, read, read_all, write, write_many
+from ._request_tracker import HttpRequestTracker
 from ._requests import WebRequest
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from ..exposure._descriptions import Descriptions
     from ..lmos._server import LmosServer
-    from ..lmos._server_requests import Anybody
+    from ..lmos._server_requests import AgentOrPool
     from ._answers import Receive, Send
 
 NAMES_COMPARED: Final = 1_000
@@ -55,7 +55,7 @@ DESCRIPTION: Final = (TD_JSON, "application/json", "text/html")
 
 READING: Final = {"GET": None, "HEAD": None}
 
-Handler: TypeAlias = Callable[[WebDesk, WebRequest, Any], Awaitable[Answer | None]]
+Handler: TypeAlias = Callable[[HttpRequestTracker, WebRequest, Any], Awaitable[Answer | None]]
 Methods: TypeAlias = "Mapping[str, tuple[Handler, Verb, str]]"
 """What can be done at a place: by method, what does it, the permission that it needs, the verb of refs."""
 
@@ -84,7 +84,7 @@ class AgentsOverHttp:
     """Serves a node's agents over HTTP, as an ASGI application for paths that begin with `/agents/`."""
 
     def __init__(self, descriptions: Descriptions, server: LmosServer) -> None:
-        self._desk = WebDesk(descriptions, server)
+        self._tracker = HttpRequestTracker(descriptions, server)
         self._descriptions = descriptions
         self._server = server
 
@@ -109,10 +109,10 @@ class AgentsOverHttp:
     def _refused(self, request: WebRequest, error: Exception) -> None:
         """Count what has reached no mailbox."""
         if request.ask is None or not request.ask.posted:
-            refused(self._desk.rt, WAY, request.verb, error)
+            refused(self._tracker.rt, WAY, request.verb, error)
 
     def _problem(self, request: WebRequest, error: Exception) -> Answer:
-        return problem_answer(error, self._desk.rt.entropy.new_id(), lambda: self._allowed(request))
+        return problem_answer(error, self._tracker.rt.entropy.new_id(), lambda: self._allowed(request))
 
     async def _answer(self, request: WebRequest) -> Answer | None:
         if len(request.parts) == 1:
@@ -128,9 +128,9 @@ class AgentsOverHttp:
         link = self._asked(request, "read" if found is None else found[1])
         if found is None:
             return Answer(204, b"", ((b"allow", self._allowed(request).encode()),))
-        return await found[0](self._desk, request, link)
+        return await found[0](self._tracker, request, link)
 
-    def _asked(self, request: WebRequest, permit: Verb) -> Anybody | None:
+    def _asked(self, request: WebRequest, permit: Verb) -> AgentOrPool | None:
         """Return the agent that is meant, if whoever asks may ask it for that.
 
         They are told the same of what is not there. None: it is gone, and they ask for a run that was its.

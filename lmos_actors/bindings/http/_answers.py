@@ -62,7 +62,7 @@ class HttpError(LmosActorsError):
         super().__init__(f"{status} {title}: {detail}")
 
 
-class NotAsItWas(AgentError):
+class PreconditionFailed(AgentError):
     """What a request was to change is not as it says (RFC 9110, 13.1): it has not been changed."""
 
     http_status = 412
@@ -83,7 +83,7 @@ def problem_answer(
 
     `occurrence` is a new id; `allowed` names the methods of the resource, for an answer of 405.
     """
-    if isinstance(error, NotAsItWas):
+    if isinstance(error, PreconditionFailed):
         error = HttpError(error.http_status, "Precondition Failed", str(error))
     if isinstance(error, HttpError):
         told: dict[str, Any] = {"type": "about:blank", "title": error.title, "status": error.status}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..exposure._guarded import guarded
+from ..exposure._access_middleware import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,42 +6,44 @@ from typing import TYPE_CHECKING, Final
 
 from lmos_actors.actors import ALL_EVENTS, LocalLink, event_key
 
-from ..lmos._server_requests import operation_named, somebody
+from ..lmos._server_requests import operation_named, representative
 from ._accept import check_taken
 from ._answers import VARY, Answer
 from ._listening import EventStream, polled
 
 if TYPE_CHECKING:
-    from ..lmos._server_requests import Anybody
-    from ._desk import WebDesk
+    from ..lmos._server_requests import AgentOrPool
+    from ._request_tracker import HttpRequestTracker
     from ._requests import WebRequest
 
 EITHER: Final = ("application/json", "text/event-stream")
 
 
-async def subscribe(desk: WebDesk, request: WebRequest, link: Anybody) -> Answer | None:
+async def subscribe(tracker: HttpRequestTracker, request: WebRequest, link: AgentOrPool) -> Answer | None:
     """Tell of an event: once, by a long poll, or as often as it happens."""
     name = request.parts[2]
     place = event_key(name)
     operation_named(link, "event", f"+{place}", name)
-    return await _told(desk, request, link, place, check_taken(request.headers, EITHER))
+    return await _told(tracker, request, link, place, check_taken(request.headers, EITHER))
 
 
-async def subscribe_all(desk: WebDesk, request: WebRequest, link: Anybody) -> Answer | None:
+async def subscribe_all(tracker: HttpRequestTracker, request: WebRequest, link: AgentOrPool) -> Answer | None:
     """Tell of all events, each by its name."""
-    somebody(link)
-    return await _told(desk, request, link, ALL_EVENTS, check_taken(request.headers, EITHER[1:]))
+    representative(link)
+    return await _told(tracker, request, link, ALL_EVENTS, check_taken(request.headers, EITHER[1:]))
 
 
-async def _told(desk: WebDesk, request: WebRequest, link: Anybody, place: str, kind: str) -> Answer | None:
+async def _told(
+    tracker: HttpRequestTracker, request: WebRequest, link: AgentOrPool, place: str, kind: str
+) -> Answer | None:
     if request.method == "HEAD":
         return Answer(200, b"", ((b"content-type", kind.encode()), VARY))
-    with desk.listening(link) as listening:
+    with tracker.listening(link) as listening:
         if isinstance(link, LocalLink):
-            await desk.outcome(request, link, f"+{place}", listening.sink(place))
+            await tracker.outcome(request, link, f"+{place}", listening.sink(place))
         else:
             listening.join(place)
         if kind == EITHER[0]:
             return await polled(request, listening, None, observes=False)
-        await EventStream(request, listening, desk.rt.entropy.new_id, desk.server.failed).run()
+        await EventStream(request, listening, tracker.rt.entropy.new_id, tracker.server.failed).run()
     return None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import Runtime, Sink, Sinks
 
-    from ..exposure._values import Sharing
+    from ..exposure._values import SharedValues
     from ._requests import WebRequest
 
 HEARTBEAT: Final = 15.0
@@ -42,7 +42,7 @@ NOT_GOOD: Final = "the credentials are no longer good"
 LEAVING: Final = "the node is shutting down"
 
 
-class Telling:
+class FeedSink:
     """A sink of one who listens: what it hears is written once for all who do.
 
     Of several properties each goes on with its name; an event among all events has one already.
@@ -52,7 +52,7 @@ class Telling:
 
     only_reads = True
 
-    def __init__(self, feed: Feed[Any], sharing: Sharing, name: str) -> None:
+    def __init__(self, feed: Feed[Any], sharing: SharedValues, name: str) -> None:
         self._feed = feed
         self._sharing = sharing
         self._name = name
@@ -78,7 +78,7 @@ class Telling:
 class Listening:
     """One listener: its feed, and where that is fed from. To be left with `leave`, whatever happens."""
 
-    def __init__(self, rt: Runtime, sinks: Sinks, sharing: Sharing, *, conflate: bool) -> None:
+    def __init__(self, rt: Runtime, sinks: Sinks, sharing: SharedValues, *, conflate: bool) -> None:
         self.feed: Feed[Any] = Feed(rt.timers, conflate=conflate, gaps=True)
         self.leaving = False
         self._sinks = sinks
@@ -87,7 +87,7 @@ class Listening:
 
     def sink(self, key: str, name: str = "") -> Sink:
         """Return what is to hear what is pushed under a key; with a name it is one of several."""
-        sink = self._joined[key] = Telling(self.feed, self._sharing, name)
+        sink = self._joined[key] = FeedSink(self.feed, self._sharing, name)
         return sink
 
     def join(self, key: str) -> None:

@@ -15,8 +15,8 @@ import msgspec
 from lmos_actors.actors import describe
 from lmos_actors.protocol.td import SCHEMA_WORDS, dump
 
+from ..exposure._description_security import anything
 from ..exposure._descriptions import LINKS, http_of, served_text
-from ..exposure._secured import anything
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from lmos_actors.protocol.td import Description
     from lmos_actors.security import Security
 
-    from ..exposure._descriptions import Descriptions, Listed, Served
-    from ..exposure._secured import Sees
+    from ..exposure._description_security import Sees
+    from ..exposure._descriptions import Descriptions, Listed, TaggedText
 
     JsonObject = dict[str, Any]
 
@@ -102,9 +102,9 @@ class OpenApi:
 
     def __init__(self, descriptions: Descriptions) -> None:
         self._all = descriptions
-        self._kept: OrderedDict[tuple[Any, ...], Served] = OrderedDict()
+        self._kept: OrderedDict[tuple[Any, ...], TaggedText] = OrderedDict()
 
-    def served(self, sees: Sees = anything) -> Served:
+    def served(self, sees: Sees = anything) -> TaggedText:
         """Return the document of what somebody may see, the first 1,000 agents of it."""
         listed = list(islice(self._all.seen(sees), LINKS))
         key = tuple((each.name, each.cls) for each in listed)
@@ -184,16 +184,16 @@ def _demands(schemes: JsonObject, security: Security | None) -> JsonObject:
 
 def _paths_of(agent: str, described: JsonObject) -> Iterator[tuple[str, JsonObject]]:
     place = f"/agents/{quote(agent, safe='')}"
-    teller = _Teller(agent)
+    writer = _OperationWriter(agent)
     text = {"type": "object"}
-    read = teller.operation("describe", "", "Its description.", {"200": _told(text, "application/td+json")})
+    read = writer.operation("describe", "", "Its description.", {"200": _told(text, "application/td+json")})
     yield place, {"get": {**read, "responses": {**read["responses"], "304": _UNCHANGED}}}
-    yield from _properties(teller, place, described.get("properties", {}))
-    yield from _actions(teller, place, described.get("actions", {}), described.get(STREAMS, {}))
-    yield from _events(teller, place, described.get("events", {}))
+    yield from _properties(writer, place, described.get("properties", {}))
+    yield from _actions(writer, place, described.get("actions", {}), described.get(STREAMS, {}))
+    yield from _events(writer, place, described.get("events", {}))
 
 
-class _Teller:
+class _OperationWriter:
     """Tells of the operations of one agent."""
 
     def __init__(self, agent: str) -> None:
@@ -235,7 +235,9 @@ def _said(affordance: JsonObject) -> str:
     return str(affordance.get("description", "")).strip().partition("\n")[0]
 
 
-def _properties(teller: _Teller, place: str, properties: JsonObject) -> Iterator[tuple[str, JsonObject]]:
+def _properties(
+    writer: _OperationWriter, place: str, properties: JsonObject
+) -> Iterator[tuple[str, JsonObject]]:
     if not properties:
         return
     schemas = {name: _schema_of(each) for name, each in properties.items()}
@@ -245,66 +247,66 @@ def _properties(teller: _Teller, place: str, properties: JsonObject) -> Iterator
     if readable:
         all_of_them = {"type": "object", "properties": readable, "required": list(readable)}
         answers = {"200": _told(all_of_them), "304": _UNCHANGED}
-        methods["get"] = teller.operation("readall", "", "All properties.", answers)
+        methods["get"] = writer.operation("readall", "", "All properties.", answers)
     if writable:
         some = {"type": "object", "properties": writable}
-        methods["put"] = teller.operation(
+        methods["put"] = writer.operation(
             "writemany", "", "Write some properties.", {"204": _NOTHING}, requestBody=_given(some)
         )
     yield f"{place}/properties", methods
     for name, each in properties.items():
-        yield from _property(teller, f"{place}/properties/{quote(name, safe='')}", name, each)
+        yield from _property(writer, f"{place}/properties/{quote(name, safe='')}", name, each)
 
 
 def _property(
-    teller: _Teller, place: str, name: str, affordance: JsonObject
+    writer: _OperationWriter, place: str, name: str, affordance: JsonObject
 ) -> Iterator[tuple[str, JsonObject]]:
     schema, said = _schema_of(affordance), _said(affordance)
     methods: JsonObject = {}
     if not affordance.get("writeOnly"):
-        methods["get"] = teller.operation("read", name, said, {"200": _told(schema), "304": _UNCHANGED})
+        methods["get"] = writer.operation("read", name, said, {"200": _told(schema), "304": _UNCHANGED})
     if not affordance.get("readOnly"):
-        methods["put"] = teller.operation("write", name, said, {"204": _NOTHING}, requestBody=_given(schema))
+        methods["put"] = writer.operation("write", name, said, {"204": _NOTHING}, requestBody=_given(schema))
     yield place, methods
     if affordance.get("observable"):
-        yield f"{place}/observable", {"get": teller.operation("observe", name, said, _heard(schema))}
+        yield f"{place}/observable", {"get": writer.operation("observe", name, said, _heard(schema))}
 
 
 def _actions(
-    teller: _Teller, place: str, actions: JsonObject, streams: JsonObject
+    writer: _OperationWriter, place: str, actions: JsonObject, streams: JsonObject
 ) -> Iterator[tuple[str, JsonObject]]:
     if not actions:
         return
     runs = {"type": "object", "additionalProperties": {"type": "array", "items": _STATUS_REF}}
     yield (
         f"{place}/actions",
-        {"get": teller.operation("queryall", "", "How all runs stand.", {"200": _told(runs)})},
+        {"get": writer.operation("queryall", "", "How all runs stand.", {"200": _told(runs)})},
     )
     for name, each in actions.items():
         where = f"{place}/actions/{quote(name, safe='')}"
-        yield from _action(teller, where, name, each, is_stream=name in streams)
+        yield from _action(writer, where, name, each, is_stream=name in streams)
 
 
 def _action(
-    teller: _Teller, place: str, name: str, affordance: JsonObject, *, is_stream: bool
+    writer: _OperationWriter, place: str, name: str, affordance: JsonObject, *, is_stream: bool
 ) -> Iterator[tuple[str, JsonObject]]:
     said, more = _said(affordance), _body_of(affordance)
     outcomes = {**_outcomes(affordance, is_stream=is_stream), "409": _FAILURE_REF}
-    invoke = teller.operation("invoke", name, said, outcomes, **more)
+    invoke = writer.operation("invoke", name, said, outcomes, **more)
     if is_stream:  # it is over when its answer is
         yield place, {"post": invoke}
         return
     stands = {"200": _told(_STATUS_REF)}
-    query = teller.operation("query", name, "How the newest run stands.", stands)
-    cancel = teller.operation("cancel", name, "Cancel the newest run.", {"204": _NOTHING})
+    query = writer.operation("query", name, "How the newest run stands.", stands)
+    cancel = writer.operation("cancel", name, "Cancel the newest run.", {"204": _NOTHING})
     yield place, {"post": invoke, "get": query, "delete": cancel}
     run = {"name": "id", "in": "path", "required": True, "schema": _TEXT}
     yield (
         f"{place}/{{id}}",
         {
             "parameters": [run],
-            "get": teller.operation("queryrun", name, "How a run stands.", stands),
-            "delete": teller.operation("cancelrun", name, "Cancel a run.", {"204": _NOTHING}),
+            "get": writer.operation("queryrun", name, "How a run stands.", stands),
+            "delete": writer.operation("cancelrun", name, "Cancel a run.", {"204": _NOTHING}),
         },
     )
 
@@ -326,15 +328,15 @@ def _outcomes(affordance: JsonObject, *, is_stream: bool) -> JsonObject:
     return {"204": _NOTHING, **later} if output is None else {"200": _told(output), **later}
 
 
-def _events(teller: _Teller, place: str, events: JsonObject) -> Iterator[tuple[str, JsonObject]]:
+def _events(writer: _OperationWriter, place: str, events: JsonObject) -> Iterator[tuple[str, JsonObject]]:
     if not events:
         return
     stream = {"200": {"description": "All that happens.", "content": _content({}, EVENTS)}}
-    yield f"{place}/events", {"get": teller.operation("subscribeall", "", "All events.", stream)}
+    yield f"{place}/events", {"get": writer.operation("subscribeall", "", "All events.", stream)}
     for name, each in events.items():
         schema = each.get("data", {})
         answers = _heard(schema)
         yield (
             f"{place}/events/{quote(name, safe='')}",
-            {"get": teller.operation("subscribe", name, _said(each), answers)},
+            {"get": writer.operation("subscribe", name, _said(each), answers)},
         )

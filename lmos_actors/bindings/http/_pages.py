@@ -16,9 +16,9 @@ from starlette.routing import Route
 from lmos_actors.errors import AgentError, NotFound
 from lmos_actors.protocol.td import JSON
 
+from ..exposure._description_security import anything, check_sight
 from ..exposure._descriptions import LINKS, TD_JSON
 from ..exposure._exposure import public_name
-from ..exposure._secured import anything, check_sight
 from ._accept import best_of
 from ._answers import problem_answer
 from ._openapi import OpenApi
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from lmos_actors.security import Admission
 
-    from ..exposure._descriptions import Descriptions, Listed, Served
-    from ..exposure._secured import Sees
+    from ..exposure._description_security import Sees
+    from ..exposure._descriptions import Descriptions, Listed, TaggedText
 
 LONGEST: Final = 200
 """Characters of a name that is not there that are said back."""
@@ -151,7 +151,9 @@ def _with(policy: str) -> dict[str, str]:
     return {**ALWAYS, "Content-Security-Policy": policy}
 
 
-def _described(request: Request, served: Served, kinds: Sequence[str] = (TD_JSON, JSON, HTML)) -> Response:
+def _described(
+    request: Request, served: TaggedText, kinds: Sequence[str] = (TD_JSON, JSON, HTML)
+) -> Response:
     """Return a description as the media type that is asked for, or say that it has not changed."""
     kind = accepted(request, kinds)
     headers = {**ALWAYS, "ETag": served.tag}

@@ -10,11 +10,11 @@ from lmos_actors.actors import TURN, LocalLink, Operation, PoolLink, property_ke
 from lmos_actors.errors import InvalidInput, NotAllowed
 
 from ..exposure._exposure import class_at, public_name
-from ..lmos._server_requests import READ_ALL, WRITE_MANY, operation_named, somebody
+from ..lmos._server_requests import READ_ALL, WRITE_MANY, operation_named, representative
 from ._accept import check_taken, has_tag, said
-from ._answers import EMPTY, NO_CACHE, VARY, Answer, NotAsItWas, value
-from ._desk import brought
+from ._answers import EMPTY, NO_CACHE, VARY, Answer, PreconditionFailed, value
 from ._listening import EventStream, polled
+from ._request_tracker import brought
 from ._values import fitting, tag_of, written_members, written_value
 
 if TYPE_CHECKING:
@@ -22,28 +22,28 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import Property
 
-    from ..lmos._server_requests import Anybody
-    from ._desk import WebDesk
+    from ..lmos._server_requests import AgentOrPool
+    from ._request_tracker import HttpRequestTracker
     from ._requests import WebRequest
 
 JSON: Final = ("application/json",)
 EITHER: Final = ("application/json", "text/event-stream")
 
 
-async def read(desk: WebDesk, request: WebRequest, link: Anybody) -> Answer:
+async def read(tracker: HttpRequestTracker, request: WebRequest, link: AgentOrPool) -> Answer:
     """Read a property."""
     key = property_key(request.parts[2])
     operation_named(link, "property", key, request.parts[2])
     check_taken(request.headers, JSON)
-    return _tagged(request, written_value(await desk.outcome(request, link, key)))
+    return _tagged(request, written_value(await tracker.outcome(request, link, key)))
 
 
-async def read_all(desk: WebDesk, request: WebRequest, link: Anybody) -> Answer | None:
+async def read_all(tracker: HttpRequestTracker, request: WebRequest, link: AgentOrPool) -> Answer | None:
     """Read all properties; to whoever takes a stream of events rather, tell of all changes."""
-    somebody(link)
+    representative(link)
     if check_taken(request.headers, EITHER) == EITHER[1]:
-        return await _observe_all(desk, request, link)
-    return _tagged(request, written_members(await desk.outcome(request, link, READ_ALL)))
+        return await _observe_all(tracker, request, link)
+    return _tagged(request, written_members(await tracker.outcome(request, link, READ_ALL)))
 
 
 def _tagged(request: WebRequest, body: bytes) -> Answer:
@@ -56,7 +56,7 @@ def _tagged(request: WebRequest, body: bytes) -> Answer:
 # ---- writing
 
 
-async def write(desk: WebDesk, request: WebRequest, link: Anybody) -> Answer:
+async def write(tracker: HttpRequestTracker, request: WebRequest, link: AgentOrPool) -> Answer:
     """Write a property."""
     name = request.parts[2]
     key = f"{WRITE_MANY}{name}"
@@ -64,42 +64,42 @@ async def write(desk: WebDesk, request: WebRequest, link: Anybody) -> Answer:
     if _properties(link)[name].read_only:
         raise NotAllowed(f"property {name!r} of {link.path} is read-only")
     new = fitting(await brought(request), op.take)
-    await _written(desk, request, link, key, new, property_key(name), written_value)
+    await _written(tracker, request, link, key, new, property_key(name), written_value)
     return EMPTY
 
 
-async def write_many(desk: WebDesk, request: WebRequest, link: Anybody) -> Answer:
+async def write_many(tracker: HttpRequestTracker, request: WebRequest, link: AgentOrPool) -> Answer:
     """Write several properties, all or none."""
-    somebody(link)
+    representative(link)
     new = await brought(request)
     if not isinstance(new, dict):
         raise InvalidInput("an object is needed, with a member for each property")
-    table, members = somebody(link).table, cast("dict[str, Any]", new)
+    table, members = representative(link).table, cast("dict[str, Any]", new)
     new = {
         name: fitting(each, table[key].take) if (key := f"{WRITE_MANY}{name}") in table else each
         for name, each in members.items()
     }
-    await _written(desk, request, link, WRITE_MANY, new, READ_ALL, written_members)
+    await _written(tracker, request, link, WRITE_MANY, new, READ_ALL, written_members)
     return EMPTY
 
 
 async def _written(
-    desk: WebDesk,
+    tracker: HttpRequestTracker,
     request: WebRequest,
-    link: Anybody,
+    link: AgentOrPool,
     key: str,
     new: Any,
     reads: str,
     to_json: Callable[[Any], bytes],
 ) -> None:
     if not (said(request.headers, b"if-match") or said(request.headers, b"if-none-match")):
-        await desk.outcome(request, link, key, new)
+        await tracker.outcome(request, link, key, new)
         return
     if request.admission is not None:  # what it asks is also what the value is
         request.admission.check(public_name(link.path), "read", trio.current_time())
     slot = link if isinstance(link, LocalLink) else link.choose(key, (new,), {})
     conditional = _on_condition(request, slot.operation(key), slot.operation(reads), to_json)
-    ask = desk.ask(request)
+    ask = tracker.ask(request)
     ask.send_operation(slot, conditional, (new,), {}, request.remaining())
     await ask.result()
 
@@ -113,7 +113,7 @@ def _on_condition(
         tag = tag_of(to_json(reads.fn(agent)))
         wanted = not said(request.headers, b"if-match") or has_tag(request.headers, b"if-match", tag)
         if not wanted or has_tag(request.headers, b"if-none-match", tag):
-            raise NotAsItWas(f"{writes.label} has another value by now")
+            raise PreconditionFailed(f"{writes.label} has another value by now")
         writes.fn(agent, new)
 
     owner, _, name = writes.label.rpartition(".")
@@ -126,7 +126,7 @@ def _on_condition(
 # ---- observing
 
 
-async def observe(desk: WebDesk, request: WebRequest, link: Anybody) -> Answer | None:
+async def observe(tracker: HttpRequestTracker, request: WebRequest, link: AgentOrPool) -> Answer | None:
     """Tell of a property's changes: by a long poll, or as a stream of events."""
     name = request.parts[2]
     place = property_key(name)
@@ -136,29 +136,29 @@ async def observe(desk: WebDesk, request: WebRequest, link: Anybody) -> Answer |
     kind = check_taken(request.headers, EITHER)
     if request.method == "HEAD":
         return Answer(200, b"", ((b"content-type", kind.encode()), VARY))
-    with desk.listening(link, conflate=True) as listening:
-        current = await desk.outcome(request, link, key, listening.sink(place))
+    with tracker.listening(link, conflate=True) as listening:
+        current = await tracker.outcome(request, link, key, listening.sink(place))
         if kind == EITHER[0]:
             return await polled(request, listening, current, observes=True)
-        await EventStream(request, listening, desk.rt.entropy.new_id, desk.server.failed).run()
+        await EventStream(request, listening, tracker.rt.entropy.new_id, tracker.server.failed).run()
     return None
 
 
-def _check_no_pool(link: Anybody) -> None:
+def _check_no_pool(link: AgentOrPool) -> None:
     """A pool has no properties of its own. Raises NotAllowed."""
     if isinstance(link, PoolLink):
         link.choose(READ_ALL, (), {})
 
 
-async def _observe_all(desk: WebDesk, request: WebRequest, link: Anybody) -> Answer | None:
+async def _observe_all(tracker: HttpRequestTracker, request: WebRequest, link: AgentOrPool) -> Answer | None:
     _check_no_pool(link)
     if request.method == "HEAD":
         return Answer(200, b"", ((b"content-type", b"text/event-stream"), VARY))
-    with desk.listening(link) as listening:
-        for name in _observable(somebody(link)):
+    with tracker.listening(link) as listening:
+        for name in _observable(representative(link)):
             place = property_key(name)
-            await desk.outcome(request, link, f"+{place}", listening.sink(place, name))
-        await EventStream(request, listening, desk.rt.entropy.new_id, desk.server.failed).run()
+            await tracker.outcome(request, link, f"+{place}", listening.sink(place, name))
+        await EventStream(request, listening, tracker.rt.entropy.new_id, tracker.server.failed).run()
     return None
 
 
@@ -166,6 +166,6 @@ def _observable(link: LocalLink) -> list[str]:
     return [name for name, made in _properties(link).items() if made.observable and not made.write_only]
 
 
-def _properties(link: Anybody) -> Mapping[str, Property[Any]]:
+def _properties(link: AgentOrPool) -> Mapping[str, Property[Any]]:
     cls = class_at(link)
     return {} if cls is None else cls.__contract__.properties

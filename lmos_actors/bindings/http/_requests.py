@@ -8,13 +8,13 @@ from urllib.parse import unquote
 
 from lmos_actors.errors import InvalidInput
 
-from ..exposure._secured import anything
+from ..exposure._description_security import anything
 from ._accept import said
 
 if TYPE_CHECKING:
-    from ..exposure._secured import Sees
+    from ..exposure._description_security import Sees
+    from ._agent_request import AgentRequest
     from ._answers import Receive, Send
-    from ._ask import WebAsk
 
 PREFIX: Final = b"/agents/"
 MOST_PARTS: Final = 4  # of a path below it
@@ -36,7 +36,7 @@ class WebRequest:
         self.begun = False
         self.verb = ""
         self.weight = 0  # bytes of memory that its input takes, about
-        self.ask: WebAsk | None = None
+        self.ask: AgentRequest | None = None
         self.method: str = scope["method"]
         self.query: bytes = scope["query_string"]
         self.headers: list[tuple[bytes, bytes]] = scope["headers"]

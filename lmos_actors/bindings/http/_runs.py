@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lmos_actors._core import Account, Budget
     from lmos_actors.actors import Runtime
 
-    from ._ask import WebAsk
+    from ._agent_request import AgentRequest
 
 SECONDS: Final = 600.0
 """For which a run that has ended can be queried."""
@@ -50,7 +50,7 @@ class KeptRun:
     agent: str
     action: str
     place: str
-    ask: WebAsk
+    ask: AgentRequest
     account: Account
     asked_at: datetime
     output: bytes | None = None
@@ -132,7 +132,9 @@ class Runs:
                 raise MailboxFull(agent, MOST)
             self._forget(next(iter(self._ended.values())))
 
-    def keep(self, owner: str, agent: str, action: str, place: str, ask: WebAsk, weight: int = 0) -> KeptRun:
+    def keep(
+        self, owner: str, agent: str, action: str, place: str, ask: AgentRequest, weight: int = 0
+    ) -> KeptRun:
         """Keep a run; its place is completed with its id. `weight`: bytes that its input takes."""
         run_id = ask.message_id
         account = self._budget.open(lambda: self._give_way(ask))
@@ -146,7 +148,7 @@ class Runs:
             self._settle(run)
         return run
 
-    def _give_way(self, ask: WebAsk) -> None:
+    def _give_way(self, ask: AgentRequest) -> None:
         self._rt.timers.call_at(trio.current_time(), lambda: ask.cancel(SPENT))  # a turn may be running
 
     def _settle(self, run: KeptRun) -> None:

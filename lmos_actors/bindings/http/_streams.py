@@ -14,14 +14,14 @@ from ._listening import END, HEAD, HEARTBEAT, framed
 from ._values import written_value
 
 if TYPE_CHECKING:
-    from ._ask import WebAsk
-    from ._desk import WebDesk
+    from ._agent_request import AgentRequest
+    from ._request_tracker import HttpRequestTracker
     from ._requests import WebRequest
 
 ITEM: Final = "item"
 
 
-async def streamed(desk: WebDesk, request: WebRequest, ask: WebAsk) -> None:
+async def streamed(tracker: HttpRequestTracker, request: WebRequest, ask: AgentRequest) -> None:
     """Tell of the items of a run as they come, then how it has ended.
 
     Raises what stands in place of a first item; what comes later is told as the end. Cancelled, it takes the
@@ -42,10 +42,10 @@ async def streamed(desk: WebDesk, request: WebRequest, ask: WebAsk) -> None:
     except BaseException:
         ask.left()
         raise
-    await _say(request, framed(END, _end(desk, ask)), more=False)
+    await _say(request, framed(END, _end(tracker, ask)), more=False)
 
 
-async def _wait(ask: WebAsk) -> None:
+async def _wait(ask: AgentRequest) -> None:
     with trio.move_on_after(HEARTBEAT):
         await ask.something()
 
@@ -54,11 +54,11 @@ async def _say(request: WebRequest, body: bytes, *, more: bool) -> None:
     await request.send({"type": "http.response.body", "body": body, "more_body": more})
 
 
-def _end(desk: WebDesk, ask: WebAsk) -> bytes:
+def _end(tracker: HttpRequestTracker, ask: AgentRequest) -> bytes:
     if ask.error is None:
         return b"null"
     error = ask.error
     if not isinstance(error, LmosActorsError):
-        desk.server.failed(error)
+        tracker.server.failed(error)
         error = LocalProtocolError("the answer could not be made")
-    return written(problem_data(problem_of(error), desk.rt.entropy.new_id()))
+    return written(problem_data(problem_of(error), tracker.rt.entropy.new_id()))

@@ -13,7 +13,7 @@ from lmos_actors.protocol import lmos
 from lmos_actors.protocol.td import resolve
 
 from ..http._answers import failure_output
-from ..lmos._peer_requests import at_home
+from ..lmos._peer_requests import as_near_error
 from ._bodies import essence, from_json, is_json
 from ._stream import BadAnswer
 
@@ -67,7 +67,7 @@ def refusal(answer: WebAnswer, path: str, thing_id: str, op: Asked | None) -> Ex
     error = error_from(problem, head, op, thing_id)
     if head.status in _UNKNOWN and problem is None:
         return OutcomeUnknown(path, f"it answered {_named(head)}")
-    return at_home(error, thing_id, path)
+    return as_near_error(error, thing_id, path)
 
 
 def error_from(
@@ -156,9 +156,9 @@ def _seconds(told: Any, head: Head | None) -> float | None:
 
 def retry_after(head: Head) -> float | None:
     """Return the seconds that a header `Retry-After` says, None for a date or nonsense."""
-    said = head.header(b"retry-after")
-    is_number = said.isascii() and said.isdigit() and len(said) < 10
-    return float(min(int(said), LONGEST_WAIT)) if is_number else None
+    outbound = head.header(b"retry-after")
+    is_number = outbound.isascii() and outbound.isdigit() and len(outbound) < 10
+    return float(min(int(outbound), LONGEST_WAIT)) if is_number else None
 
 
 # ---- runs

@@ -18,10 +18,10 @@ from ..lmos._remote_calls import RemoteCall, RemoteStream, told_status
 if TYPE_CHECKING:
     import trio
 
-    from ..lmos._peer_requests import Said
-    from ..lmos._peer_things import FarThing
-    from ..lmos._remote_terms import Terms
-    from ._invocations import Errand
+    from ..lmos._peer_requests import OutboundRequest
+    from ..lmos._peer_things import RemoteThing
+    from ..lmos._remote_interface import RemoteInterface
+    from ._invocations import HttpInvocation
 
 QUERIES: Final = 16
 """Questions of one call that may be open."""
@@ -35,10 +35,10 @@ def _no_tasks() -> list[trio.lowlevel.Task]:
 
 
 @attrs.define(eq=False)
-class RunAt:
+class RunUrl:
     """Where a run goes on, once that is known; and those who wait until it is."""
 
-    errand: Errand | None = None
+    invocation: HttpInvocation | None = None
     url: str | None = None
     queries: int = 0
     waiting: list[trio.lowlevel.Task] = attrs.field(factory=_no_tasks)
@@ -46,8 +46,8 @@ class RunAt:
     @property
     def is_told(self) -> bool:
         """Whether the server is expected to tell where the run goes on."""
-        errand = self.errand
-        return errand is not None and errand.server.ways.can_query(errand.said.name)
+        invocation = self.invocation
+        return invocation is not None and invocation.server.ways.can_query(invocation.outbound.name)
 
 
 class WebRun(RemoteCall):
@@ -55,7 +55,7 @@ class WebRun(RemoteCall):
 
     __slots__ = ()
 
-    at: RunAt
+    at: RunUrl
 
     # ---- the errand's side
 
@@ -98,10 +98,10 @@ class WebRun(RemoteCall):
 
     async def _stands(self) -> CallStatus:
         await self._known()
-        if self._done or self.at.url is None or self.at.errand is None:
+        if self._done or self.at.url is None or self.at.invocation is None:
             return self._status()
         try:
-            standing, _ = await self.at.errand.standing(self.at.url)
+            standing, _ = await self.at.invocation.standing(self.at.url)
         except NotFound:  # it may have ended, and been forgotten
             if not self.ended:
                 raise
@@ -132,9 +132,9 @@ class WebRun(RemoteCall):
         await checkpoint()
         if self.at.is_told:
             await self._known()
-        if self.at.url is not None and self.at.errand is not None and not self._done:
+        if self.at.url is not None and self.at.invocation is not None and not self._done:
             try:
-                await self.at.errand.end(self.at.url)
+                await self.at.invocation.end(self.at.url)
             except NotFound:  # it has ended: how, is on its way
                 await self._over()
         if self.far.withdraw(self):
@@ -151,9 +151,11 @@ class WebCall(WebRun):
 
     __slots__ = ("at",)
 
-    def __init__(self, far: FarThing, said: Said, op: Any, terms: Terms) -> None:
-        super().__init__(far, said, op, terms)
-        self.at = RunAt()
+    def __init__(
+        self, far: RemoteThing, outbound: OutboundRequest, op: Any, interface: RemoteInterface
+    ) -> None:
+        super().__init__(far, outbound, op, interface)
+        self.at = RunUrl()
 
 
 class WebStream(WebRun, RemoteStream):
@@ -161,9 +163,11 @@ class WebStream(WebRun, RemoteStream):
 
     __slots__ = ("_reading", "at")
 
-    def __init__(self, far: FarThing, said: Said, op: Any, terms: Terms) -> None:
-        super().__init__(far, said, op, terms)
-        self.at = RunAt()
+    def __init__(
+        self, far: RemoteThing, outbound: OutboundRequest, op: Any, interface: RemoteInterface
+    ) -> None:
+        super().__init__(far, outbound, op, interface)
+        self.at = RunUrl()
         self._reading: list[trio.lowlevel.Task] = []
 
     async def took(self, output: Any) -> None:

@@ -45,7 +45,7 @@ _OF_THING: Final = ("read all", "write many", "subscribe to all")
 _METHODS: Final = {"cancelaction": "DELETE"}
 
 
-class Way(NamedTuple):
+class HttpOperation(NamedTuple):
     """How a verb is carried out: by a form, with this operation of it."""
 
     form: Form
@@ -110,24 +110,24 @@ def _is_optional(href: str, name: str) -> bool:
     return True
 
 
-class Ways:
+class HttpOperations:
     """The ways to a thing by its description, which was found at `url` if it was fetched."""
 
     def __init__(self, description: Description, url: str | None) -> None:
         base = description.base
         self.description = attrs.evolve(description, base=resolve(url, base) if base and url else base or url)
-        self._found: dict[tuple[str, str], Way | None] = {}
+        self._found: dict[tuple[str, str], HttpOperation | None] = {}
 
     # ---- one by one
 
-    def way(self, verb: str, name: str) -> Way | None:
+    def way(self, verb: str, name: str) -> HttpOperation | None:
         """Give how a verb is carried out over HTTP, None where no form says it."""
         key = (verb, name)
         if key not in self._found:
             self._found[key] = self._look(verb, name)
         return self._found[key]
 
-    def _look(self, verb: str, name: str) -> Way | None:
+    def _look(self, verb: str, name: str) -> HttpOperation | None:
         return self._chosen(verb, name, self._preference(verb, name))
 
     def _preference(self, verb: str, name: str) -> Sequence[str]:
@@ -136,7 +136,7 @@ class Ways:
         is_stream = verb == "invoke" and self.description.streams_of(name) is not None
         return STREAMED if is_stream else ASKED
 
-    def _chosen(self, verb: str, name: str, preference: Sequence[str]) -> Way | None:
+    def _chosen(self, verb: str, name: str, preference: Sequence[str]) -> HttpOperation | None:
         owner = self._owner(verb, name)
         if owner is None and verb not in _OF_THING:
             return None
@@ -145,7 +145,7 @@ class Ways:
         for op in OPS[verb]:
             form = choose(forms, op, preference)
             if form is not None:
-                return Way(form, op, variables)
+                return HttpOperation(form, op, variables)
         return None
 
     def _owner(self, verb: str, name: str) -> AnyAffordance | None:
@@ -162,7 +162,7 @@ class Ways:
         forms = () if owner is None else effective_forms(self.description, owner)
         return any(choose(forms, op, ASKED) is not None for op in ("queryaction", "cancelaction"))
 
-    def needed(self, verb: str, name: str, path: str) -> Way:
+    def needed(self, verb: str, name: str, path: str) -> HttpOperation:
         """As `way`. Raises NotAllowed where there is none."""
         found = self.way(verb, name)
         if found is None:
@@ -205,7 +205,7 @@ class Ways:
         return found
 
 
-def check_places(ways: Ways, place: str) -> None:
+def check_places(ways: HttpOperations, place: str) -> None:
     """Raise ConfigError, naming the description, if a form for HTTP has no address."""
     try:
         ways.origins()

@@ -27,8 +27,8 @@ from lmos_actors.errors import (
 from ..lmos._peer_requests import refuses_whole
 from ._answers import ended_as, error_from, refusal, retry_after, run_at, standing_in, wrong
 from ._bodies import essence, from_json, taken, written
-from ._lasting import lasting
-from ._pool import LISTENING, TooMany
+from ._grace import with_grace
+from ._pool import LISTENING, TooManyListeners
 from ._sse import EventReader
 from ._stream import BadAnswer, Unanswered, Unsendable, WebAnswer, WebRequest
 
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import TraceMembers
 
-    from ..lmos._peer_requests import Said
-    from ..lmos._peer_things import FarThing
+    from ..lmos._peer_requests import OutboundRequest
+    from ..lmos._peer_things import RemoteThing
     from ._answers import Standing
-    from ._forms import Way, Ways
+    from ._forms import HttpOperation, HttpOperations
     from ._pool import WebPool
     from ._sse import SentEvent
     from ._stream import Headers, HttpStream
@@ -70,7 +70,7 @@ _PLAIN: Final[Headers] = ((b"Accept-Encoding", b"identity"),)
 
 
 @attrs.define
-class Singly:
+class SingleReads:
     """Until when properties are read one by one: the server has refused to give all of them at once."""
 
     until: float = -math.inf
@@ -85,23 +85,23 @@ class Singly:
 
 
 @attrs.frozen
-class Server:
+class InvocationContext:
     """What errands need of the peer they are for."""
 
     pool: WebPool
-    ways: Ways
+    ways: HttpOperations
     own: Callable[[str], Headers]
-    let_go: Callable[[Errand, str], None]
+    let_go: Callable[[HttpInvocation, str], None]
     """Have a run ended that nobody waits for any more; never waits."""
     is_ending: Callable[[], bool]
     """Whether nothing can be ended there any more."""
-    singly: Singly = attrs.Factory(Singly)
+    singly: SingleReads = attrs.Factory(SingleReads)
 
 
-class Whose(Protocol):
+class InvocationObserver(Protocol):
     """Who waits for an errand, as far as it tells more than its answer."""
 
-    def moved(self, status: str, progress: Any) -> None:
+    def on_status(self, status: str, progress: Any) -> None:
         """The run has another status, or new progress."""
         ...
 
@@ -114,7 +114,7 @@ class Whose(Protocol):
         ...
 
 
-def told(error: Exception, path: str) -> Exception:
+def as_agent_error(error: Exception, path: str) -> Exception:
     """Return what stands for a failure of HTTP, where there is no answer to be taken."""
     if isinstance(error, ConnectFailed):
         return AgentUnavailable(path, f"no connection to {error.url}: {error.why}")
@@ -122,38 +122,40 @@ def told(error: Exception, path: str) -> Exception:
         return AgentUnavailable(path, error.message)
     if isinstance(error, Unanswered):
         return OutcomeUnknown(path, str(error))
-    if isinstance(error, TooMany):
+    if isinstance(error, TooManyListeners):
         return MailboxFull(path, LISTENING)
     if isinstance(error, Unsendable):
         return InvalidInput(f"the request cannot be said in HTTP: {error}")
     return wrong(path, str(error))
 
 
-FAILURES: Final = (ConnectFailed, ConfigError, Unanswered, Unsendable, TooMany, BadAnswer)
+FAILURES: Final = (ConnectFailed, ConfigError, Unanswered, Unsendable, TooManyListeners, BadAnswer)
 
 
-class Errand:
+class HttpInvocation:
     """One request of a ref. Made before it is sent: what cannot be asked or written is refused then."""
 
-    def __init__(self, server: Server, far: FarThing, said: Said, *, one_way: bool = False) -> None:
+    def __init__(
+        self, server: InvocationContext, far: RemoteThing, outbound: OutboundRequest, *, one_way: bool = False
+    ) -> None:
         self.server = server
         self._one_way = one_way
         self.far = far
-        self.said = said
+        self.outbound = outbound
         self.is_over = False
         """Whether its run has been ended there by now."""
         self._body: tuple[bytes | None, Mapping[str, Any]] = (None, {})
-        self._singly: dict[str, Way] = {}
-        verb, name = said.verb, said.name
+        self._singly: dict[str, HttpOperation] = {}
+        verb, name = outbound.verb, outbound.name
         self._requests = {"read all": self._all, "write many": self._many}.get(verb, self._one)
         self._way = self._needed(verb, name)
 
-    def _needed(self, verb: str, name: str) -> Way | None:
+    def _needed(self, verb: str, name: str) -> HttpOperation | None:
         ways, path = self.server.ways, self.far.path
         way = ways.way(verb, name)
         if way is not None and not (way.op == "writeallproperties" and not self._writes_all()):
             if verb != "read all":
-                self._body = self._written(way, self.said.payload)
+                self._body = self._written(way, self.outbound.payload)
             return way
         singly = {"read all": "read", "write many": "write"}.get(verb)
         if singly is None:
@@ -165,82 +167,92 @@ class Errand:
 
     def _writes_all(self) -> bool:
         properties = self.server.ways.description.properties or {}
-        return set(self.said.payload) >= {name for name, each in properties.items() if not each.read_only}
+        return set(self.outbound.payload) >= {name for name, each in properties.items() if not each.read_only}
 
     def _names(self) -> tuple[str, ...]:
-        if self.said.verb == "write many":
-            return tuple(self.said.payload)
+        if self.outbound.verb == "write many":
+            return tuple(self.outbound.payload)
         described = self.server.ways.description.properties or {}
-        return self.said.names or tuple(name for name, each in described.items() if not each.write_only)
+        return self.outbound.names or tuple(name for name, each in described.items() if not each.write_only)
 
     # ---- what is said
 
-    def _written(self, way: Way, payload: Any) -> tuple[bytes | None, Mapping[str, Any]]:
+    def _written(self, way: HttpOperation, payload: Any) -> tuple[bytes | None, Mapping[str, Any]]:
         """Part an input into the body and the variables of the URL. Raises InvalidInput, NotAllowed."""
         values: dict[str, Any] = {}
-        if self.said.verb == "invoke" and isinstance(payload, dict) and way.variables:
+        if self.outbound.verb == "invoke" and isinstance(payload, dict) and way.variables:
             given = cast("dict[str, Any]", payload)
             values = {name: value for name, value in given.items() if name in way.variables}
             payload = {name: value for name, value in given.items() if name not in values} or UNSET
         if payload is UNSET:
             return (b"" if way.method in ("POST", "PUT", "PATCH") else None), values
         if way.method in ("GET", "HEAD"):
-            raise InvalidInput(f"{self.said.name!r} is asked by {way.method}, which takes no input")
+            raise InvalidInput(f"{self.outbound.name!r} is asked by {way.method}, which takes no input")
         return written(payload, way.form.content_type), values
 
-    def _request(self, way: Way, body: bytes | None, values: Mapping[str, Any], accept: str) -> WebRequest:
-        said, method = self.said, way.method
+    def _request(
+        self, way: HttpOperation, body: bytes | None, values: Mapping[str, Any], accept: str
+    ) -> WebRequest:
+        outbound, method = self.outbound, way.method
         headers: list[tuple[bytes, bytes]] = [(b"Accept", accept.encode("latin-1", "replace")), *_PLAIN]
         if body:
             kind = way.form.content_type or essence(None)
             headers.append((b"Content-Type", kind.encode("latin-1", "replace")))
-        headers += traced(said.trace)
-        if said.deadline is not None:
-            left = max(0.001, said.deadline - trio.current_time())
+        headers += traced(outbound.trace)
+        if outbound.deadline is not None:
+            left = max(0.001, outbound.deadline - trio.current_time())
             headers.append((b"LMOS-Remaining", b"%.3f" % left))
         again = method != "POST" or self._is_repeatable()
         return WebRequest(method, way.url(values), tuple(headers), body, again)
 
     def _is_repeatable(self) -> bool:
-        action = (self.server.ways.description.actions or {}).get(self.said.name)
-        return self.said.verb != "invoke" or (action is not None and bool(action.safe or action.idempotent))
+        action = (self.server.ways.description.actions or {}).get(self.outbound.name)
+        return self.outbound.verb != "invoke" or (
+            action is not None and bool(action.safe or action.idempotent)
+        )
 
     # ---- carrying it out
 
-    async def run(self, whose: Whose | None) -> Any:
+    async def run(self, observer: InvocationObserver | None) -> Any:
         """Ask, and return the value as plain data, UNSET where there is none. Raises AgentError."""
         try:
-            return await self._requests(whose)
+            return await self._requests(observer)
         except FAILURES as error:
-            raise told(error, self.far.path) from error
+            raise as_agent_error(error, self.far.path) from error
 
-    async def _one(self, whose: Whose | None) -> Any:
+    async def _one(self, observer: InvocationObserver | None) -> Any:
         assert self._way is not None
-        if self.said.credit is not None:
-            return await self._streamed(self._way, whose)
+        if self.outbound.credit is not None:
+            return await self._streamed(self._way, observer)
         body, values = self._body
-        return await self._asked(self._way, body, values, whose)
+        return await self._asked(self._way, body, values, observer)
 
     async def _asked(
-        self, way: Way, body: bytes | None, values: Mapping[str, Any], whose: Whose | None
+        self,
+        way: HttpOperation,
+        body: bytes | None,
+        values: Mapping[str, Any],
+        observer: InvocationObserver | None,
     ) -> Any:
         request = self._request(way, body, values, _accepted(way))
-        if whose is not None and self.server.ways.can_query(self.said.name):
+        if observer is not None and self.server.ways.can_query(self.outbound.name):
             answer = await self._begun(request)
         else:
             answer = await self._exchange(request)
-        if self.said.verb == "invoke" and answer.head.status in (201, 202) and not self._one_way:
+        if self.outbound.verb == "invoke" and answer.head.status in (201, 202) and not self._one_way:
             standing = standing_in(answer)
             url = run_at(answer, standing)
             if url is not None:
-                return await self._followed(url, whose, standing)
-        return taken(answer, _expected(way)) if self.said.verb in ("read", "invoke", "read all") else UNSET
+                return await self._followed(url, observer, standing)
+        return (
+            taken(answer, _expected(way)) if self.outbound.verb in ("read", "invoke", "read all") else UNSET
+        )
 
     async def _begun(self, request: WebRequest) -> WebAnswer:
         """Ask for a run and for where it is. Left before that is told, it is ended once it is, if soon."""
         request = attrs.evolve(request, headers=(*request.headers, (b"Prefer", b"respond-async")))
         ending = self.server.is_ending
-        return await lasting(
+        return await with_grace(
             lambda: self._exchange(request), lambda: 0.0 if ending() else GOODBYE, self._undo
         )
 
@@ -256,14 +268,14 @@ class Errand:
     async def _exchange(self, request: WebRequest) -> WebAnswer:
         server = self.server
         answer = await server.pool.exchange(request, server.own)
-        error = refusal(answer, self.far.path, self.far.thing_id, self.said)
+        error = refusal(answer, self.far.path, self.far.thing_id, self.outbound)
         if error is not None:
             raise error
         return answer
 
     # ---- several properties
 
-    async def _all(self, whose: Whose | None) -> Any:
+    async def _all(self, observer: InvocationObserver | None) -> Any:
         if self._way is None:
             return await self._each()
         if self.server.singly.holds():
@@ -287,32 +299,34 @@ class Errand:
         self._singly = {each: ways.needed("read", each, path) for each in self._names()}
         return await self._each()
 
-    async def _many(self, whose: Whose | None) -> Any:
+    async def _many(self, observer: InvocationObserver | None) -> Any:
         if self._way is not None:
             return await self._asked(self._way, self._body[0], {}, None)
         for name, way in self._singly.items():
-            await self._asked(way, written(self.said.payload[name], way.form.content_type), {}, None)
+            await self._asked(way, written(self.outbound.payload[name], way.form.content_type), {}, None)
         return UNSET
 
     # ---- a run that goes on after its answer
 
-    async def _followed(self, url: str, whose: Whose | None, standing: Standing | None) -> Any:
+    async def _followed(
+        self, url: str, observer: InvocationObserver | None, standing: Standing | None
+    ) -> Any:
         """Wait for the end of a run by asking how it stands. Left before, it is cancelled there."""
-        if whose is not None:
-            whose.began(url)
+        if observer is not None:
+            observer.began(url)
         try:
-            return await self._polled(url, whose, standing)
+            return await self._polled(url, observer, standing)
         except trio.Cancelled:
             if not self.is_over:
                 self.server.let_go(self, url)
             raise
 
-    async def _polled(self, url: str, whose: Whose | None, standing: Standing | None) -> Any:
+    async def _polled(self, url: str, observer: InvocationObserver | None, standing: Standing | None) -> Any:
         wait, lost = FIRST_POLL, 0
         while True:
             if standing is not None:
-                if whose is not None:
-                    whose.moved(standing.status, standing.progress)
+                if observer is not None:
+                    observer.on_status(standing.status, standing.progress)
                 if standing.is_final:
                     return self._ended(standing)
             await trio.sleep(wait)
@@ -330,7 +344,7 @@ class Errand:
                 wait = max(wait, min(getattr(error, "retry_in", None) or 0.0, LONGEST_RETRY_AFTER))
 
     def _ended(self, standing: Standing) -> Any:
-        error = ended_as(standing, self.said, self.far.thing_id)
+        error = ended_as(standing, self.outbound, self.far.thing_id)
         if error is not None:
             raise error
         return standing.output
@@ -341,7 +355,7 @@ class Errand:
         try:
             answer = await self._exchange(request)
         except FAILURES as error:
-            raise told(error, self.far.path) from error
+            raise as_agent_error(error, self.far.path) from error
         found = standing_in(answer)
         if found is None:
             raise wrong(self.far.path, "how a run stands is no ActionStatus")
@@ -353,19 +367,19 @@ class Errand:
         try:
             await self._exchange(request)
         except FAILURES as error:
-            raise told(error, self.far.path) from error
+            raise as_agent_error(error, self.far.path) from error
         self.is_over = True
 
     # ---- many outputs
 
-    async def _streamed(self, way: Way, whose: Whose | None) -> Any:
-        assert whose is not None
+    async def _streamed(self, way: HttpOperation, observer: InvocationObserver | None) -> Any:
+        assert observer is not None
         body, values = self._body
         request = self._request(way, body, values, f"{SSE}, {_accepted(way)};q=0.5")
         async with self.server.pool.listening(request, self.server.own) as (head, stream):
             if head.kind != SSE or not 200 <= head.status < 300:
                 answer = WebAnswer(head, await whole_of(stream))
-                error = refusal(answer, self.far.path, self.far.thing_id, self.said)
+                error = refusal(answer, self.far.path, self.far.thing_id, self.outbound)
                 if error is not None:
                     raise error
                 return taken(answer, _expected(way))
@@ -374,13 +388,13 @@ class Errand:
                 for event in reader.feed(data):
                     if event.name == END:
                         return self._stream_end(event)
-                    await whose.took(from_json(event.data))
+                    await observer.took(from_json(event.data))
         raise Unanswered("the stream broke off")
 
     def _stream_end(self, event: SentEvent) -> Any:
         problem = from_json(event.data)
         if isinstance(problem, dict):
-            raise error_from(cast("dict[str, Any]", problem), None, self.said, self.far.thing_id)
+            raise error_from(cast("dict[str, Any]", problem), None, self.outbound, self.far.thing_id)
         if problem is not None:
             raise ActionFailed(problem)
         return UNSET
@@ -407,12 +421,12 @@ def traced(trace: TraceMembers) -> Headers:
     return tuple((name.encode(), str(value).encode("latin-1", "replace")) for name, value in trace.items())
 
 
-def _expected(way: Way) -> str | None:
+def _expected(way: HttpOperation) -> str | None:
     response = way.form.response or {}
     kind = response.get("contentType")
     return kind if isinstance(kind, str) else way.form.content_type
 
 
-def _accepted(way: Way) -> str:
+def _accepted(way: HttpOperation) -> str:
     kind = essence(_expected(way))
     return kind if kind.isascii() and kind.isprintable() else essence(None)

@@ -10,7 +10,7 @@ from trio.lowlevel import enable_ki_protection
 from lmos_actors.actors import MONITORS
 from lmos_actors.errors import ConfigError, NotAllowed
 
-from ..lmos._peer import Surroundings
+from ..lmos._peer import PeerEnvironment
 from ..lmos._remote_calls import RemoteStream
 from ..lmos._remote_link import RemoteLink
 from ._calls import WebCall, WebStream
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Attempt, Feed
 
     from ..lmos._peer import Headers, Peer
-    from ..lmos._peer_listening import Listening, Sink, Tap
-    from ..lmos._peer_things import FarThing
-    from ..lmos._remote_terms import Terms
-    from ._forms import Ways
+    from ..lmos._peer_listening import RemoteListener, SharedListening, Sink
+    from ..lmos._peer_things import RemoteThing
+    from ..lmos._remote_interface import RemoteInterface
+    from ._forms import HttpOperations
     from ._pool import WebPool
 
 
-class PeerRegistry(Surroundings, Protocol):
+class PeerRegistry(PeerEnvironment, Protocol):
     """The peers of a node, as far as links over HTTP need them."""
 
     def web_pool(self) -> WebPool:
@@ -50,8 +50,10 @@ class HttpLink(RemoteLink):
 
     __slots__ = ("_only_web", "_socket")
 
-    def __init__(self, far: FarThing, terms: Terms, ways: Ways, socket: RemoteLink | None) -> None:
-        super().__init__(far, terms)
+    def __init__(
+        self, far: RemoteThing, interface: RemoteInterface, ways: HttpOperations, socket: RemoteLink | None
+    ) -> None:
+        super().__init__(far, interface)
         self._socket = socket
         self._only_web = frozenset[tuple[str, str]]() if socket is None else ways.only_web()
 
@@ -184,7 +186,7 @@ class HttpLink(RemoteLink):
             f"{self.far.path!r} is reached over HTTP, which tells of no ends: monitor it over LMOS"
         )
 
-    def tapped(self, key: str, sink: Sink, *, entering: bool) -> tuple[Tap, Listening]:
+    def tapped(self, key: str, sink: Sink, *, entering: bool) -> tuple[RemoteListener, SharedListening]:
         """See `RemoteListening`."""
         link = self._socket if key == MONITORS else self._at_socket(f"+{key}")
         if link is not None:
@@ -216,8 +218,8 @@ class HttpLink(RemoteLink):
 
 
 def web_link(
-    peers: PeerRegistry, ways: Ways, given: Headers = (), meant: str = ""
-) -> Callable[[str, Terms, RemoteLink | None], HttpLink]:
+    peers: PeerRegistry, ways: HttpOperations, given: Headers = (), meant: str = ""
+) -> Callable[[str, RemoteInterface, RemoteLink | None], HttpLink]:
     """Return what makes links to a thing by its forms for HTTP, of its id, the terms, and the link over LMOS.
 
     `given` are headers for the server of the URL `meant`, and for no other. What is made is held: `release`
@@ -228,7 +230,7 @@ def web_link(
         raise ConfigError("the description has no form for HTTP")
     url, pool = next(iter(origins.values())), peers.web_pool()
 
-    def link(thing_id: str, terms: Terms, socket: RemoteLink | None = None) -> HttpLink:
+    def link(thing_id: str, interface: RemoteInterface, socket: RemoteLink | None = None) -> HttpLink:
         peer = peers.kept(
             f"{thing_id} at {' '.join(origins.values())}",
             given,
@@ -237,6 +239,6 @@ def web_link(
         assert isinstance(peer, WebPeer)
         peer.describe(ways)
         peers.hold(peer)
-        return HttpLink(peer.thing(thing_id), terms, ways, socket)
+        return HttpLink(peer.thing(thing_id), interface, ways, socket)
 
     return link

@@ -24,7 +24,7 @@ from lmos_actors.errors import (
 from ..lmos._peer_listening import LONGEST_WAIT
 from ._answers import error_from, refusal, wrong
 from ._bodies import essence, from_json, is_json, taken
-from ._invocations import END, FAILURES, GAP, SSE, heard, told, traced, whole_of
+from ._invocations import END, FAILURES, GAP, SSE, as_agent_error, heard, traced, whole_of
 from ._sse import EventReader
 from ._stream import BadAnswer, Unanswered, WebAnswer, WebRequest
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..lmos._peer_backoff import Backoff
-    from ..lmos._peer_listening import Listening
-    from ._forms import Way
-    from ._invocations import Server
+    from ..lmos._peer_listening import SharedListening
+    from ._forms import HttpOperation
+    from ._invocations import InvocationContext
     from ._sse import SentEvent
     from ._stream import Headers, HttpStream
 
@@ -54,22 +54,29 @@ _VERBS: Final = {"property": "observe", "event": "subscribe", "events": "subscri
 
 
 @attrs.frozen
-class What:
+class ListeningTarget:
     """What is listened to, in the words of an operation."""
 
     verb: str
     name: str
 
 
-def what_of(listening: Listening) -> What:
+def target_of_listening(listening: SharedListening) -> ListeningTarget:
     """Return what a listening is for."""
-    return What(_VERBS[listening.kind], listening.name or "*")
+    return ListeningTarget(_VERBS[listening.kind], listening.name or "*")
 
 
-class Hearing:
+class HttpSubscription:
     """What comes for one listening; `run` is its task."""
 
-    def __init__(self, server: Server, listening: Listening, way: Way, url: str, backoff: Backoff) -> None:
+    def __init__(
+        self,
+        server: InvocationContext,
+        listening: SharedListening,
+        way: HttpOperation,
+        url: str,
+        backoff: Backoff,
+    ) -> None:
         self._server = server
         self._listening = listening
         self._far = listening.far
@@ -79,7 +86,7 @@ class Hearing:
         self._reader = EventReader()
         self._tag = ""
         self._last: Any = self  # nothing that could come
-        self._what = what_of(listening)
+        self._what = target_of_listening(listening)
 
     async def run(self) -> None:
         """Listen, until nobody does any more, or it is refused, if only for the time being."""
@@ -109,7 +116,7 @@ class Hearing:
         except BadAnswer as error:
             listening.refused(wrong(path, error))
         except FAILURES as error:
-            return as_heard(told(error, path), path)
+            return as_heard(as_agent_error(error, path), path)
         return None
 
     # ---- server-sent events
@@ -250,7 +257,7 @@ class Hearing:
             raise error
 
 
-def _taken(answer: WebAnswer, way: Way) -> Any:
+def _taken(answer: WebAnswer, way: HttpOperation) -> Any:
     """Return the value of an answer, None where it has none. Raises BadAnswer."""
     value = taken(answer, way.form.content_type)
     return None if value is UNSET else value

@@ -17,23 +17,23 @@ from lmos_actors.errors import (
 )
 
 from ..lmos._peer import Peer
-from ..lmos._peer_requests import FarTell, Said, wake_all
+from ..lmos._peer_requests import OutboundRequest, PendingTell, wake_all
 from ._calls import WebRun
-from ._invocations import GOODBYE, Errand, Server
-from ._listening import Hearing, what_of
+from ._invocations import GOODBYE, HttpInvocation, InvocationContext
+from ._listening import HttpSubscription, target_of_listening
 from ._pool import origin_of
-from ._tells import Tells
+from ._tells import OutgoingTells
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from lmos_actors.actors import TraceMembers
 
-    from ..lmos._peer import Headers, Surroundings
-    from ..lmos._peer_listening import Listening
-    from ..lmos._peer_requests import Note, Want
-    from ..lmos._peer_things import FarThing
-    from ._forms import Ways
+    from ..lmos._peer import Headers, PeerEnvironment
+    from ..lmos._peer_listening import SharedListening
+    from ..lmos._peer_requests import PendingRequest, SentTell
+    from ..lmos._peer_things import RemoteThing
+    from ._forms import HttpOperations
     from ._pool import WebPool
 
 _ALWAYS: Final[Any] = object()
@@ -51,7 +51,13 @@ class WebPeer(Peer):
     way = "http"
 
     def __init__(
-        self, node: Surroundings, pool: WebPool, ways: Ways, url: str, headers: Headers, meant: str
+        self,
+        node: PeerEnvironment,
+        pool: WebPool,
+        ways: HttpOperations,
+        url: str,
+        headers: Headers,
+        meant: str,
     ) -> None:
         super().__init__(node, url, headers)
         self.url = url
@@ -60,21 +66,23 @@ class WebPeer(Peer):
         self._owner = origin_of(meant)
         self._pool = pool
         self.describe(ways)
-        self._carried: dict[Want, trio.CancelScope] = {}
-        self._hearings: dict[Listening, Hearing] = {}
-        self._listens: dict[Listening, trio.CancelScope] = {}
-        self._tells = Tells(lambda: self._start(self._tell_all), lambda error: self._node.failed(error))
+        self._carried: dict[PendingRequest, trio.CancelScope] = {}
+        self._subscriptions: dict[SharedListening, HttpSubscription] = {}
+        self._listens: dict[SharedListening, trio.CancelScope] = {}
+        self._tells = OutgoingTells(
+            lambda: self._start(self._tell_all), lambda error: self._node.failed(error)
+        )
         self._nursery: trio.Nursery | None = None
         self._early: list[tuple[Callable[..., Awaitable[object]], tuple[Any, ...]]] = []
 
     @property
-    def ways(self) -> Ways:
+    def ways(self) -> HttpOperations:
         """How it is reached."""
         return self._server.ways
 
-    def describe(self, ways: Ways) -> None:
+    def describe(self, ways: HttpOperations) -> None:
         """Take a newer description of the same thing."""
-        self._server = Server(self._pool, ways, self._own, self._end_run, self._is_ending)
+        self._server = InvocationContext(self._pool, ways, self._own, self._end_run, self._is_ending)
 
     def _own(self, url: str) -> Headers:
         return self.headers if self.headers and origin_of(url) == self._owner else ()
@@ -103,9 +111,9 @@ class WebPeer(Peer):
 
     def _end(self) -> None:
         self.ended = True
-        for want in tuple(self._carried):
-            self._fail(want, OutcomeUnknown(want.far.path, ENDED))
-        self._tells.end(lambda note: AgentUnavailable(note.far.path, ENDED))
+        for request in tuple(self._carried):
+            self._fail(request, OutcomeUnknown(request.far.path, ENDED))
+        self._tells.end(lambda sent: AgentUnavailable(sent.far.path, ENDED))
         for far in self.things.values():
             for listening in tuple(far.listenings.values()):
                 listening.close()
@@ -113,82 +121,84 @@ class WebPeer(Peer):
 
     # ---- requests
 
-    def post(self, want: Want) -> None:
+    def post(self, request: PendingRequest) -> None:
         """Ask, in a task. Raises AgentUnavailable at the end of the node, InvalidInput, NotAllowed."""
-        self._check_there(want.far)
-        assert want.said is not None
-        errand = Errand(self._server, want.far, want.said, one_way=isinstance(want, FarTell))
-        if isinstance(want, FarTell):
-            self._tells.post(want, errand)
+        self._check_there(request.far)
+        assert request.outbound is not None
+        invocation = HttpInvocation(
+            self._server, request.far, request.outbound, one_way=isinstance(request, PendingTell)
+        )
+        if isinstance(request, PendingTell):
+            self._tells.post(request, invocation)
             return
-        if isinstance(want, WebRun):
-            want.at.errand = errand
-        self._carried[want] = trio.CancelScope()
-        want.posted()
-        self._start(self._carry, want, errand)
+        if isinstance(request, WebRun):
+            request.at.invocation = invocation
+        self._carried[request] = trio.CancelScope()
+        request.on_sent()
+        self._start(self._carry, request, invocation)
 
     def _is_ending(self) -> bool:
         return self.ended or self.released or self.rt.ended
 
-    def _check_there(self, far: FarThing) -> None:
+    def _check_there(self, far: RemoteThing) -> None:
         if self._is_ending():
             raise self.unavailable(far)
 
     @enable_ki_protection
-    async def _carry(self, want: Want, errand: Errand) -> None:
-        scope = self._carried.get(want)
+    async def _carry(self, request: PendingRequest, invocation: HttpInvocation) -> None:
+        scope = self._carried.get(request)
         if scope is None:  # withdrawn by now
             return
-        outcome: Exception = OutcomeUnknown(want.far.path, ENDED)
+        outcome: Exception = OutcomeUnknown(request.far.path, ENDED)
         try:
             with scope:
                 try:
-                    value = await errand.run(want if isinstance(want, WebRun) else None)
+                    value = await invocation.run(request if isinstance(request, WebRun) else None)
                 except AgentError as error:
                     outcome = error
                 except Exception as error:
                     self._node.failed(error)
-                    outcome = OutcomeUnknown(want.far.path, f"{type(error).__name__} here")
+                    outcome = OutcomeUnknown(request.far.path, f"{type(error).__name__} here")
                 else:
-                    if self._carried.pop(want, None) is not None:
-                        want.far.unwell = False
-                        want.answer(value)
+                    if self._carried.pop(request, None) is not None:
+                        request.far.unwell = False
+                        request.answer(value)
         finally:
-            self._fail(want, outcome)
+            self._fail(request, outcome)
 
-    def _fail(self, want: Want, error: Exception) -> None:
-        if self._carried.pop(want, None) is not None:
-            want.far.unwell = _unwell(error)
-            want.fail(error)
+    def _fail(self, request: PendingRequest, error: Exception) -> None:
+        if self._carried.pop(request, None) is not None:
+            request.far.unwell = _unwell(error)
+            request.fail(error)
 
-    def withdraw(self, want: Want) -> None:
+    def withdraw(self, request: PendingRequest) -> None:
         """Nobody waits for this any more: its connection is closed, or its run ended, without waiting."""
-        scope = self._carried.pop(want, None)
+        scope = self._carried.pop(request, None)
         if scope is not None:
             self.rt.timers.woke = True
             scope.cancel("nobody waits for the answer")
-        elif isinstance(want, FarTell):
-            self._tells.line.pop(want, None)
+        elif isinstance(request, PendingTell):
+            self._tells.line.pop(request, None)
 
     @property
     def open_requests(self) -> int:
         """How many requests wait for an answer, or stand in line."""
         return len(self._carried) + len(self._tells.line)
 
-    def is_waiting(self, want: Want) -> bool:
+    def is_waiting(self, request: PendingRequest) -> bool:
         """Whether a request stands in line."""
-        return want in self._tells.line
+        return request in self._tells.line
 
     # ---- runs that nobody waits for
 
-    def _end_run(self, errand: Errand, url: str) -> None:
-        self._start(self._say_goodbye, errand, url)
+    def _end_run(self, invocation: HttpInvocation, url: str) -> None:
+        self._start(self._say_goodbye, invocation, url)
 
     @enable_ki_protection
-    async def _say_goodbye(self, errand: Errand, url: str) -> None:
+    async def _say_goodbye(self, invocation: HttpInvocation, url: str) -> None:
         with trio.move_on_after(GOODBYE):
             try:
-                await errand.end(url)
+                await invocation.end(url)
             except AgentError:
                 return  # it is gone, or not reached: there is nobody to be told
             except Exception as error:
@@ -196,14 +206,14 @@ class WebPeer(Peer):
 
     # ---- one way
 
-    def tell(self, note: Note, name: str, payload: Any, trace: TraceMembers) -> bool:
+    def tell(self, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> bool:
         """Send a one-way message; False where there is no room. Raises as `post` does."""
-        far = note.far
+        far = sent.far
         self._check_there(far)
-        said = Said("invoke", name, payload, None, trace)
-        return self._tells.put(note, Errand(self._server, far, said, one_way=True))
+        outbound = OutboundRequest("invoke", name, payload, None, trace)
+        return self._tells.put(sent, HttpInvocation(self._server, far, outbound, one_way=True))
 
-    def holds_up(self, far: FarThing) -> bool:
+    def holds_up(self, far: RemoteThing) -> bool:
         """Whether somebody waits for room before one more one-way message to a thing."""
         return bool(self._tells.line)
 
@@ -213,38 +223,40 @@ class WebPeer(Peer):
 
     # ---- listening
 
-    def listen(self, listening: Listening) -> None:
+    def listen(self, listening: SharedListening) -> None:
         """Listen to something, in a task. Raises NotAllowed."""
-        if listening not in self._hearings:
-            self._hearings[listening] = self._hearing(listening)
+        if listening not in self._subscriptions:
+            self._subscriptions[listening] = self._subscription(listening)
         scope = self._listens[listening] = trio.CancelScope()
-        self._start(self._hear, listening, self._hearings[listening], scope)
+        self._start(self._hear, listening, self._subscriptions[listening], scope)
 
-    def _hearing(self, listening: Listening) -> Hearing:
-        what = what_of(listening)
+    def _subscription(self, listening: SharedListening) -> HttpSubscription:
+        what = target_of_listening(listening)
         try:
             way = self.ways.needed(what.verb, what.name, listening.far.path)
-            return Hearing(self._server, listening, way, way.url({}), self.new_backoff())
+            return HttpSubscription(self._server, listening, way, way.url({}), self.new_backoff())
         except AgentError:
             listening.far.listenings.pop((listening.kind, listening.name), None)
             listening.taps.clear()
             raise
 
     @enable_ki_protection
-    async def _hear(self, listening: Listening, hearing: Hearing, scope: trio.CancelScope) -> None:
+    async def _hear(
+        self, listening: SharedListening, subscription: HttpSubscription, scope: trio.CancelScope
+    ) -> None:
         with scope:
             try:
-                await hearing.run()
+                await subscription.run()
             except Exception as error:
                 self._node.failed(error)
                 listening.refused(OutcomeUnknown(listening.far.path, f"{type(error).__name__} here"))
 
-    def unlisten(self, listening: Listening) -> None:
+    def unlisten(self, listening: SharedListening) -> None:
         """Nobody here listens any more."""
         far, key = listening.far, (listening.kind, listening.name)
         if far.listenings.get(key) is listening:
             del far.listenings[key]
-        self._hearings.pop(listening, None)
+        self._subscriptions.pop(listening, None)
         scope = self._listens.pop(listening, None)
         if scope is not None:
             self.rt.timers.woke = True
@@ -252,7 +264,7 @@ class WebPeer(Peer):
 
     # ---- being there
 
-    def unavailable(self, far: FarThing) -> AgentUnavailable:
+    def unavailable(self, far: RemoteThing) -> AgentUnavailable:
         """Make the error for a request that is not sent."""
         return AgentUnavailable(far.path, "it was released" if self.released else ENDED)
 
@@ -269,7 +281,7 @@ class WebPeer(Peer):
             raise
         self.failure = None
 
-    async def connected(self, far: FarThing) -> None:
+    async def connected(self, far: RemoteThing) -> None:
         """Wait until it can be connected to, however long that takes. Raises AgentUnavailable at the end."""
         backoff = self.new_backoff()
         while True:

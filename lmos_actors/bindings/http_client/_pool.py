@@ -56,7 +56,7 @@ _SAFE: Final = ("GET", "HEAD")
 _WEB: Final = ("http://", "https://")
 
 
-class TooMany(Exception):
+class TooManyListeners(Exception):
     """As many answers of one server are listened to as may be."""
 
 
@@ -77,7 +77,7 @@ class _Place:
     def listened(self) -> Generator[None]:
         """Have one more answer that is listened to. Raises TooMany."""
         if self._listening >= LISTENING:
-            raise TooMany
+            raise TooManyListeners
         self._listening += 1
         try:
             yield
@@ -106,7 +106,7 @@ class WebPool:
         self._places: dict[tuple[bool, str], _Place] = {}
         self._kept = True
         self._stirred = trio.Event()
-        start_soon(self._keep_house, name="connections over HTTP")
+        start_soon(self._close_idle_regularly, name="connections over HTTP")
 
     # ---- one request
 
@@ -230,7 +230,7 @@ class WebPool:
         place.idle.append(stream)
         self._stirred.set()
 
-    async def _keep_house(self) -> None:
+    async def _close_idle_regularly(self) -> None:
         """Close what has been idle for too long, and at the end everything that is idle."""
         try:
             while True:

@@ -18,7 +18,7 @@ from lmos_actors.transport import endpoint_of
 
 from ._peer_backoff import Backoff
 from ._peer_requests import wake_all
-from ._peer_things import FarThing
+from ._peer_things import RemoteThing
 from ._peer_traffic import Traffic
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ STOOD: Final = 1.0
 """Seconds that a connection lasts to count as a success: what breaks sooner is tried again ever later."""
 
 
-class Surroundings(Protocol):
+class PeerEnvironment(Protocol):
     """What a peer needs of the node it belongs to."""
 
     @property
@@ -70,7 +70,7 @@ class Peer(Traffic):
     way = "lmos"
     """How requests go out here, as metrics and traces name it."""
 
-    def __init__(self, node: Surroundings, url: str, headers: Headers, habits: Habits = "auto") -> None:
+    def __init__(self, node: PeerEnvironment, url: str, headers: Headers, habits: Habits = "auto") -> None:
         super().__init__(node.rt, node.session)
         endpoint = endpoint_of(url)
         self.url = url
@@ -86,7 +86,7 @@ class Peer(Traffic):
         """Whether a try has failed or succeeded by now."""
         self.users = 0
         self.scope = trio.CancelScope()
-        self.things: WeakValueDictionary[str, FarThing] = WeakValueDictionary()
+        self.things: WeakValueDictionary[str, RemoteThing] = WeakValueDictionary()
         """By id; each for as long as anybody refers to it, asks it or listens to it."""
         self._node = node
         self._learnt: tuple[str, ...] = ()
@@ -101,11 +101,11 @@ class Peer(Traffic):
 
     # ---- who it is
 
-    def thing(self, thing_id: str) -> FarThing:
+    def thing(self, thing_id: str) -> RemoteThing:
         """Return the thing of that id, the same for the same id."""
         found = self.things.get(thing_id)
         if found is None:
-            found = self.things[thing_id] = FarThing(self, thing_id)
+            found = self.things[thing_id] = RemoteThing(self, thing_id)
         return found
 
     def learn(self, offers: Sequence[str]) -> None:
@@ -150,7 +150,7 @@ class Peer(Traffic):
         self._began(connection)
         ended: Ended | None = None
         try:
-            ended = await connection.run(_Talk(self))
+            ended = await connection.run(_ConnectionHandler(self))
         except Exception as error:
             self._node.failed(error)
         finally:
@@ -221,7 +221,7 @@ class Peer(Traffic):
         if self._connection is not None:
             self._connection.flush()
 
-    def unavailable(self, far: FarThing) -> AgentUnavailable:
+    def unavailable(self, far: RemoteThing) -> AgentUnavailable:
         """Make the error for a request while there is no connection."""
         if self.ended or self.released:
             return AgentUnavailable(far.path, "it was released" if self.released else "the node has ended")
@@ -243,7 +243,7 @@ class Peer(Traffic):
                 raise ConnectFailed(self.place, "the node has ended")
             await park_among(self._waiting)
 
-    async def connected(self, far: FarThing) -> None:
+    async def connected(self, far: RemoteThing) -> None:
         """Wait for the connection, however long it takes. Raises AgentUnavailable at the end of the node."""
         await checkpoint_if_cancelled()
         while self.session is None:
@@ -252,7 +252,7 @@ class Peer(Traffic):
             await park_among(self._waiting)
 
 
-class _Talk:
+class _ConnectionHandler:
     """One connection's handler: nothing that comes over it reaches the peer once the next one stands."""
 
     __slots__ = ("_peer", "_session")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lmos_actors.protocol import lmos
 
     from ._peer_backoff import Backoff
-    from ._peer_things import FarThing
+    from ._peer_things import RemoteThing
 
 LOST: Final[Any] = object()
 """In place of that event's data: the connection is lost, and nobody here knows how the agent is."""
@@ -45,7 +45,7 @@ LONGEST_WAIT: Final = 3600.0
 """Seconds for which those who listen stay away because they are told to."""
 
 
-class FarFeed(Feed[Any]):
+class RemoteFeed(Feed[Any]):
     """A feed that can end with an error, which is raised once what came before has been taken."""
 
     __slots__ = ("_error",)
@@ -78,7 +78,7 @@ class Sink(Protocol):
     def close(self) -> None: ...
 
 
-class Tap:
+class RemoteListener:
     """One who listens: values are converted for it. While `entering` it waits for the listening to stand."""
 
     __slots__ = ("convert", "entering", "refusal", "sink")
@@ -94,7 +94,7 @@ class Tap:
         try:
             value = self.convert(raw)
         except (InvalidInput, RemoteProtocolError) as error:
-            if isinstance(self.sink, FarFeed):
+            if isinstance(self.sink, RemoteFeed):
                 self.sink.fail(error)
             else:
                 self.sink.gap("a value of another type", 1)
@@ -105,13 +105,13 @@ class Tap:
         """There will be no more; because of an error, if there is one."""
         if self.entering:
             self.refusal, self.entering = error, False
-        elif error is not None and isinstance(self.sink, FarFeed):
+        elif error is not None and isinstance(self.sink, RemoteFeed):
             self.sink.fail(error)
         else:
             self.sink.close()
 
 
-class Listening:
+class SharedListening:
     """One property, event or all events of a thing, as all share it who listen to it over one connection."""
 
     __slots__ = (
@@ -119,7 +119,7 @@ class Listening:
     )  # fmt: skip
 
     def __init__(
-        self, far: FarThing, kind: str, name: str, backoff: Backoff, going: Going | None = None
+        self, far: RemoteThing, kind: str, name: str, backoff: Backoff, going: Going | None = None
     ) -> None:
         self.far = far
         self.kind = kind
@@ -127,7 +127,7 @@ class Listening:
         self.feed: lmos.Feed | None = None
         self.heard = False
         self.last: Any = UNSET
-        self.taps: dict[Tap, None] = {}
+        self.taps: dict[RemoteListener, None] = {}
         self._waiting: list[trio.lowlevel.Task] = []
         self._again: Timer | None = None
         self._backoff = backoff
@@ -140,7 +140,7 @@ class Listening:
 
     # ---- those who listen
 
-    def join(self, tap: Tap) -> None:
+    def join(self, tap: RemoteListener) -> None:
         """Let one more listen; a latecomer is given the last value."""
         self.taps[tap] = None
         if self.heard:
@@ -148,7 +148,7 @@ class Listening:
             if self.last is not UNSET:
                 tap.push(self.last)
 
-    def leave(self, tap: Tap) -> None:
+    def leave(self, tap: RemoteListener) -> None:
         """One listens no more; with the last one it ends."""
         if self.taps.pop(tap, self) is not self and not self.taps:
             self.rest()
@@ -156,7 +156,7 @@ class Listening:
             self.far.peer.unlisten(self)
 
     @enable_ki_protection
-    async def confirmed(self, tap: Tap) -> None:
+    async def confirmed(self, tap: RemoteListener) -> None:
         """Wait until it stands. Raises what it is refused with, AgentUnavailable if it is not reached."""
         while tap.entering:
             me = current_task()
@@ -265,7 +265,7 @@ class Listening:
         else:
             self.far.peer.unlisten(self)
 
-    def _turn_away(self, tap: Tap, error: Exception) -> None:
+    def _turn_away(self, tap: RemoteListener, error: Exception) -> None:
         del self.taps[tap]
         tap.end(error)
 

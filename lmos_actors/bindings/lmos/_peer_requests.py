@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Attempt, Going, TraceMembers
     from lmos_actors.protocol.lmos import ConsumerSession, Pending
 
-    from ._peer_things import FarThing
+    from ._peer_things import RemoteThing
 
 STREAM: Final = lmos.Credit(items=16, bytes=262_144)
 """The credit that an answer of many items is given (W6)."""
 
 
 @attrs.define(eq=False)
-class Said:
+class OutboundRequest:
     """What a request says: the verb by which it is known near, and its payload as plain data."""
 
     verb: str
@@ -100,18 +100,18 @@ def refuses_whole(error: Exception) -> bool:
     return isinstance(error, RemoteProtocolError) and getattr(error.problem, "status", None) == 500
 
 
-class Want:
-    """One request; see the head of this file. `said` is None for a question about another want's run."""
+class PendingRequest:
+    """One request; see the head of this file. `outbound` is None for a question about another want's run."""
 
-    __slots__ = ("ended", "far", "pending", "said")
+    __slots__ = ("ended", "far", "outbound", "pending")
 
-    def __init__(self, far: FarThing, said: Said | None) -> None:
+    def __init__(self, far: RemoteThing, outbound: OutboundRequest | None) -> None:
         self.far = far
-        self.said = said
+        self.outbound = outbound
         self.pending: Pending | None = None
         self.ended = False
 
-    def posted(self) -> None:
+    def on_sent(self) -> None:
         """The message has left the line for the outbox."""
 
     def answer(self, value: Any) -> None:
@@ -120,20 +120,20 @@ class Want:
     def fail(self, error: Exception) -> None:
         """Take the error that stands in place of a value."""
 
-    def moved(self, status: str, progress: Any) -> None:
+    def on_status(self, status: str, progress: Any) -> None:
         """The run has another status, or new progress."""
 
     def item(self, output: Any) -> None:
         """The run has given an item."""
 
 
-class FarAsk(Want):
+class PendingAsk(PendingRequest):
     """A request whose asker is parked until the answer comes; `bucket` is that of its swept deadline."""
 
     __slots__ = ("bucket", "error", "slot", "task", "value")
 
-    def __init__(self, far: FarThing, said: Said) -> None:
-        super().__init__(far, said)
+    def __init__(self, far: RemoteThing, outbound: OutboundRequest) -> None:
+        super().__init__(far, outbound)
         self.slot = far  # as those know it who sweep deadlines
         self.task: trio.lowlevel.Task | None = None
         self.bucket: Any = None
@@ -153,7 +153,7 @@ class FarAsk(Want):
         wake_one(self, "task")
 
 
-class Note(msgspec.Struct, eq=False):
+class SentTell(msgspec.Struct, eq=False):
     """What is known of a one-way message once it has been sent: who is to be named if it is lost (M5)."""
 
     link: Any
@@ -162,9 +162,9 @@ class Note(msgspec.Struct, eq=False):
     sender: Any
 
     @property
-    def far(self) -> FarThing:
+    def far(self) -> RemoteThing:
         """Whom it went to."""
-        far: FarThing = self.link.far
+        far: RemoteThing = self.link.far
         return far
 
     def fail(self, error: Exception) -> None:
@@ -172,37 +172,37 @@ class Note(msgspec.Struct, eq=False):
         self.link.rt.dead_letter(str(error), self.link, self.sender, self.op.name, self.args)
 
 
-class FarTell(Want):
+class PendingTell(PendingRequest):
     """A one-way message whose sender is parked while it stands in line; nobody waits for its answer."""
 
-    __slots__ = ("lost", "note", "task")
+    __slots__ = ("lost", "sent", "task")
 
-    def __init__(self, far: FarThing, said: Said, note: Note) -> None:
-        super().__init__(far, said)
-        self.note = note
+    def __init__(self, far: RemoteThing, outbound: OutboundRequest, sent: SentTell) -> None:
+        super().__init__(far, outbound)
+        self.sent = sent
         self.task: trio.lowlevel.Task | None = None
         self.lost: Exception | None = None
 
-    def posted(self) -> None:
+    def on_sent(self) -> None:
         self.ended = True
         wake_one(self, "task")
 
     def fail(self, error: Exception) -> None:
         """While it stood in line its sender is told; once that goes on, it is a dead letter (M5)."""
         if self.ended:
-            self.note.fail(error)
+            self.sent.fail(error)
             return
         self.lost = error
-        self.posted()
+        self.on_sent()
 
 
-class FarHeld(FarTell):
+class TurnTell(PendingTell):
     """A one-way message of an agent's turn: while it stands in line, its agent gets no turn (B4)."""
 
     __slots__ = ("holds",)
 
-    def __init__(self, far: FarThing, said: Said, note: Note) -> None:
-        super().__init__(far, said, note)
+    def __init__(self, far: RemoteThing, outbound: OutboundRequest, sent: SentTell) -> None:
+        super().__init__(far, outbound, sent)
         self.holds: Any = None
 
     @property
@@ -210,23 +210,23 @@ class FarHeld(FarTell):
         """Where it goes."""
         return self.far.path
 
-    def posted(self) -> None:
+    def on_sent(self) -> None:
         self.ended = True
         holds, self.holds = self.holds, None
         if holds is not None:
             holds.out_admitted(self)
 
     def fail(self, error: Exception) -> None:
-        self.posted()
+        self.on_sent()
         super().fail(error)
 
 
-class FarAside(Want):
+class RunQuestion(PendingRequest):
     """A query or a cancel of a run, and the tasks that wait for its answer."""
 
     __slots__ = ("error", "standing", "tasks")
 
-    def __init__(self, far: FarThing) -> None:
+    def __init__(self, far: RemoteThing) -> None:
         super().__init__(far, None)
         self.tasks: list[trio.lowlevel.Task] = []
         self.standing: lmos.Standing | None = None
@@ -245,12 +245,12 @@ class FarAside(Want):
         wake_all(self.far, self.tasks)
 
 
-def wake_one(want: Any, name: str) -> None:
+def wake_one(request: Any, name: str) -> None:
     """Wake the task that is parked in that attribute, if one is."""
-    task: trio.lowlevel.Task | None = getattr(want, name)
+    task: trio.lowlevel.Task | None = getattr(request, name)
     if task is not None:
-        setattr(want, name, None)
-        want.far.rt.timers.woke = True
+        setattr(request, name, None)
+        request.far.rt.timers.woke = True
         reschedule(task)
 
 
@@ -267,7 +267,9 @@ def wake_all(far: Any, tasks: list[trio.lowlevel.Task]) -> None:
 Told: TypeAlias = AgentUnavailable | OutcomeUnknown
 
 
-def at_home(error: Exception, thing_id: str, path: str, said: Said | None = None) -> Exception:
+def as_near_error(
+    error: Exception, thing_id: str, path: str, outbound: OutboundRequest | None = None
+) -> Exception:
     """Return an error that a peer told as a near agent's would be: with the name that the agent has here."""
     if isinstance(error, AgentUnavailable):
         return AgentUnavailable(path, error.why, retry_in=error.retry_in)
@@ -276,7 +278,7 @@ def at_home(error: Exception, thing_id: str, path: str, said: Said | None = None
     if isinstance(error, MailboxFull):
         return MailboxFull(path, error.size)
     if isinstance(error, DeadlineExceeded):
-        seconds = said.seconds if said is not None and said.seconds is not None else error.seconds
+        seconds = outbound.seconds if outbound is not None and outbound.seconds is not None else error.seconds
         return DeadlineExceeded(path, seconds)
     if isinstance(error, NotFound) and error.kind == "agent" and error.name == thing_id:
         return NotFound("agent", path)

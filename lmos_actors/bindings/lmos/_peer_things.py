@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from lmos_actors.protocol.td import Description
 
     from ._peer import Peer
-    from ._peer_listening import Listening
-    from ._peer_requests import Want
+    from ._peer_listening import SharedListening
+    from ._peer_requests import PendingRequest
 
 
 def path_of(thing_id: str) -> str:
@@ -22,7 +22,7 @@ def path_of(thing_id: str) -> str:
     return thing_id if name is None else name.replace(".", "/")
 
 
-class FarThing:
+class RemoteThing:
     """One thing behind a peer: refs to it are equal, share what is listened to, and name it by one path."""
 
     __slots__ = (
@@ -35,7 +35,7 @@ class FarThing:
         self.thing_id = thing_id
         self.path = path_of(thing_id)
         self.description: Description | None = None
-        self.listenings: dict[tuple[str, str], Listening] = {}
+        self.listenings: dict[tuple[str, str], SharedListening] = {}
         self.unwell = False
         """Whether the last that was heard of the agent is that it does not run."""
         # not the hash of the text, which is another in each process
@@ -49,10 +49,10 @@ class FarThing:
         """
         return (self.rt, self.peer.origin, self.peer.headers, self.thing_id), self.number
 
-    def withdraw(self, want: Want) -> bool:
+    def withdraw(self, request: PendingRequest) -> bool:
         """Ask no more; return whether it was still open. What runs is cancelled, nobody waits for that."""
-        if want.ended:
+        if request.ended:
             return False
-        want.ended = True
-        self.peer.withdraw(want)
+        request.ended = True
+        self.peer.withdraw(request)
         return True

@@ -26,7 +26,7 @@ from lmos_actors.errors import (
 )
 from lmos_actors.protocol import lmos
 
-from ._peer_requests import FarTell, Note, at_home, refuses_whole
+from ._peer_requests import PendingTell, SentTell, as_near_error, refuses_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Runtime, TraceMembers
     from lmos_actors.transport import Account
 
-    from ._peer_listening import Listening
-    from ._peer_requests import Want
-    from ._peer_things import FarThing
+    from ._peer_listening import SharedListening
+    from ._peer_requests import PendingRequest
+    from ._peer_things import RemoteThing
 
 
 NOT_BEGUN: Final = "the connection ended before the request was begun"
@@ -54,13 +54,14 @@ class Traffic:
         self._near = range(SMALL)  # to that: what waits more or less is not worth counting
         self._options = options
         self._offers: tuple[str, ...] = ()
-        self._line: OrderedDict[Want, None] = OrderedDict()
-        self._held: dict[str, OrderedDict[Want, None]] = {}  # by thing: behind one that waits for credit
+        self._line: OrderedDict[PendingRequest, None] = OrderedDict()
+        # by thing: what waits for credit, and what stands behind it
+        self._held: dict[str, OrderedDict[PendingRequest, None]] = {}
         self._is_alone = False  # what is posted: nothing else is open, so that it is sent in its own step
         self._stalled = False  # there may be credit for those, and the outbox was full
-        self._open: dict[lmos.Pending, Want] = {}
-        self._feeds: dict[lmos.Feed, Listening] = {}
-        self._unasked: dict[Listening, None] = {}
+        self._open: dict[lmos.Pending, PendingRequest] = {}
+        self._feeds: dict[lmos.Feed, SharedListening] = {}
+        self._unasked: dict[SharedListening, None] = {}
         self._singly: set[str] = set()
         """Ids of things that refuse to be read as a whole; forgotten with the connection."""
         self._takes: dict[type, Callable[[Any], None]] = {
@@ -78,7 +79,7 @@ class Traffic:
             lmos.Close: self._close,
         }
 
-    def unavailable(self, far: FarThing) -> AgentUnavailable:
+    def unavailable(self, far: RemoteThing) -> AgentUnavailable:
         """Make the error for a request while there is no connection."""
         raise NotImplementedError
 
@@ -103,7 +104,7 @@ class Traffic:
         """Whether the peer says that it has taken a subscription."""
         return self.session is not None and (self.session.habits == "kotlin-wot" or "acks" in self._offers)
 
-    def holds_up(self, far: FarThing) -> bool:
+    def holds_up(self, far: RemoteThing) -> bool:
         """Whether somebody waits for room, or for credit, before one more message to a thing."""
         return bool(self._line) or far.thing_id in self._held
 
@@ -114,7 +115,7 @@ class Traffic:
 
     # ---- requests
 
-    def post(self, want: Want) -> None:
+    def post(self, request: PendingRequest) -> None:
         """Send a request, or let it stand in line for room.
 
         Raises AgentUnavailable while there is no connection, InvalidInput for what cannot be written or is
@@ -122,58 +123,58 @@ class Traffic:
         """
         session = self.session
         if session is None:
-            raise self.unavailable(want.far)
+            raise self.unavailable(request.far)
         if self._open or self._line or not self.is_direct():
-            self._post(want, session)
+            self._post(request, session)
             return
         self._is_alone = True
         try:
-            self._post(want, session)
+            self._post(request, session)
         finally:
             self._is_alone = False
             self.flush()
 
-    def _post(self, want: Want, session: lmos.ConsumerSession) -> None:
-        if self._line or not self._sent(want, session):
-            self._line[want] = None
+    def _post(self, request: PendingRequest, session: lmos.ConsumerSession) -> None:
+        if self._line or not self._sent(request, session):
+            self._line[request] = None
 
-    def _sent(self, want: Want, session: lmos.ConsumerSession) -> bool:
+    def _sent(self, request: PendingRequest, session: lmos.ConsumerSession) -> bool:
         """Send a request, or let it wait for credit; False if there is no room for it."""
-        thing = want.far.thing_id
+        thing = request.far.thing_id
         held = self._held.get(thing) if self._held else None
         if held is not None:
-            held[want] = None
+            held[request] = None
             return True
-        if isinstance(want, FarTell) and not session.may_tell(thing):
-            self._held[thing] = OrderedDict({want: None})
+        if isinstance(request, PendingTell) and not session.may_tell(thing):
+            self._held[thing] = OrderedDict({request: None})
             return True
-        return self._put(want, session)
+        return self._put(request, session)
 
-    def _put(self, want: Want, session: lmos.ConsumerSession) -> bool:
-        said = want.said
-        assert said is not None
-        if isinstance(want, FarTell):
-            if not self._told(session, want.note, said.name, said.payload, said.trace):
+    def _put(self, request: PendingRequest, session: lmos.ConsumerSession) -> bool:
+        outbound = request.outbound
+        assert outbound is not None
+        if isinstance(request, PendingTell):
+            if not self._told(session, request.sent, outbound.name, outbound.payload, outbound.trace):
                 return False
-            want.posted()
+            request.on_sent()
             return True
-        said.singly = said.verb == "read all" and want.far.thing_id in self._singly
+        outbound.singly = outbound.verb == "read all" and request.far.thing_id in self._singly
         try:
-            pending = said.put(session, want.far.thing_id, is_ours=bool(self._offers))
+            pending = outbound.put(session, request.far.thing_id, is_ours=bool(self._offers))
         except MailboxFull:
-            if self._messages(want, session) > self._options.max_open:
-                raise MailboxFull(want.far.path, self._options.max_open) from None  # there never is room
+            if self._messages(request, session) > self._options.max_open:
+                raise MailboxFull(request.far.path, self._options.max_open) from None  # there never is room
             return False
         except LocalProtocolError as error:  # a value without a form in JSON, or too long
             raise InvalidInput(str(error)) from None
         if session.waiting_bytes not in self._near:
             self._charge(session.waiting_bytes)
-        want.pending = pending
+        request.pending = pending
         if pending.done:
-            want.answer(pending.value)
+            request.answer(pending.value)
         else:
-            self._open[pending] = want
-        want.posted()
+            self._open[pending] = request
+        request.on_sent()
         return True
 
     def _charge(self, waiting: int) -> None:
@@ -185,23 +186,23 @@ class Traffic:
         if self.account is not None:
             (self.account.charge if more > 0 else self.account.release)(abs(more))
 
-    def _messages(self, want: Want, session: lmos.ConsumerSession) -> int:
-        return 1 if want.said is None else want.said.count(session, is_ours=bool(self._offers))
+    def _messages(self, request: PendingRequest, session: lmos.ConsumerSession) -> int:
+        return 1 if request.outbound is None else request.outbound.count(session, is_ours=bool(self._offers))
 
-    def tell(self, note: Note, name: str, payload: Any, trace: TraceMembers) -> bool:
+    def tell(self, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> bool:
         """Send a one-way message; False where there is no room, or no credit. Raises as `post` does."""
         session = self.session
         if session is None:
-            raise self.unavailable(note.link.far)
-        if self._line or (self._held and note.link.far.thing_id in self._held):
+            raise self.unavailable(sent.link.far)
+        if self._line or (self._held and sent.link.far.thing_id in self._held):
             return False
-        return self._told(session, note, name, payload, trace)
+        return self._told(session, sent, name, payload, trace)
 
     def _told(
-        self, session: lmos.ConsumerSession, note: Note, name: str, payload: Any, trace: TraceMembers
+        self, session: lmos.ConsumerSession, sent: SentTell, name: str, payload: Any, trace: TraceMembers
     ) -> bool:
         try:
-            session.tell(note.link.far.thing_id, name, payload, host=note, **trace)
+            session.tell(sent.link.far.thing_id, name, payload, host=sent, **trace)
         except MailboxFull:
             return False
         except LocalProtocolError as error:
@@ -210,22 +211,22 @@ class Traffic:
             self._charge(session.waiting_bytes)
         return True
 
-    def ask_about(self, want: Want, pending: lmos.Pending) -> None:
+    def ask_about(self, request: PendingRequest, pending: lmos.Pending) -> None:
         """Wait for the answer to a query or a cancel, which has been put into the outbox."""
-        want.pending = pending
+        request.pending = pending
         if pending.done:
-            want.answer(pending.value)
+            request.answer(pending.value)
         else:
-            self._open[pending] = want
+            self._open[pending] = request
 
-    def withdraw(self, want: Want) -> None:
+    def withdraw(self, request: PendingRequest) -> None:
         """Nobody waits for this any more: take it out of the line, or cancel what runs, without waiting."""
-        pending, session = want.pending, self.session
-        if self._line.pop(want, self) is None:
-            if session is not None and self._messages(want, session) > 1:
+        pending, session = request.pending, self.session
+        if self._line.pop(request, self) is None:
+            if session is not None and self._messages(request, session) > 1:
                 self._go_on()  # there may be room for those behind it, which are fewer
             return
-        if self._held and self._leave_held(want):
+        if self._held and self._leave_held(request):
             return
         if pending is None or self._open.pop(pending, None) is None or session is None:
             return
@@ -235,20 +236,20 @@ class Traffic:
         session.forget(pending)
         self._go_on()
 
-    def _leave_held(self, want: Want) -> bool:
+    def _leave_held(self, request: PendingRequest) -> bool:
         """Take a request out of the line of its thing; whether it was there. Those behind it may go on."""
-        thing = want.far.thing_id
+        thing = request.far.thing_id
         held = self._held.get(thing)
-        if held is None or held.pop(want, self) is not None:
+        if held is None or held.pop(request, self) is not None:
             return False
         if not held:
             del self._held[thing]
         self._tell_on()
         return True
 
-    def forget(self, want: Want) -> None:
+    def forget(self, request: PendingRequest) -> None:
         """Nobody waits for the answer to this query or cancel."""
-        pending, session = want.pending, self.session
+        pending, session = request.pending, self.session
         if pending is not None and self._open.pop(pending, None) is not None and session is not None:
             session.forget(pending)
 
@@ -261,19 +262,19 @@ class Traffic:
         """Ask to end a run; its connection stands. Raises MailboxFull."""
         assert self.session is not None
         found = self.session.cancel(pending, reason)
-        want = self._open.pop(pending, None) if pending.done else None
-        if want is not None and pending.error is not None:  # it had not been sent, or nobody can be asked
-            want.fail(pending.error)
+        request = self._open.pop(pending, None) if pending.done else None
+        if request is not None and pending.error is not None:  # it had not been sent, or nobody can be asked
+            request.fail(pending.error)
             self._go_on()
         return found
 
-    def asked_about(self, pending: lmos.Pending) -> Want | None:
+    def asked_about(self, pending: lmos.Pending) -> PendingRequest | None:
         """Return who waits for an answer, None if nobody does."""
         return self._open.get(pending)
 
-    def is_waiting(self, want: Want) -> bool:
+    def is_waiting(self, request: PendingRequest) -> bool:
         """Whether a request stands in line."""
-        return want in self._line or want in self._held.get(want.far.thing_id, ())
+        return request in self._line or request in self._held.get(request.far.thing_id, ())
 
     def consumed(self, pending: lmos.Call) -> None:
         """An item of a run has been used up."""
@@ -284,15 +285,15 @@ class Traffic:
         """There may be room: for those in line, then for what is to be listened to."""
         session = self.session
         while self._line and session is not None:
-            want = next(iter(self._line))
+            request = next(iter(self._line))
             try:
-                if not self._sent(want, session):
+                if not self._sent(request, session):
                     return
             except (InvalidInput, MailboxFull) as error:
-                del self._line[want]
-                want.fail(error)
+                del self._line[request]
+                request.fail(error)
             else:
-                del self._line[want]
+                del self._line[request]
         if self._stalled:
             self._tell_on()
         if self._unasked:
@@ -305,16 +306,16 @@ class Traffic:
         while things and (session := self.session) is not None:
             thing = things.popleft()
             held = self._held[thing]
-            want = next(iter(held))
-            if isinstance(want, FarTell) and not session.may_tell(thing):
+            request = next(iter(held))
+            if isinstance(request, PendingTell) and not session.may_tell(thing):
                 continue
             try:
-                if self._line or not self._put(want, session):
+                if self._line or not self._put(request, session):
                     self._stalled = True
                     return
             except (InvalidInput, MailboxFull) as error:
-                want.fail(error)
-            del held[want]
+                request.fail(error)
+            del held[request]
             if held:
                 things.append(thing)
             else:
@@ -322,18 +323,18 @@ class Traffic:
 
     # ---- listening
 
-    def listen(self, listening: Listening) -> None:
+    def listen(self, listening: SharedListening) -> None:
         """Ask for something to be listened to, now or when that is possible."""
         self._unasked[listening] = None
         if self.session is not None:
             self._ask_listenings()
 
-    def listen_again(self, listening: Listening) -> None:
+    def listen_again(self, listening: SharedListening) -> None:
         """Ask again for what was refused for the time being."""
         if listening.taps:
             self.listen(listening)
 
-    def unlisten(self, listening: Listening) -> None:
+    def unlisten(self, listening: SharedListening) -> None:
         """Nobody here listens any more."""
         far, key = listening.far, (listening.kind, listening.name)
         if far.listenings.get(key) is listening:
@@ -388,46 +389,52 @@ class Traffic:
             self._go_on()
 
     def _answered(self, each: lmos.Answered) -> None:
-        want = self._open.pop(each.pending, None)
-        if want is not None:
-            want.far.unwell = False
-            want.answer(each.value)
+        request = self._open.pop(each.pending, None)
+        if request is not None:
+            request.far.unwell = False
+            request.answer(each.value)
 
     def _failed(self, each: lmos.Failed) -> None:
-        want = self._open.pop(each.pending, None)
-        if want is not None and self._reads_singly(want, each.error):
-            self._singly.add(want.far.thing_id)
-            self._line[want] = None
+        request = self._open.pop(each.pending, None)
+        if request is not None and self._reads_singly(request, each.error):
+            self._singly.add(request.far.thing_id)
+            self._line[request] = None
             self._go_on()
-        elif want is not None:
-            want.far.unwell = _unwell(each.error)
-            want.fail(at_home(each.error, want.far.thing_id, want.far.path, want.said))
+        elif request is not None:
+            request.far.unwell = _unwell(each.error)
+            request.fail(as_near_error(each.error, request.far.thing_id, request.far.path, request.outbound))
 
-    def _reads_singly(self, want: Want, error: Exception) -> bool:
+    def _reads_singly(self, request: PendingRequest, error: Exception) -> bool:
         """Whether a read of all properties that has failed is to be made anew as a read of each.
 
         Servers of kotlin-wot answer it by 404 or by 500, which says nothing of the properties.
         """
-        said = want.said
-        if said is None or said.verb != "read all" or not said.names or said.singly or self._offers:
+        outbound = request.outbound
+        if (
+            outbound is None
+            or outbound.verb != "read all"
+            or not outbound.names
+            or outbound.singly
+            or self._offers
+        ):
             return False
         return refuses_whole(error)
 
     def _lost(self, each: lmos.Lost) -> None:
-        note: Note | None = each.pending.host
-        if note is not None:
-            far = note.link.far
-            note.fail(at_home(each.error, far.thing_id, far.path))
+        sent: SentTell | None = each.pending.host
+        if sent is not None:
+            far = sent.link.far
+            sent.fail(as_near_error(each.error, far.thing_id, far.path))
 
     def _moved(self, each: lmos.Moved) -> None:
-        want = self._open.get(each.pending)
-        if want is not None:
-            want.moved(each.status, each.progress)
+        request = self._open.get(each.pending)
+        if request is not None:
+            request.on_status(each.status, each.progress)
 
     def _item(self, each: lmos.Item) -> None:
-        want = self._open.get(each.pending)
-        if want is not None:
-            want.item(each.output)
+        request = self._open.get(each.pending)
+        if request is not None:
+            request.item(each.output)
 
     def _established(self, each: lmos.Established) -> None:
         listening = self._feeds.get(each.feed)
@@ -455,7 +462,7 @@ class Traffic:
         listening = self._feeds.pop(each.feed, None)
         if listening is not None:
             error = each.error or AgentUnavailable(listening.far.path, "it ended the subscription")
-            listening.refused(at_home(error, listening.far.thing_id, listening.far.path))
+            listening.refused(as_near_error(error, listening.far.thing_id, listening.far.path))
 
     def _close(self, each: lmos.Close) -> None:
         self.close_connection(each.code, each.reason)
@@ -476,8 +483,8 @@ class Traffic:
         self.empty_line()
 
     def _leave(self, pending: lmos.Pending, *, sent: bool) -> None:
-        want = self._open.pop(pending, None)
-        whose: Want | Note | None = pending.host if want is None else want
+        request = self._open.pop(pending, None)
+        whose: PendingRequest | SentTell | None = pending.host if request is None else request
         if whose is None:
             return
         path = whose.far.path
@@ -488,8 +495,8 @@ class Traffic:
         """Tell those who stand in line that there is no connection."""
         line, self._line = self._line, OrderedDict()
         held, self._held = self._held, {}
-        for want in (*line, *(want for each in held.values() for want in each)):
-            want.fail(self.unavailable(want.far))
+        for request in (*line, *(request for each in held.values() for request in each)):
+            request.fail(self.unavailable(request.far))
 
 
 def _unwell(error: Exception) -> bool:

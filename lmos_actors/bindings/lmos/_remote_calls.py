@@ -25,7 +25,7 @@ from lmos_actors.errors import (
 )
 from lmos_actors.protocol import lmos
 
-from ._peer_requests import FarAside, Want, wake_all, wake_one
+from ._peer_requests import PendingRequest, RunQuestion, wake_all, wake_one
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from lmos_actors._core import Timer
     from lmos_actors.actors import Operation
 
-    from ._peer_requests import Said
-    from ._peer_things import FarThing
-    from ._remote_terms import Terms
+    from ._peer_requests import OutboundRequest
+    from ._peer_things import RemoteThing
+    from ._remote_interface import RemoteInterface
 
 MOST: Final = 1024
 """Items that are kept of a peer that knows no credit; beyond it the run is cancelled."""
@@ -48,36 +48,38 @@ _STATUSES: Final[dict[str, Literal["pending", "in progress", "completed", "faile
 }
 
 
-class RemoteCall(Want):
+class RemoteCall(PendingRequest):
     """An invocation whose consumer may look at it before it ends; see `Call`."""
 
     __slots__ = (
-        "_aside", "_done", "_error", "_going", "_tasks", "_terms", "_timer", "_value", "cancelled",
-        "deadline", "feed", "op", "reason", "trace",
+        "_cancel_question", "_done", "_error", "_going", "_interface", "_tasks", "_timer", "_value",
+        "cancelled", "deadline", "feed", "op", "reason", "trace",
     )  # fmt: skip
 
-    def __init__(self, far: FarThing, said: Said, op: Operation, terms: Terms) -> None:
-        super().__init__(far, said)
+    def __init__(
+        self, far: RemoteThing, outbound: OutboundRequest, op: Operation, interface: RemoteInterface
+    ) -> None:
+        super().__init__(far, outbound)
         self.op = op
         self.trace: tuple[int, int] | None = None
         self.cancelled = False
         self.reason: str | None = None
         self.deadline: float | None = None
         self.feed: Feed[Any] = Feed(far.rt.timers, conflate=True)
-        self._terms = terms
+        self._interface = interface
         self._done = False
-        self._going = said.going
+        self._going = outbound.going
         self._value: Any = None
         self._error: Exception | None = None
         self._tasks: list[trio.lowlevel.Task] = []
         self._timer: Timer | None = None
-        self._aside: FarAside | None = None  # the cancel that is open
+        self._cancel_question: RunQuestion | None = None  # the cancel that is open
 
     # ---- the peer's side
 
     def answer(self, value: Any) -> None:
         try:
-            self._value = self._terms.taken(self.op, value, self.far.path)
+            self._value = self._interface.convert_answer(self.op, value, self.far.path)
         except RemoteProtocolError as error:
             self._error = error
         self._finish()
@@ -88,11 +90,11 @@ class RemoteCall(Want):
             self.cancelled, self.reason = True, error.reason
         self._finish()
 
-    def moved(self, status: str, progress: Any) -> None:
+    def on_status(self, status: str, progress: Any) -> None:
         if progress is UNSET:
             return
         try:
-            self.feed.push(self._terms.progress(self.op, progress))
+            self.feed.push(self._interface.convert_progress(self.op, progress))
         except AgentError:
             self.feed.gap("progress of another type", 1)
 
@@ -113,7 +115,7 @@ class RemoteCall(Want):
         self._timer = self.far.rt.timers.call_at(self.deadline, self._expire)
 
     def _expire(self) -> None:
-        seconds = self.said.seconds if self.said is not None else None
+        seconds = self.outbound.seconds if self.outbound is not None else None
         if not self._done and self.far.withdraw(self):
             self.fail(DeadlineExceeded(self.far.path, seconds or 0.0))
 
@@ -163,9 +165,9 @@ class RemoteCall(Want):
         pending = self._run()
         if pending is None:
             return self._status()
-        aside = FarAside(self.far)
-        self.far.peer.ask_about(aside, self.far.peer.query(pending))
-        return await self._answered(aside)
+        question = RunQuestion(self.far)
+        self.far.peer.ask_about(question, self.far.peer.query(pending))
+        return await self._answered(question)
 
     @awaited("call.")
     @enable_ki_protection
@@ -180,32 +182,32 @@ class RemoteCall(Want):
             if self.far.withdraw(self):  # it stood in line
                 self.fail(ActionCancelled(reason))
             return self._status()
-        aside = self._aside
-        if aside is None or aside.ended:
+        question = self._cancel_question
+        if question is None or question.ended:
             asked = self.far.peer.cancel(pending, reason)
             if self._done:  # it had not been sent, or its peer cannot be asked
                 return self._status()
-            aside = self._aside = FarAside(self.far)
-            self.far.peer.ask_about(aside, asked)
-        return await self._answered(aside)
+            question = self._cancel_question = RunQuestion(self.far)
+            self.far.peer.ask_about(question, asked)
+        return await self._answered(question)
 
     def _run(self) -> lmos.Call | None:
         """Return the run that the peer can be asked about, None where there is none."""
         pending = self.pending
         return pending if not self._done and isinstance(pending, lmos.Call) else None
 
-    async def _answered(self, aside: FarAside) -> CallStatus:
+    async def _answered(self, question: RunQuestion) -> CallStatus:
         try:
-            while not aside.ended:
-                await park_among(aside.tasks)
+            while not question.ended:
+                await park_among(question.tasks)
         except BaseException:
-            if not aside.ended and not aside.tasks:
-                aside.ended = True
-                self.far.peer.forget(aside)
+            if not question.ended and not question.tasks:
+                question.ended = True
+                self.far.peer.forget(question)
             raise
-        if aside.error is not None and not self._done and not isinstance(aside.error, NotFound):
-            raise aside.error
-        standing = aside.standing
+        if question.error is not None and not self._done and not isinstance(question.error, NotFound):
+            raise question.error
+        standing = question.standing
         return self._status() if standing is None or self._done else told_status(standing)
 
     @enable_ki_protection
@@ -231,8 +233,10 @@ class RemoteStream(RemoteCall, Receiving):
 
     __slots__ = ("_items", "_receiver")
 
-    def __init__(self, far: FarThing, said: Said, op: Operation, terms: Terms) -> None:
-        super().__init__(far, said, op, terms)
+    def __init__(
+        self, far: RemoteThing, outbound: OutboundRequest, op: Operation, interface: RemoteInterface
+    ) -> None:
+        super().__init__(far, outbound, op, interface)
         self._items: deque[Any] = deque()
         self._receiver: trio.lowlevel.Task | None = None
 
@@ -259,7 +263,7 @@ class RemoteStream(RemoteCall, Receiving):
         if isinstance(self.pending, lmos.Call) and not self._done:
             self.far.peer.consumed(self.pending)
         try:
-            return self._terms.taken(self.op, raw, self.far.path)
+            return self._interface.convert_answer(self.op, raw, self.far.path)
         except RemoteProtocolError as error:
             self._items.clear()
             if self.far.withdraw(self):

@@ -33,7 +33,7 @@ from lmos_actors.errors import (
     RateLimited,
 )
 
-from ._peer_requests import STREAM, FarAsk, FarHeld, FarTell, Note, Said
+from ._peer_requests import STREAM, OutboundRequest, PendingAsk, PendingTell, SentTell, TurnTell
 from ._remote_calls import RemoteCall, RemoteStream
 from ._remote_listening import RemoteListening
 
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     )
 
     from ._peer import Peer
-    from ._peer_things import FarThing
-    from ._remote_terms import Terms
+    from ._peer_things import RemoteThing
+    from ._remote_interface import RemoteInterface
 
 
 TELL_COSTS: Final = 4
@@ -64,11 +64,11 @@ class RemoteLink(RemoteListening):
 
     __slots__ = ("_released", "table", "turns")
 
-    def __init__(self, far: FarThing, terms: Terms) -> None:
-        super().__init__(far, terms)
+    def __init__(self, far: RemoteThing, interface: RemoteInterface) -> None:
+        super().__init__(far, interface)
         self._released = False
         self.turns: Turns = far.rt.turns
-        self.table = terms.table
+        self.table = interface.table
 
     @property
     def path(self) -> str:
@@ -87,7 +87,7 @@ class RemoteLink(RemoteListening):
 
     def repeatable(self, key: str) -> bool:
         """Whether asking twice does no more than asking once."""
-        return self._terms.repeatable(self.operation(key))
+        return self._interface.is_repeatable(self.operation(key))
 
     def _say(
         self,
@@ -97,16 +97,16 @@ class RemoteLink(RemoteListening):
         *,
         seconds: float | None = None,
         attempt: Attempt | None = None,
-    ) -> tuple[Operation, tuple[Any, ...], Said]:
+    ) -> tuple[Operation, tuple[Any, ...], OutboundRequest]:
         """Check the arguments here, as near, and return what is to be sent. Raises InvalidInput, NotFound."""
         op, args, payload, names = self._bound(key, args, kwargs)
         going, trace = self._goes(op)
-        said = Said(op.verb, op.name, payload, names, trace)
-        said.going = going
-        said.attempt = attempt
+        outbound = OutboundRequest(op.verb, op.name, payload, names, trace)
+        outbound.going = going
+        outbound.attempt = attempt
         if seconds is not None:
-            said.deadline, said.seconds = trio.current_time() + seconds, seconds
-        return op, args, said
+            outbound.deadline, outbound.seconds = trio.current_time() + seconds, seconds
+        return op, args, outbound
 
     def _goes(self, op: Operation) -> tuple[Going | None, TraceMembers]:
         """Return who watches a request, if somebody does, and the trace of what runs now; once for each."""
@@ -120,9 +120,9 @@ class RemoteLink(RemoteListening):
     ) -> tuple[Operation, tuple[Any, ...], Any, tuple[str, ...] | None]:
         if threading.get_ident() != self.rt.thread:
             raise RuntimeError("a ref works in its node's thread, others use node.portal()")
-        op = self._terms.operation(key, self.far.path)
+        op = self._interface.operation(key, self.far.path)
         args = op.bind(args, kwargs)
-        return op, args, *self._terms.said(op, args)
+        return op, args, *self._interface.payload(op, args)
 
     # ---- asking
 
@@ -160,24 +160,24 @@ class RemoteLink(RemoteListening):
         seconds: float | None,
         attempt: Attempt | None,
     ) -> Any:
-        op, _, said = self._say(key, args, kwargs, seconds=seconds, attempt=attempt)
-        if said.going is None:
-            return await self._asked(op, said, seconds)
-        with said.going:
-            return await self._asked(op, said, seconds)
+        op, _, outbound = self._say(key, args, kwargs, seconds=seconds, attempt=attempt)
+        if outbound.going is None:
+            return await self._asked(op, outbound, seconds)
+        with outbound.going:
+            return await self._asked(op, outbound, seconds)
 
-    async def _asked(self, op: Operation, said: Said, seconds: float | None) -> Any:
+    async def _asked(self, op: Operation, outbound: OutboundRequest, seconds: float | None) -> Any:
         await checkpoint_if_cancelled()
-        ask = FarAsk(self.far, said)
+        ask = PendingAsk(self.far, outbound)
         self.far.peer.post(ask)
         if not ask.ended:
             await self._answered(ask, seconds)
         if ask.error is not None:
             error, ask.error = ask.error, None  # no cycle through the traceback
             raise error
-        return self._terms.taken(op, ask.value, self.far.path)
+        return self._interface.convert_answer(op, ask.value, self.far.path)
 
-    async def _answered(self, ask: FarAsk, seconds: float | None) -> None:
+    async def _answered(self, ask: PendingAsk, seconds: float | None) -> None:
         ask.task = current_task()
         deadlines: Any = self.rt.deadlines
         if seconds is not None:
@@ -204,10 +204,12 @@ class RemoteLink(RemoteListening):
         rt, turns = self.rt, self.turns
         op, args, payload, _ = self._bound(key, args, kwargs)
         await checkpoint_if_cancelled()
-        note = Note(self, op, args, self._sender())
+        sent = SentTell(self, op, args, self._sender())
         going, trace = self._goes(op)
-        if not self._put(note, payload, going, trace):
-            await self._in_line(FarTell(self.far, Said(op.verb, op.name, payload, None, trace), note))
+        if not self._put(sent, payload, going, trace):
+            await self._in_line(
+                PendingTell(self.far, OutboundRequest(op.verb, op.name, payload, None, trace), sent)
+            )
             return
         turns.budget -= TELL_COSTS
         if turns.budget < 0:
@@ -216,7 +218,7 @@ class RemoteLink(RemoteListening):
             if rt.wake_watchdog is not None:
                 rt.wake_watchdog()
 
-    async def _in_line(self, tell: FarTell) -> None:
+    async def _in_line(self, tell: PendingTell) -> None:
         self.far.peer.post(tell)
         if tell.ended:
             await trio.lowlevel.cancel_shielded_checkpoint()
@@ -236,16 +238,16 @@ class RemoteLink(RemoteListening):
     def tell_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """See `Link`: raises `trio.WouldBlock` where the outbox has no room."""
         op, args, payload, _ = self._bound(key, args, kwargs)
-        note = Note(self, op, args, self._sender())
-        if not self._put(note, payload, *self._goes(op)):
+        sent = SentTell(self, op, args, self._sender())
+        if not self._put(sent, payload, *self._goes(op)):
             raise trio.WouldBlock
 
-    def _put(self, note: Note, payload: Any, going: Going | None, trace: TraceMembers) -> bool:
+    def _put(self, sent: SentTell, payload: Any, going: Going | None, trace: TraceMembers) -> bool:
         """Put a one-way message into the outbox; False where there is no room."""
         if going is None:
-            return self.far.peer.tell(note, note.op.name, payload, trace)
+            return self.far.peer.tell(sent, sent.op.name, payload, trace)
         with going:
-            return self.far.peer.tell(note, note.op.name, payload, trace)
+            return self.far.peer.tell(sent, sent.op.name, payload, trace)
 
     def _sender(self) -> Any:
         run = CURRENT.get()
@@ -254,10 +256,10 @@ class RemoteLink(RemoteListening):
     @enable_ki_protection
     def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """See `Link`: what finds no room holds the agent back (B4)."""
-        op, args, said = self._say(key, args, kwargs)
-        held: Any = FarHeld(self.far, said, Note(self, op, args, sender))
-        if said.going is not None:
-            said.going.ended(None)  # from here on nobody waits for it
+        op, args, outbound = self._say(key, args, kwargs)
+        held: Any = TurnTell(self.far, outbound, SentTell(self, op, args, sender))
+        if outbound.going is not None:
+            outbound.going.ended(None)  # from here on nobody waits for it
         peer = self.far.peer
         if peer.session is not None and len(sender.furnish().out) >= OUT_SEATS and peer.holds_up(self.far):
             raise MailboxFull(self.far.path, OUT_SEATS)
@@ -301,18 +303,18 @@ class RemoteLink(RemoteListening):
         kwargs: Mapping[str, Any],
         seconds: float | None,
     ) -> AsyncGenerator[Any]:
-        op, _, said = self._say(key, args, kwargs, seconds=seconds)
+        op, _, outbound = self._say(key, args, kwargs, seconds=seconds)
         if issubclass(kind, RemoteStream) and op.verb == "invoke":
             shape = op.result_shape
-            said.credit, said.binary = STREAM, shape is not None and shape.exact is bytes
+            outbound.credit, outbound.binary = STREAM, shape is not None and shape.exact is bytes
         await checkpoint_if_cancelled()
-        call = kind(self.far, said, op, self._terms)
-        call.trace = sent_numbers(self.rt, said.trace)
+        call = kind(self.far, outbound, op, self._interface)
+        call.trace = sent_numbers(self.rt, outbound.trace)
         try:
             self.far.peer.post(call)
         except BaseException as error:
-            if said.going is not None:
-                said.going.ended(error)
+            if outbound.going is not None:
+                outbound.going.ended(error)
             raise
         try:
             if seconds is not None:

@@ -10,8 +10,8 @@ from trio.lowlevel import checkpoint, checkpoint_if_cancelled, enable_ki_protect
 from lmos_actors.actors import MONITORS, going_out
 
 from ..exposure._exposure import EXITED
-from ._peer_listening import FarFeed, Listening, Tap
-from ._remote_ends import down_of
+from ._peer_listening import RemoteFeed, RemoteListener, SharedListening
+from ._remote_exits import down_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Feed, Operation, Runtime
 
     from ._peer_listening import Sink
-    from ._peer_things import FarThing
-    from ._remote_terms import Terms
+    from ._peer_things import RemoteThing
+    from ._remote_interface import RemoteInterface
 
 
-class FarSinks:
+class RemoteSinks:
     """The listeners of one far agent, by what they listen to; as a near agent's `Sinks`."""
 
     __slots__ = ("_tapped", "_taps")
 
-    def __init__(self, tapped: Callable[[str, Sink], tuple[Tap, Listening]]) -> None:
+    def __init__(self, tapped: Callable[[str, Sink], tuple[RemoteListener, SharedListening]]) -> None:
         self._tapped = tapped
-        self._taps: dict[tuple[str, Sink], tuple[Tap, Listening]] = {}
+        self._taps: dict[tuple[str, Sink], tuple[RemoteListener, SharedListening]] = {}
 
     def add(self, key: str, sink: Sink) -> None:
         """Let a sink hear what comes under `key` from now on, once there is a connection."""
@@ -52,7 +52,7 @@ class _Entrance:
 
     __slots__ = ("_key", "_sink", "_sinks", "gap", "push")
 
-    def __init__(self, sinks: FarSinks, key: str, sink: Sink) -> None:
+    def __init__(self, sinks: RemoteSinks, key: str, sink: Sink) -> None:
         self.push = sink.push
         self.gap = sink.gap
         self._sinks = sinks
@@ -66,23 +66,23 @@ class _Entrance:
 
 
 # --- a far agent, as those see it who listen to it: what they hear is shared by connection, see
-# `Listening`
+# `SharedListening`
 
 
 class RemoteListening:
     """The part of a link to a far agent that has to do with listening."""
 
-    __slots__ = ("_sinks", "_terms", "far", "rt")
+    __slots__ = ("_interface", "_sinks", "far", "rt")
 
-    def __init__(self, far: FarThing, terms: Terms) -> None:
+    def __init__(self, far: RemoteThing, interface: RemoteInterface) -> None:
         self.far = far
         self.rt: Runtime = far.rt
-        self._terms = terms
-        self._sinks: FarSinks | None = None
+        self._interface = interface
+        self._sinks: RemoteSinks | None = None
 
     def operation(self, key: str) -> Operation:
         """Return the operation of that key. Raises NotFound, NotAllowed."""
-        return self._terms.operation(key, self.far.path)
+        return self._interface.operation(key, self.far.path)
 
     @asynccontextmanager
     @enable_ki_protection
@@ -92,7 +92,7 @@ class RemoteListening:
         Goes on over breaks of the connection. Raises what the agent refuses it with; of an agent that
         confirms no subscriptions the first iteration does.
         """
-        feed = FarFeed(self.rt.timers, size=size, conflate=conflate, gaps=gaps)
+        feed = RemoteFeed(self.rt.timers, size=size, conflate=conflate, gaps=gaps)
         self.operation(key)
         async with self._tapped(key[1:], feed):
             yield feed
@@ -101,12 +101,12 @@ class RemoteListening:
     @enable_ki_protection
     async def watch(self, *, gaps: bool = False) -> AsyncGenerator[Feed[Any]]:
         """Monitor until the block is left. Of agents that tell no ends, the end of the connection is one."""
-        feed = FarFeed(self.rt.timers, gaps=gaps)
+        feed = RemoteFeed(self.rt.timers, gaps=gaps)
         async with self._tapped(MONITORS, feed):
             yield feed
 
     @asynccontextmanager
-    async def _tapped(self, key: str, feed: FarFeed) -> AsyncGenerator[None]:
+    async def _tapped(self, key: str, feed: RemoteFeed) -> AsyncGenerator[None]:
         await checkpoint_if_cancelled()
         peer = self.far.peer
         if peer.session is None:
@@ -120,7 +120,7 @@ class RemoteListening:
             listening.leave(tap)
             feed.close()
 
-    def tapped(self, key: str, sink: Sink, *, entering: bool) -> tuple[Tap, Listening]:
+    def tapped(self, key: str, sink: Sink, *, entering: bool) -> tuple[RemoteListener, SharedListening]:
         """Let a sink hear a property, event, all events, or ends; now, or once there is a connection.
 
         `entering`: a task waits until that stands, and is told if it cannot.
@@ -128,14 +128,14 @@ class RemoteListening:
         far = self.far
         kind, name, convert = self._heard(key)
         listening = far.listenings.get((kind, name))
-        tap = Tap(sink, convert, entering=entering)
+        tap = RemoteListener(sink, convert, entering=entering)
         if listening is None:
             going = (
                 None
                 if key == MONITORS
                 else going_out(self.rt, self.operation(f"+{key}"), far.path, far.peer.way)
             )
-            listening = Listening(far, kind, name, far.peer.new_backoff(), going)
+            listening = SharedListening(far, kind, name, far.peer.new_backoff(), going)
             far.listenings[kind, name] = listening
             listening.join(tap)
             far.peer.listen(listening)
@@ -148,14 +148,14 @@ class RemoteListening:
         if key == MONITORS:
             return "event", EXITED, down_of(path)
         if key == "!":
-            return "events", "", self._terms.heard(key, path)
-        return "property" if key[0] == "?" else "event", key[1:], self._terms.heard(key, path)
+            return "events", "", self._interface.converter(key, path)
+        return "property" if key[0] == "?" else "event", key[1:], self._interface.converter(key, path)
 
-    def _followed(self, key: str, sink: Sink) -> tuple[Tap, Listening]:
+    def _followed(self, key: str, sink: Sink) -> tuple[RemoteListener, SharedListening]:
         return self.tapped(key, sink, entering=False)
 
-    def sinks(self) -> FarSinks:
+    def sinks(self) -> RemoteSinks:
         """Return the listeners of this agent here, as near."""
         if self._sinks is None:
-            self._sinks = FarSinks(self._followed)
+            self._sinks = RemoteSinks(self._followed)
         return self._sinks

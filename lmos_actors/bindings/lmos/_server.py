@@ -17,14 +17,14 @@ from lmos_actors.protocol.lmos import Asked, InvokeAction, SessionOptions
 from lmos_actors.security import Refusal
 from lmos_actors.transport import Accept, ConnectionOptions, Refuse
 
+from ..exposure._access_middleware import asks_nothing, presented_in, principal_of
+from ..exposure._description_security import CRASHED, discreet, sees
 from ..exposure._exposure import class_at, name_in_path, public_name
-from ..exposure._guarded import asks_nothing, presented_in, principal_of
 from ..exposure._meter import left
-from ..exposure._secured import CRASHED, discreet, sees
-from ..exposure._values import Sharing
-from ._server_connection import Served, lmos_offered
+from ..exposure._values import SharedValues
+from ._server_connection import ServerConnection, lmos_offered
 from ._server_listeners import exited
-from ._server_memories import Memories
+from ._server_memories import AnswerMemories
 from ._server_tells import WaitingTells
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class ServerStatistics:
     draining: bool
 
 
-class Fellow(Protocol):
+class DrainingService(Protocol):
     """What else serves the node's agents, and leaves with it."""
 
     def look(self) -> None:
@@ -99,7 +99,7 @@ class LmosServer:
         budget: Budget | None = None,
     ) -> None:
         self.rt = rt
-        self.sharing = Sharing()
+        self.sharing = SharedValues()
         self.budget = Budget(ConnectionOptions().total_bytes) if budget is None else budget
         self.exposure = exposure
         self.options = SessionOptions() if options is None else options
@@ -117,10 +117,10 @@ class LmosServer:
         self._asks_nothing = guard is None or asks_nothing(guard)
         self.tells_crashes = guard is None or guard.security.tells_crashes
         self._on_failure = on_failure
-        self._memories = Memories()
+        self._memories = AnswerMemories()
         self.seats = Seats()
-        self._served: dict[Served, None] = {}
-        self._fellows: list[Fellow] = []
+        self._served: dict[ServerConnection, None] = {}
+        self._fellows: list[DrainingService] = []
         self._empty = trio.Event()
         self._empty.set()
 
@@ -175,7 +175,7 @@ class LmosServer:
     async def serve(self, connection: Connection, admission: Admission | None = None) -> None:
         """Serve one connection until it has ended. Raises only what `connection.run` does."""
         with self._memories.of(connection.headers, principal_of(admission)) as memory:
-            served = Served(self, connection, memory, admission)
+            served = ServerConnection(self, connection, memory, admission)
             self._served[served] = None
             self._empty = self._empty if not self._empty.is_set() else trio.Event()
             try:
@@ -205,7 +205,7 @@ class LmosServer:
         for fellow in self._fellows:
             fellow.look()
 
-    def join(self, fellow: Fellow) -> None:
+    def join(self, fellow: DrainingService) -> None:
         """Have somebody told when the node drains, and waited for."""
         self._fellows.append(fellow)
 

@@ -11,7 +11,7 @@ from lmos_actors.errors import AgentError, AgentUnavailable, LmosActorsError, Lo
 
 from ..exposure._meter import ended
 from ..exposure._values import plain
-from ._server_answers import give_answer
+from ._server_answers import send_answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ._server_listeners import Listener, Listeners
 
 
-class Answering:
+class AnsweringConnection:
     """The side of a connection to which the agents answer: see `Asker` of the actors."""
 
     server: LmosServer
@@ -45,7 +45,7 @@ class Answering:
         self.server.open.pop(asked, None)
         try:
             if asked.listening is None:
-                give_answer(self.session, far, value, self._rt.entropy.now)
+                send_answer(self.session, far, value, self._rt.entropy.now)
             else:
                 self._accept(asked, far.args[0], value, self._rt.entropy.now())
             ended(far, None)

@@ -22,7 +22,7 @@ _Clock: TypeAlias = "Callable[[], datetime]"
 _Answer: TypeAlias = "Callable[[lmos.ThingSession, Far, Any, _Clock], None]"
 
 
-def give_answer(session: lmos.ThingSession, far: Far, value: Any, at: _Clock) -> None:
+def send_answer(session: lmos.ThingSession, far: Far, value: Any, at: _Clock) -> None:
     """Answer a request that listens to nothing. Raises LocalProtocolError for what JSON cannot say."""
     _ANSWERS[far.asked.verb.word](session, far, value, at)
 
@@ -55,10 +55,10 @@ def _all_written(session: lmos.ThingSession, far: Far, _: Any, at: _Clock) -> No
 def _done(session: lmos.ThingSession, far: Far, value: Any, _: _Clock) -> None:
     if far.op.kind == STREAM and far.asked.gathered is None and session.habits == "kotlin-wot":
         value = []  # its items are one array to such a peer, also where there are none
-    session.complete(far.asked, UNSET if value is None and _gives_nothing(far) else plain(value))
+    session.complete(far.asked, UNSET if value is None and _has_no_result(far) else plain(value))
 
 
-def _gives_nothing(far: Far) -> bool:
+def _has_no_result(far: Far) -> bool:
     """Return whether an action has no result but its items, or none at all."""
     shape = far.op.result_shape
     return far.op.kind == STREAM or (shape is not None and shape.type in (None, type(None)))

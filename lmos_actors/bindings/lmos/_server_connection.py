@@ -25,13 +25,13 @@ from lmos_actors.errors import (
 )
 from lmos_actors.protocol import lmos
 
+from ..exposure._access_middleware import principal_of
 from ..exposure._exposure import EXITED, name_meant, public_name
-from ..exposure._guarded import principal_of
 from ..exposure._meter import came, ended, refused
-from ._server_answering import Answering
+from ._server_answering import AnsweringConnection
 from ._server_listeners import Listeners
-from ._server_requests import PERMITS, wish_of
-from ._server_tells import Tells
+from ._server_requests import PERMISSIONS, requested_operation
+from ._server_tells import IncomingTells
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from lmos_actors.transport import Connection
 
     from ._server import LmosServer
-    from ._server_requests import Anybody, Wish
+    from ._server_requests import AgentOrPool, RequestedOperation
 
 LONGEST: Final = 1e9
 """Seconds: a longer time is as good as no deadline."""
@@ -69,7 +69,7 @@ TOO_SLOW: Final = 1008
 RESTARTING: Final = 1012
 
 
-class Served(Answering):
+class ServerConnection(AnsweringConnection):
     """A connection that is served; see `Handler` of the transport, and `Asker` of the actors."""
 
     def __init__(
@@ -100,7 +100,7 @@ class Served(Answering):
         address = connection.peer.rpartition(":")[0]
         self._peer = (address, connection) if self.principal is None else (f"@{self.principal}", "")
         who = self.label, self.principal, self._peer
-        self._tells = Tells(
+        self._tells = IncomingTells(
             server.rt, self.session, server.waiting_tells, who, self._fail, self._tell_settled, self.look
         )
         self._givers: dict[Far, None] = {}  # runs that wait for room, of the peer or of the connection
@@ -199,7 +199,7 @@ class Served(Answering):
             if self._admission is not None:
                 self._check(self._admission, asked, link)
             if link is None:
-                known = self.server.known_names(self._admission, PERMITS[asked.verb.word])
+                known = self.server.known_names(self._admission, PERMISSIONS[asked.verb.word])
                 raise NotFound("agent", asked.thing_id, known=known)
             if not self._invoked(asked, link):
                 self._carry_out(asked, link)
@@ -216,7 +216,7 @@ class Served(Answering):
             refused(self._rt, WAY, VERBS[asked.verb.word], error)
         self._counted = None
 
-    def _check(self, admission: Admission, asked: lmos.Asked, link: Anybody | None) -> None:
+    def _check(self, admission: Admission, asked: lmos.Asked, link: AgentOrPool | None) -> None:
         """Look whether the peer may ask for this, before anything else is done about it.
 
         It is told the same of what is not there. Raises Unauthorized, Forbidden, RateLimited.
@@ -224,7 +224,7 @@ class Served(Answering):
         name = name_meant(asked.thing_id) if link is None else public_name(link.path)
         now = trio.current_time()
         try:
-            admission.check(name, PERMITS[asked.verb.word], now)
+            admission.check(name, PERMISSIONS[asked.verb.word], now)
         except Unauthorized:
             if not admission.valid(now):
                 self._expel()
@@ -253,7 +253,7 @@ class Served(Answering):
         self._listeners.close()
         self.connection.close(UNAUTHORIZED, "the credentials are no longer good")
 
-    def _invoked(self, asked: lmos.Asked, link: Anybody) -> bool:
+    def _invoked(self, asked: lmos.Asked, link: AgentOrPool) -> bool:
         """Post a plain invocation with good input: `_carry_out` in few steps. False sends it that way."""
         if asked.verb.word != "invoke" or isinstance(link, PoolLink):
             return False
@@ -273,27 +273,27 @@ class Served(Answering):
             self._tell(far, self.session.pending)
         return True
 
-    def _carry_out(self, asked: lmos.Asked, link: Anybody) -> None:
-        wish = wish_of(asked, link)
+    def _carry_out(self, asked: lmos.Asked, link: AgentOrPool) -> None:
+        requested = requested_operation(asked, link)
         if asked.listening is not None:
-            self._listen(asked, link, wish[0])
+            self._listen(asked, link, requested[0])
             return
         remaining: float | None = (
             None if asked.tell is not None else getattr(asked.message, "remaining", None)
         )
         if remaining is not None and not remaining > 0:
             raise DeadlineExceeded(link.path, max(remaining, 0.0))
-        self._send(asked, link, wish, remaining)
+        self._send(asked, link, requested, remaining)
 
     def _send(
         self,
         asked: lmos.Asked,
-        link: Anybody,
-        wish: Wish,
+        link: AgentOrPool,
+        requested: RequestedOperation,
         remaining: float | None,
         before: Far | None = None,
     ) -> None:
-        key, args, kwargs = wish
+        key, args, kwargs = requested
         slot = link if isinstance(link, LocalLink) else link.choose(key, args, kwargs)
         op = slot.operation(key)
         args, one_way = slot.bound(op, args, kwargs), asked.tell is not None
@@ -301,7 +301,7 @@ class Served(Answering):
         if before is not None:
             far.watch, far.trace = before.watch, before.trace
         if isinstance(link, PoolLink):
-            far.again = partial(self._send_again, far, link, wish)
+            far.again = partial(self._send_again, far, link, requested)
         if isinstance(far, OneWay):
             self._post_tell(far)
             return
@@ -314,13 +314,13 @@ class Served(Answering):
         if asked.verb.word == "invoke" and self.server.answers_later(far):
             self._tell(far, self.session.pending)
 
-    def _send_again(self, far: Far, pool: PoolLink, wish: Wish) -> bool:
+    def _send_again(self, far: Far, pool: PoolLink, requested: RequestedOperation) -> bool:
         """A member of a pool is gone before it has begun: another may take it, as near. Say whether so."""
         if not pool.replaces(far.slot):
             return False
         left = None if far.until is None else far.until - trio.current_time()
         try:
-            self._send(far.asked, pool, wish, left, far)
+            self._send(far.asked, pool, requested, left, far)
         except AgentError:
             return False
         return True
@@ -358,7 +358,7 @@ class Served(Answering):
 
     # ---- listening
 
-    def _listen(self, asked: lmos.Asked, link: Anybody, key: str) -> None:
+    def _listen(self, asked: lmos.Asked, link: AgentOrPool, key: str) -> None:
         listener = self._listeners.make(asked, link, key, self.server.exited)
         if key == EXITED or not isinstance(link, LocalLink):
             self._listeners.accept(asked, listener)

@@ -24,7 +24,7 @@ from lmos_actors.actors import (
 from lmos_actors.errors import NotFound
 
 from ..exposure._exposure import EXITED
-from ..exposure._values import Shared, plain
+from ..exposure._values import SharedValue, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Down, Runtime, Sinks, TraceMembers
     from lmos_actors.protocol import lmos
 
-    from ..exposure._values import Sharing
+    from ..exposure._values import SharedValues
 
 
 Tell: TypeAlias = "Callable[[Down], Any]"
 """Gives, as plain data, what is told of an incarnation that has ended."""
 
 
-class Speaker(Protocol):
+class ListenerConnection(Protocol):
     """The connection, as its listeners see it."""
 
     def read(self, listening: lmos.Listening, value: Any) -> None:
@@ -80,7 +80,7 @@ class Listener:
 
     __slots__ = ("_key", "_sinks", "_speaker", "listening", "path")
 
-    def __init__(self, speaker: Speaker, sinks: Sinks, key: str, path: str) -> None:
+    def __init__(self, speaker: ListenerConnection, sinks: Sinks, key: str, path: str) -> None:
         self._speaker = speaker
         self._sinks = sinks
         self._key = key
@@ -140,7 +140,7 @@ class Subscriber(Listener):
 
     only_reads = True
 
-    def __init__(self, speaker: Speaker, sinks: Sinks, key: str, path: str) -> None:
+    def __init__(self, speaker: ListenerConnection, sinks: Sinks, key: str, path: str) -> None:
         super().__init__(speaker, sinks, key, path)
         self._waiting = Backlog(FEED_SIZE)  # of gaps, and of values with their traces
 
@@ -213,7 +213,7 @@ class Watcher(Subscriber):
 
     __slots__ = ("_tell",)
 
-    def __init__(self, speaker: Speaker, sinks: Sinks, key: str, path: str, tell: Tell) -> None:
+    def __init__(self, speaker: ListenerConnection, sinks: Sinks, key: str, path: str, tell: Tell) -> None:
         super().__init__(speaker, sinks, key, path)
         self._tell = tell
 
@@ -255,7 +255,7 @@ _KINDS: Final[Mapping[str, type[Listener]]] = {
 
 
 class Listeners:
-    """Who listens over one connection; see `Speaker`.
+    """Who listens over one connection; see `ListenerConnection`.
 
     `sent` is called when something has been put into the session, `failed` with what could not be. `sharing`
     is that of the server.
@@ -267,7 +267,7 @@ class Listeners:
         session: lmos.ThingSession,
         sent: Callable[[], object],
         failed: Callable[[BaseException], object],
-        sharing: Sharing,
+        sharing: SharedValues,
     ) -> None:
         self._rt = rt
         self._sharing = sharing
@@ -333,7 +333,7 @@ class Listeners:
         """Send a reading."""
         self._say(listening, lambda: self._session.reading(listening, plain(value), self._rt.entropy.now()))
 
-    def shared(self, value: Any) -> Shared:
+    def shared(self, value: Any) -> SharedValue:
         """Return what stands for a value that others are told of in this step, too."""
         return self._sharing.of(value)
 
@@ -341,7 +341,7 @@ class Listeners:
         """Send an event; of one that others are told of the data are written once for all."""
 
         def say() -> None:
-            value = Raw(data.json()) if type(data) is Shared else plain(data)
+            value = Raw(data.json()) if type(data) is SharedValue else plain(data)
             self._session.event(listening, event, value, self._rt.entropy.now(), **trace)
 
         self._say(listening, say)

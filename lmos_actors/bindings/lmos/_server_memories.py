@@ -34,7 +34,7 @@ class _Kept:
     connections: int = 0
 
 
-class Memories:
+class AnswerMemories:
     """The memories of a server's peers. A peer without a good name has one per connection."""
 
     __slots__ = ("_most", "_most_bytes", "_named", "_unused", "bound")

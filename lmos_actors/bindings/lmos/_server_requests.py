@@ -23,11 +23,11 @@ WRITE_MANY: Final = "="
 OBSERVES: Final = "+?"
 SUBSCRIBES: Final = "+!"
 
-Anybody: TypeAlias = LocalLink | PoolLink
-Wish: TypeAlias = "tuple[str, tuple[Any, ...], Mapping[str, Any]]"
+AgentOrPool: TypeAlias = LocalLink | PoolLink
+RequestedOperation: TypeAlias = "tuple[str, tuple[Any, ...], Mapping[str, Any]]"
 """The key of an operation, and its arguments as plain data."""
 
-PERMITS: Final[dict[str, Verb]] = {
+PERMISSIONS: Final[dict[str, Verb]] = {
     "read": "read",
     "read_all": "read",
     "read_many": "read",
@@ -44,12 +44,12 @@ PERMITS: Final[dict[str, Verb]] = {
 _NO_NAMES: Final[dict[str, Any]] = {}
 
 
-def wish_of(asked: lmos.Asked, link: Anybody) -> Wish:
+def requested_operation(asked: lmos.Asked, link: AgentOrPool) -> RequestedOperation:
     """Return what a request asks for. Raises NotFound, NotAllowed, InvalidInput, AgentUnavailable."""
     return _WISHES[asked.verb.word](asked, link)
 
 
-def somebody(link: Anybody) -> LocalLink:
+def representative(link: AgentOrPool) -> LocalLink:
     """Return an agent that tells what all of them can do. Raises AgentUnavailable, NotFound."""
     one = link if isinstance(link, LocalLink) else next(iter(link.members), None)
     if one is None and isinstance(link, PoolLink):
@@ -59,9 +59,9 @@ def somebody(link: Anybody) -> LocalLink:
     return one
 
 
-def operation_named(link: Anybody, kind: str, key: str, name: str) -> Operation:
+def operation_named(link: AgentOrPool, kind: str, key: str, name: str) -> Operation:
     """Return the operation of that key and name. Raises NotFound, NotAllowed, AgentUnavailable."""
-    one = somebody(link)
+    one = representative(link)
     op = one.table.get(key)
     if op is None or op.name != name or not name:
         _refuse(one, kind, name)
@@ -80,7 +80,7 @@ def _refuse(one: LocalLink, kind: str, name: str) -> NoReturn:
     raise NotFound(kind, name, where=one.path, known=known)
 
 
-def _no_observing(link: Anybody) -> None:
+def _no_observing(link: AgentOrPool) -> None:
     """A pool has no properties of its own. Raises NotAllowed."""
     if isinstance(link, PoolLink):
         link.choose(READ_ALL, (), _NO_NAMES)
@@ -89,52 +89,52 @@ def _no_observing(link: Anybody) -> None:
 # ---- by verb
 
 
-def _read(asked: lmos.Asked, link: Anybody) -> Wish:
+def _read(asked: lmos.Asked, link: AgentOrPool) -> RequestedOperation:
     key = property_key(asked.name)
     operation_named(link, "property", key, asked.name)
     return key, (), _NO_NAMES
 
 
-def _read_all(_: lmos.Asked, link: Anybody) -> Wish:
-    somebody(link)
+def _read_all(_: lmos.Asked, link: AgentOrPool) -> RequestedOperation:
+    representative(link)
     return READ_ALL, (), _NO_NAMES
 
 
-def _read_many(asked: lmos.Asked, link: Anybody) -> Wish:
+def _read_many(asked: lmos.Asked, link: AgentOrPool) -> RequestedOperation:
     for name in dict.fromkeys(asked.message.properties):
         operation_named(link, "property", property_key(name), name)
     return _read_all(asked, link)
 
 
-def _write(asked: lmos.Asked, link: Anybody) -> Wish:
+def _write(asked: lmos.Asked, link: AgentOrPool) -> RequestedOperation:
     key = f"{WRITE_MANY}{asked.name}"
     operation_named(link, "property", key, asked.name)
     return key, (asked.message.data,), _NO_NAMES
 
 
-def _write_many(asked: lmos.Asked, link: Anybody) -> Wish:
-    somebody(link)
+def _write_many(asked: lmos.Asked, link: AgentOrPool) -> RequestedOperation:
+    representative(link)
     return WRITE_MANY, (asked.message.data,), _NO_NAMES
 
 
-def _invoke(asked: lmos.Asked, link: Anybody) -> Wish:
+def _invoke(asked: lmos.Asked, link: AgentOrPool) -> RequestedOperation:
     message = asked.message
     op = operation_named(link, "action", message.action, message.action)
     if asked.streams:
         raise InvalidInput(f"{op.label} takes no streams", "$.streams")
     data = None if message.input is UNSET else message.input
-    args, kwargs = somebody(link).spread(op, data, tolerant=True)
+    args, kwargs = representative(link).spread(op, data, tolerant=True)
     return message.action, args, kwargs
 
 
-def _observe(asked: lmos.Asked, link: Anybody) -> Wish:
+def _observe(asked: lmos.Asked, link: AgentOrPool) -> RequestedOperation:
     _no_observing(link)
     key = f"+{property_key(asked.name)}"
     operation_named(link, "property", key, asked.name)
     return key, (), _NO_NAMES
 
 
-def _subscribe(asked: lmos.Asked, link: Anybody) -> Wish:
+def _subscribe(asked: lmos.Asked, link: AgentOrPool) -> RequestedOperation:
     if asked.name == EXITED:
         return EXITED, (), _NO_NAMES
     key = f"+{event_key(asked.name)}"
@@ -142,12 +142,12 @@ def _subscribe(asked: lmos.Asked, link: Anybody) -> Wish:
     return key, (), _NO_NAMES
 
 
-def _subscribe_all(_: lmos.Asked, link: Anybody) -> Wish:
-    somebody(link)
+def _subscribe_all(_: lmos.Asked, link: AgentOrPool) -> RequestedOperation:
+    representative(link)
     return f"+{ALL_EVENTS}", (), _NO_NAMES
 
 
-_WISHES: Final[dict[str, Callable[[lmos.Asked, Anybody], Wish]]] = {
+_WISHES: Final[dict[str, Callable[[lmos.Asked, AgentOrPool], RequestedOperation]]] = {
     "read": _read,
     "read_all": _read_all,
     "read_many": _read_many,

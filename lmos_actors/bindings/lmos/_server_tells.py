@@ -61,7 +61,7 @@ class _Lane:
     rest: deque[OneWay] = attrs.field(factory=lambda: deque["OneWay"]())
 
 
-class Tells:
+class IncomingTells:
     """The one-way messages of one connection; see `Teller` of the actors.
 
     `fail` answers a message by an error; `settled` is called when one waits no more, and `look` when what all

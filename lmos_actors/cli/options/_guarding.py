@@ -55,13 +55,13 @@ May be given several times."""
 
     def options(self, addresses: Sequence[str]) -> dict[str, Any]:
         """Return what `open_node` takes. Blocks on the disk. Raises ConfigError."""
-        from lmos_actors.bindings import Words, check_exposed
+        from lmos_actors.bindings import ArgumentNames, check_exposed
         from lmos_actors.security import Security
         from lmos_actors.transport import endpoint_of
 
         rules = Security() if self.security is None else Security.load(self.security)
         tls = self._tls(addresses, rules)
-        words = Words(
+        words = ArgumentNames(
             listen="--listen",
             security="--security FILE",
             insecure="--insecure",

@@ -10,7 +10,7 @@ import attrs
 import trio
 
 from lmos_actors.actors import Down, Gap, Occurrence
-from lmos_actors.bindings import FarCrash
+from lmos_actors.bindings import RemoteCrash
 from lmos_actors.errors import LmosActorsError, NotAllowed
 
 from .._answers import Said, now
@@ -150,7 +150,7 @@ class Monitoring(_Listening):
 
     def line(self, each: Down) -> Said:
         error = each.reason.error
-        text = str(error) if isinstance(error, FarCrash) else str(each.reason)
+        text = str(error) if isinstance(error, RemoteCrash) else str(each.reason)
         reason = {"kind": each.reason.kind, "text": text}
         members = {"agent": each.agent, "incarnation": each.incarnation, "reason": reason, "at": now()}
         which = f"incarnation {each.incarnation} has ended: " if each.incarnation else ""

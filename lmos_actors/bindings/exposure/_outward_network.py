@@ -26,7 +26,7 @@ MOST: Final = 4096
 """Hosts that are told apart; of more, each counts as one of which others have told."""
 
 
-class Outward:
+class OutwardNetwork:
     """A `Network` that refuses connections to this machine by the names of hosts that were told of."""
 
     def __init__(self, network: Network) -> None:

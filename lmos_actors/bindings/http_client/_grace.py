@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-async def lasting(
+async def with_grace(
     ask: Callable[[], Awaitable[T]], patience: Callable[[], float], late: Callable[[T], object]
 ) -> T:
     """Ask and return the answer. Cancelled before, it waits for that for seconds that `patience` tells.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen(kw_only=True)
-class Words:
+class ArgumentNames:
     """How the arguments are called where they are given."""
 
     listen: str = "open_node(listen=...)"
@@ -33,14 +33,14 @@ def check_exposed(
     tls: ssl.SSLContext | None,
     *,
     insecure: bool,
-    words: Words | None = None,
+    words: ArgumentNames | None = None,
 ) -> None:
     """Look whether the addresses, by their URLs, suit what is asked of those who come. Raises ConfigError.
 
     What only this machine reaches may be open; what others reach may not, nor may secrets travel there
     readable, unless `insecure` says so. A certificate is asked for where one counts.
     """
-    words = words or Words()
+    words = words or ArgumentNames()
     _check_certificates(endpoints, security, tls, words)
     for url, endpoint in endpoints.items():
         if insecure or is_loopback(endpoint.host):
@@ -60,7 +60,7 @@ def check_exposed(
 
 
 def _check_certificates(
-    endpoints: Mapping[str, Endpoint], security: Security, tls: ssl.SSLContext | None, words: Words
+    endpoints: Mapping[str, Endpoint], security: Security, tls: ssl.SSLContext | None, words: ArgumentNames
 ) -> None:
     if not any(isinstance(each, ClientCertificates) for each in security.schemes):
         return

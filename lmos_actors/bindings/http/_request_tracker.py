@@ -12,8 +12,8 @@ from lmos_actors.errors import AgentUnavailable
 
 from ..exposure._descriptions import http_of
 from ._accept import check_brought
+from ._agent_request import AgentRequest
 from ._answers import whole_body
-from ._ask import WebAsk
 from ._listening import LEAVING, Listening
 from ._runs import Runs
 from ._values import read_json
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
     from ..exposure._descriptions import Descriptions
     from ..lmos._server import LmosServer
-    from ..lmos._server_requests import Anybody
+    from ..lmos._server_requests import AgentOrPool
     from ._requests import WebRequest
 
 _NO_NAMES: Final[dict[str, Any]] = {}
 
 
-class WebDesk:
-    """The desk of one node; see `Desk`, and `Fellow` of the LMOS server that drains with it."""
+class HttpRequestTracker:
+    """The `RequestTracker` of one node, and a `DrainingService`: it drains with the LMOS server."""
 
     def __init__(self, descriptions: Descriptions, server: LmosServer) -> None:
         self.descriptions = descriptions
         self.server = server
         self.rt: Runtime = server.rt
-        self.open: dict[WebAsk, None] = {}
+        self.open: dict[AgentRequest, None] = {}
         self.runs = Runs(self.rt, server.failed, server.budget)
         self.prefix = urlsplit(http_of(descriptions.bases[0])).path if descriptions.bases else ""
         """What stands before the paths of this node where it is reached, as behind a proxy."""
@@ -48,22 +48,22 @@ class WebDesk:
 
     # ---- asking
 
-    def ask(self, request: WebRequest) -> WebAsk:
+    def ask(self, request: WebRequest) -> AgentRequest:
         """Make the request that an agent gets. Raises AgentUnavailable while the node leaves."""
         if self.server.draining:
             raise AgentUnavailable(request.parts[0], LEAVING)
         parent, state = request.header(b"traceparent"), request.header(b"tracestate")
-        request.ask = WebAsk(self, request.label, request.principal, parent, state)
+        request.ask = AgentRequest(self, request.label, request.principal, parent, state)
         return request.ask
 
-    async def outcome(self, request: WebRequest, link: Anybody, key: str, *args: Any) -> Any:
-        """Have an operation carried out and return its value. Raises what `WebAsk.send` does, AgentError."""
+    async def outcome(self, request: WebRequest, link: AgentOrPool, key: str, *args: Any) -> Any:
+        """Carry out an operation and return its value. Raises what `AgentRequest.send` does, AgentError."""
         ask = self.ask(request)
         ask.send(link, (key, args, _NO_NAMES), request.remaining())
         return await ask.result()
 
     @contextmanager
-    def listening(self, link: Anybody, *, conflate: bool = False) -> Generator[Listening]:
+    def listening(self, link: AgentOrPool, *, conflate: bool = False) -> Generator[Listening]:
         """Have a listener at an agent, which hears nothing yet, until the block is left."""
         made = Listening(self.rt, link.sinks(), self.server.sharing, conflate=conflate)
         self._listening[made] = None

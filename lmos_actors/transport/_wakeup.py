@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import trio
 
 
-class Wait:
+class WakeupPoint:
     """A place for one task to wait at."""
 
     __slots__ = ("_task",)

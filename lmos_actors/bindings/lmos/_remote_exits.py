@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class FarCrash(LmosActorsError):
+class RemoteCrash(LmosActorsError):
     """What ended an agent of another process; its text is what the exit reason says there."""
 
     tells_class = True  # so that the text of an exit reason is the same near and far
@@ -45,4 +45,4 @@ def _reason(data: Any) -> ExitReason:
     if kind == "shutdown":
         detail = text.removeprefix("shutdown").removeprefix(": ")
         return ExitReason("shutdown", detail or None)
-    return ExitReason("error", error=FarCrash(text or "the agent has ended"))
+    return ExitReason("error", error=RemoteCrash(text or "the agent has ended"))

@@ -14,7 +14,7 @@ from lmos_actors.protocol.lmos import problem_of
 from lmos_actors.security import Certificate, Presented, Refusal
 from lmos_actors.transport import ClientLeft
 
-from ._secured import anything, sees
+from ._description_security import anything, sees
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
@@ -87,7 +87,7 @@ class _Guarded:
     def __init__(self, app: App, guard: Guard) -> None:
         self._app = app
         self._guard = guard
-        self._short_cut = ShortCut(guard) if asks_nothing(guard) else None
+        self._short_cut = KnownHosts(guard) if asks_nothing(guard) else None
         self._all_is_seen = self._short_cut is not None or guard.security.public_descriptions
 
     async def __call__(self, scope: Scope, receive: Any, send: Send) -> None:
@@ -127,7 +127,7 @@ def shows_descriptions(method: str, path: bytes) -> bool:
     return path in DESCRIPTIONS or (path.startswith(AGENTS) and b"/" not in path[len(AGENTS) :])
 
 
-class ShortCut:
+class KnownHosts:
     """Where nobody is asked who they are: the names of this node by which somebody was let in before.
 
     What no page in a browser has sent needs no other look.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import Operation, Runtime
 
-    from ..lmos._server_requests import Anybody, Wish
+    from ..lmos._server_requests import AgentOrPool, RequestedOperation
 
 LONGEST: Final = 1e9
 """Seconds: a longer time is as good as no deadline."""
@@ -30,7 +30,7 @@ ROOM: Final = 16
 """Items of a stream that wait for its client; its run waits with the next."""
 
 
-class Desk(Protocol):
+class RequestTracker(Protocol):
     """Where requests over HTTP are counted."""
 
     @property
@@ -39,7 +39,7 @@ class Desk(Protocol):
         ...
 
     @property
-    def open(self) -> dict[WebAsk, None]:
+    def open(self) -> dict[AgentRequest, None]:
         """What has been asked and not answered."""
         ...
 
@@ -57,29 +57,33 @@ class Desk(Protocol):
         ...
 
 
-class WebAsk:
+class AgentRequest:
     """A request; `Asker` of the actors, and also what the envelope names as asked.
 
     It waits for no seat: a full mailbox is an answer. Once it is done it has a `value` or an `error`.
     """
 
     __slots__ = (
-        "_desk", "_far", "_task", "done", "error", "items", "label", "message_id", "on_done", "posted",
-        "principal",
-        "progress", "running", "traceparent", "tracestate", "value",
+        "_far", "_task", "_tracker", "done", "error", "items", "label", "message_id", "on_done", "posted",
+        "principal", "progress", "running", "traceparent", "tracestate", "value",
     )  # fmt: skip
 
     def __init__(
-        self, desk: Desk, label: str, principal: str | None, traceparent: str | None, tracestate: str | None
+        self,
+        tracker: RequestTracker,
+        label: str,
+        principal: str | None,
+        traceparent: str | None,
+        tracestate: str | None,
     ) -> None:
-        self._desk = desk
+        self._tracker = tracker
         self._far: Far | None = None
         self._task: trio.lowlevel.Task | None = None
         self.label = label
         self.principal = principal
         self.traceparent = traceparent
         self.tracestate = tracestate
-        self.message_id = desk.rt.entropy.new_id()
+        self.message_id = tracker.rt.entropy.new_id()
         self.posted = False
         self.running = False
         self.items: list[Any] | None = None  # of a stream that somebody reads
@@ -91,25 +95,27 @@ class WebAsk:
 
     # ---- asking
 
-    def send(self, link: Anybody, wish: Wish, remaining: float | None = None) -> None:
+    def send(self, link: AgentOrPool, requested: RequestedOperation, remaining: float | None = None) -> None:
         """Put it into an agent's mailbox.
 
         Raises MailboxFull, AgentUnavailable, NotFound, NotAllowed, InvalidInput, DeadlineExceeded.
         """
-        key, args, kwargs = wish
+        key, args, kwargs = requested
         if isinstance(link, LocalLink):
             self.send_operation(link, link.operation(key), args, kwargs, remaining)
         else:
-            self._send_to_one(link, wish, remaining, None)
+            self._send_to_one(link, requested, remaining, None)
 
-    def _send_to_one(self, pool: PoolLink, wish: Wish, remaining: float | None, before: Far | None) -> None:
+    def _send_to_one(
+        self, pool: PoolLink, requested: RequestedOperation, remaining: float | None, before: Far | None
+    ) -> None:
         """Have a member of a pool do it; `before` is what another member had, and has not begun."""
-        key, args, kwargs = wish
+        key, args, kwargs = requested
         slot = pool.choose(key, args, kwargs)
         _check_time(slot, remaining)
         op = slot.operation(key)
         far = Far(slot, op, slot.bound(op, args, kwargs), self, self)
-        far.again = partial(self._send_again, far, pool, wish)
+        far.again = partial(self._send_again, far, pool, requested)
         if before is not None:
             far.watch, far.trace = before.watch, before.trace
         self._post(far, remaining)
@@ -134,30 +140,30 @@ class WebAsk:
         self._post(Far(link, op, args, self, self), remaining)
 
     def _post(self, far: Far, remaining: float | None) -> None:
-        desk = self._desk
+        tracker = self._tracker
         came(far, WAY, self.traceparent, self.tracestate)
         self.posted = True
         self._far = far
-        desk.open[self] = None
+        tracker.open[self] = None
         try:
             address = self.label.rpartition(":")[0]
             who = (address, self.label) if self.principal is None else (f"@{self.principal}", "")
-            far.post(desk.seats, who)
+            far.post(tracker.seats, who)
         except BaseException as error:
             ended(far, error)
             self._leave()
             raise
         if remaining is not None and remaining < LONGEST and not self.done:
             far.until = trio.current_time() + remaining
-            desk.rt.deadlines.add(far, remaining)
+            tracker.rt.deadlines.add(far, remaining)
 
-    def _send_again(self, far: Far, pool: PoolLink, wish: Wish) -> bool:
+    def _send_again(self, far: Far, pool: PoolLink, requested: RequestedOperation) -> bool:
         """A member of a pool is gone before it has begun: another may take it, as near. Say whether so."""
         if not pool.replaces(far.slot):
             return False
         left = None if far.until is None else far.until - trio.current_time()
         try:
-            self._send_to_one(pool, wish, left, far)
+            self._send_to_one(pool, requested, left, far)
         except AgentError:
             return False
         return True
@@ -213,8 +219,8 @@ class WebAsk:
 
     def _leave(self) -> None:
         self._far = None
-        self._desk.open.pop(self, None)
-        self._desk.settled()
+        self._tracker.open.pop(self, None)
+        self._tracker.settled()
 
     # ---- answers, as `Asker`
 
@@ -227,7 +233,7 @@ class WebAsk:
     def failed(self, far: Far, error: Exception) -> None:
         """Take the error, unless another member of a pool takes the request."""
         if not isinstance(error, AgentUnavailable) or far.again is None or not far.again():
-            self.error = self._desk.shown(error)
+            self.error = self._tracker.shown(error)
             ended(far, error)
             self._finish()
 
@@ -241,7 +247,7 @@ class WebAsk:
     def _wake(self) -> None:
         task, self._task = self._task, None
         if task is not None:
-            self._desk.rt.timers.woke = True
+            self._tracker.rt.timers.woke = True
             reschedule(task)
 
     def waits(self, far: Far) -> None:

@@ -28,7 +28,7 @@ def wrong_answer(path: str, name: str, what: str, error: Exception) -> RemotePro
     return RemoteProtocolError(problem)
 
 
-class Terms(Protocol):
+class RemoteInterface(Protocol):
     """How one kind of link speaks."""
 
     @property
@@ -40,23 +40,23 @@ class Terms(Protocol):
         """Return the operation of a key. Raises NotFound, NotAllowed."""
         ...
 
-    def said(self, op: Operation, args: tuple[Any, ...]) -> tuple[Any, tuple[str, ...] | None]:
+    def payload(self, op: Operation, args: tuple[Any, ...]) -> tuple[Any, tuple[str, ...] | None]:
         """Return the payload as plain data, and the names of what is to be read."""
         ...
 
-    def taken(self, op: Operation, raw: Any, path: str) -> Any:
+    def convert_answer(self, op: Operation, raw: Any, path: str) -> Any:
         """Convert an answer. Raises RemoteProtocolError for one of another type."""
         ...
 
-    def heard(self, key: str, path: str) -> Callable[[Any], Any]:
+    def converter(self, key: str, path: str) -> Callable[[Any], Any]:
         """Return what converts the values of a property or an event, by key."""
         ...
 
-    def progress(self, op: Operation, raw: Any) -> Any:
+    def convert_progress(self, op: Operation, raw: Any) -> Any:
         """Convert progress. Raises InvalidInput."""
         ...
 
-    def repeatable(self, op: Operation) -> bool:
+    def is_repeatable(self, op: Operation) -> bool:
         """Whether asking twice does no more than asking once."""
         ...
 
@@ -71,7 +71,7 @@ def _take(shape: Shape[Any] | None, raw: Any, path: str, name: str) -> Any:
         raise wrong_answer(path, name, shape.name, error) from None
 
 
-class ClassTerms:
+class ClassInterface:
     """By an agent class: values are checked and converted by its types, both ways, as near."""
 
     def __init__(self, contract: Contract) -> None:
@@ -81,14 +81,14 @@ class ClassTerms:
         self._readable = tuple(readable)
 
     def operation(self, key: str, path: str) -> Operation:
-        """See `Terms`: the words are those of a near agent."""
+        """See `RemoteInterface`: the words are those of a near agent."""
         try:
             return self.table[key]
         except KeyError:
             raise not_in(self.table, key, path) from None
 
-    def said(self, op: Operation, args: tuple[Any, ...]) -> tuple[Any, tuple[str, ...] | None]:
-        """See `Terms`. What has its default is left out: it is the thing's to know."""
+    def payload(self, op: Operation, args: tuple[Any, ...]) -> tuple[Any, tuple[str, ...] | None]:
+        """See `RemoteInterface`. What has its default is left out: it is the thing's to know."""
         if op.verb == "read all":
             return UNSET, self._readable
         if op.verb == "write many":
@@ -96,8 +96,8 @@ class ClassTerms:
         if op.whole:
             return plain(args[0]), None
         given = zip(op.params, args, strict=True)
-        said = {p.wire_name: plain(value) for p, value in given if value is not p.default}
-        return (said if op.params and op.verb == "invoke" else UNSET), None
+        payload = {p.wire_name: plain(value) for p, value in given if value is not p.default}
+        return (payload if op.params and op.verb == "invoke" else UNSET), None
 
     def _writes(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Check the values here, unless the thing refuses them for another reason first."""
@@ -111,8 +111,8 @@ class ClassTerms:
         op = self.table.get(f"={name}")
         return None if op is None else op.params[0].shape
 
-    def taken(self, op: Operation, raw: Any, path: str) -> Any:
-        """See `Terms`."""
+    def convert_answer(self, op: Operation, raw: Any, path: str) -> Any:
+        """See `RemoteInterface`."""
         if op.verb == "invoke":
             return _take(op.result_shape, raw, path, op.name)
         if op.verb == "read":
@@ -122,8 +122,8 @@ class ClassTerms:
             return {name: _take(self._value_shape(name), each, path, name) for name, each in values.items()}
         return None
 
-    def heard(self, key: str, path: str) -> Callable[[Any], Any]:
-        """See `Terms`."""
+    def converter(self, key: str, path: str) -> Callable[[Any], Any]:
+        """See `RemoteInterface`."""
         if key == "!":
             return lambda raw: Occurrence(raw[0], self._event(raw[0], raw[1], path))
         name = key[1:]
@@ -136,12 +136,12 @@ class ClassTerms:
         made = self._contract.events.get(name)
         return raw if made is None else _take(made.shape, raw, path, name)
 
-    def progress(self, op: Operation, raw: Any) -> Any:
-        """See `Terms`."""
+    def convert_progress(self, op: Operation, raw: Any) -> Any:
+        """See `RemoteInterface`."""
         return raw if op.progress is None else op.progress.take(raw)
 
-    def repeatable(self, op: Operation) -> bool:
-        """See `Terms`: properties may be read and written again, actions say it."""
+    def is_repeatable(self, op: Operation) -> bool:
+        """See `RemoteInterface`: properties may be read and written again, actions say it."""
         if op.verb != "invoke":
             return True
         options = self._contract.actions[op.name].options
@@ -171,7 +171,7 @@ class _PlainOrBytes:
 _WITH_BYTES: Final[Any] = _PlainOrBytes()
 
 
-class PlainTerms:
+class DescribedInterface:
     """By names alone, as a description tells them if there is one: values are plain data.
 
     `binary`: or bytes, where HTTP may carry them.
@@ -186,7 +186,7 @@ class PlainTerms:
         self._params = (Parameter("input", "input", shape, UNSET, keyword_only=False),)
 
     def operation(self, key: str, path: str) -> Operation:
-        """See `Terms`. Without a description every name may be one."""
+        """See `RemoteInterface`. Without a description every name may be one."""
         kind, verb, name = _parts(key)
         known = self._names(kind)
         if known is not None and name not in (*known, "*"):
@@ -218,30 +218,30 @@ class PlainTerms:
         streams = None if described is None else described.streams_of(name)
         return streams is not None and streams.output is not None
 
-    def said(self, op: Operation, args: tuple[Any, ...]) -> tuple[Any, tuple[str, ...] | None]:
-        """See `Terms`."""
+    def payload(self, op: Operation, args: tuple[Any, ...]) -> tuple[Any, tuple[str, ...] | None]:
+        """See `RemoteInterface`."""
         if op.verb != "read all":
             return (args[0] if args else UNSET), None
         properties = (self._description and self._description.properties) or {}
         names = tuple(name for name, each in properties.items() if not each.write_only)
         return UNSET, names or None
 
-    def taken(self, op: Operation, raw: Any, path: str) -> Any:
-        """See `Terms`: as it came."""
+    def convert_answer(self, op: Operation, raw: Any, path: str) -> Any:
+        """See `RemoteInterface`: as it came."""
         return None if raw is UNSET or op.verb.startswith("write") else raw
 
-    def heard(self, key: str, path: str) -> Callable[[Any], Any]:
-        """See `Terms`: as it came."""
+    def converter(self, key: str, path: str) -> Callable[[Any], Any]:
+        """See `RemoteInterface`: as it came."""
         if key == "!":
             return lambda raw: Occurrence(*raw)
         return lambda raw: raw
 
-    def progress(self, op: Operation, raw: Any) -> Any:
-        """See `Terms`: as it came."""
+    def convert_progress(self, op: Operation, raw: Any) -> Any:
+        """See `RemoteInterface`: as it came."""
         return raw
 
-    def repeatable(self, op: Operation) -> bool:
-        """See `Terms`: an action if the description says that it is safe or idempotent."""
+    def is_repeatable(self, op: Operation) -> bool:
+        """See `RemoteInterface`: an action if the description says that it is safe or idempotent."""
         if op.verb != "invoke":
             return True
         actions = (self._description and self._description.actions) or {}
