@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lmos_actors.conformance import CLIENT_CASES, Level, all_cases
-from lmos_actors.conformance.card._deviations import ROWS
+from lmos_actors.conformance.card import ROWS
 from tests.source import ROOT
 
 if TYPE_CHECKING:

@@ -8,12 +8,13 @@ from lmos_actors.conformance import Level
 from lmos_actors.conformance.scripted import (
     ABSENT,
     Done,
+    Failed,
     Problem,
     ScriptedConnection,
     ScriptedThing,
     completed,
+    invalid,
 )
-from lmos_actors.conformance.scripted._thing import Failed, invalid
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:

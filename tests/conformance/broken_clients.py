@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import trio
 
-from lmos_actors.conformance.scripted._description import ID
+from lmos_actors.conformance.scripted import ID
 from lmos_actors.conformance.wire import (
     BINARY,
     CLOSE,

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lmos_actors.conformance.scripted import Head, Out, Say, ScriptedConnection, ScriptedServer, Serving, Wire
-from lmos_actors.conformance.scripted._connection import Cut
-from lmos_actors.conformance.scripted._serving import refusal
+from lmos_actors.conformance.scripted import (
+    Cut,
+    Head,
+    Out,
+    Say,
+    ScriptedConnection,
+    ScriptedServer,
+    Serving,
+    Wire,
+    refusal,
+)
 from lmos_actors.conformance.wire import (
     TEXT,
     FrameTooLong,
@@ -17,8 +25,7 @@ from tests.conformance.breaking import Broken
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance.scripted import Reply, Request
-    from lmos_actors.conformance.scripted._server import Listening
+    from lmos_actors.conformance.scripted import Listening, Reply, Request
 
 SHELF = Shelf()
 

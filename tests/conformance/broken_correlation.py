@@ -8,8 +8,7 @@ from lmos_actors.conformance.scripted import ScriptedConnection
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance.scripted import Json, Problem, Request, Run
-    from lmos_actors.conformance.scripted._runs import Final_
+    from lmos_actors.conformance.scripted import Final_, Json, Problem, Request, Run
 
 SHELF = Shelf()
 

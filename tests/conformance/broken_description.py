@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from lmos_actors.conformance.scripted import HttpRequest, Reply, ScriptedPages, ScriptedServer
-from lmos_actors.conformance.scripted._http import given
+from lmos_actors.conformance.scripted import HttpRequest, Reply, ScriptedPages, ScriptedServer, given
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:

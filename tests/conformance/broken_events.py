@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lmos_actors.conformance.scripted import ScriptedConnection, ScriptedServer, Wire
-from lmos_actors.conformance.scripted._thing import invalid
+from lmos_actors.conformance.scripted import ScriptedConnection, ScriptedServer, Wire, invalid
 from tests.conformance.breaking import Broken
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:
     from typing import Literal
 
-    from lmos_actors.conformance.scripted import Request, ScriptedThing
-    from lmos_actors.conformance.scripted._server import Listening
+    from lmos_actors.conformance.scripted import Listening, Request, ScriptedThing
 
 SHELF = Shelf()
 

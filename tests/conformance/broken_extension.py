@@ -11,14 +11,15 @@ from lmos_actors.conformance.scripted import (
     ScriptedConnection,
     ScriptedServer,
     completed,
+    content_of,
+    invalid,
+    not_found,
+    too_late,
 )
-from lmos_actors.conformance.scripted._runs import content_of
-from lmos_actors.conformance.scripted._thing import invalid, not_found, too_late
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance.scripted import Json, Request, Run
-    from lmos_actors.conformance.scripted._runs import Final_, RunsVoice
+    from lmos_actors.conformance.scripted import Final_, Json, Request, Run, RunsVoice
 
 SHELF = Shelf()
 SOON = 0.01

@@ -6,8 +6,7 @@ import json
 import re
 from typing import Any
 
-from lmos_actors.conformance.scripted import Hang, Json, Problem, Raw, ScriptedConnection, Wire
-from lmos_actors.conformance.scripted._thing import invalid
+from lmos_actors.conformance.scripted import Hang, Json, Problem, Raw, ScriptedConnection, Wire, invalid
 from lmos_actors.conformance.wire import (
     CLOSE,
     CONTINUATION,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lmos_actors.conformance.scripted import Head, Reply, ScriptedPages, Serving
-from lmos_actors.conformance.scripted._serving import refusal
+from lmos_actors.conformance.scripted import Head, Reply, ScriptedPages, Serving, refusal
 from tests.conformance.breaking import Broken
 from tests.conformance.shelf import Shelf
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lmos_actors.conformance.scripted import Say, ScriptedConnection
-from lmos_actors.conformance.scripted._connection import dumped
+from lmos_actors.conformance.scripted import Say, ScriptedConnection, dumped
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from lmos_actors.conformance.scripted import Problem, ScriptedConnection, Script
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance.scripted import Request, ScriptedThing
-    from lmos_actors.conformance.scripted._server import Listening
+    from lmos_actors.conformance.scripted import Listening, Request, ScriptedThing
 
 SHELF = Shelf()
 

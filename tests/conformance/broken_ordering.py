@@ -10,8 +10,7 @@ from tests.conformance.shelf import Shelf
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lmos_actors.conformance.scripted import Request
-    from lmos_actors.conformance.scripted._server import Listening
+    from lmos_actors.conformance.scripted import Listening, Request
 
 SHELF = Shelf()
 SOON = 0.01

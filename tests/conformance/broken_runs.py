@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lmos_actors.conformance.scripted import Problem, ScriptedConnection, completed
-from lmos_actors.conformance.scripted._thing import invalid, not_found
+from lmos_actors.conformance.scripted import Problem, ScriptedConnection, completed, invalid, not_found
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:

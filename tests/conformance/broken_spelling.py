@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lmos_actors.conformance import Level
-from lmos_actors.conformance.scripted import ABSENT, ScriptedConnection
-from lmos_actors.conformance.scripted._thing import invalid
+from lmos_actors.conformance.scripted import ABSENT, ScriptedConnection, invalid
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance.scripted import Json, Request
-    from lmos_actors.conformance.scripted._runs import Final_
+    from lmos_actors.conformance.scripted import Final_, Json, Request
 
 SHELF = Shelf()
 

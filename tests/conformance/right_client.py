@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from lmos_actors.conformance.scripted._description import ID, ID_B
+from lmos_actors.conformance.scripted import ID, ID_B
 from lmos_actors.conformance.wire import (
     CLOSE,
     CONTINUATION,

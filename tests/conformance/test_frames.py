@@ -12,9 +12,9 @@ from lmos_actors.conformance.wire import (
     FrameTooLong,
     RawFrame,
     close_payload,
+    mask,
     write_frame,
 )
-from lmos_actors.conformance.wire._frames import mask
 
 FRAMES = st.builds(
     RawFrame,

@@ -23,8 +23,8 @@ from lmos_actors.conformance import (
 )
 from lmos_actors.conformance.inputs import fits, largest, samples
 from lmos_actors.conformance.scripted import Reply, Say, ScriptedConnection, ScriptedPages, described
-from lmos_actors.conformance.session._messages import hear
-from lmos_actors.conformance.target._lookup import next_of
+from lmos_actors.conformance.session import hear
+from lmos_actors.conformance.target import next_of
 from lmos_actors.conformance.wire import (
     CONTINUATION,
     PING,

@@ -16,12 +16,12 @@ from lmos_actors.conformance.inputs import (
     another,
     fits,
     largest,
+    matching,
     same,
     samples,
     smallest,
     valid,
 )
-from lmos_actors.conformance.inputs._patterns import matching
 from tests.matrix import examples
 
 FORMATS = (

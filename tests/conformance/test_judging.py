@@ -13,14 +13,18 @@ import trio
 
 from lmos_actors import LmosActorsError, open_node
 from lmos_actors.conformance import Card, Level, Verdict
-from lmos_actors.conformance.clients import CLIENT_CASES, judge_clients
-from lmos_actors.conformance.clients._cases import RIDDLES
-from lmos_actors.conformance.clients._challenge_descriptions import puzzling, puzzling_b
-from lmos_actors.conformance.clients._challenges import RiddleConnection, RiddleServer
-from lmos_actors.conformance.clients._log import Book
-from lmos_actors.conformance.clients._rules import MessageRules
-from lmos_actors.conformance.scripted import REQUESTS, Say
-from lmos_actors.conformance.scripted._description import ID, ID_B
+from lmos_actors.conformance.clients import (
+    CLIENT_CASES,
+    RIDDLES,
+    Book,
+    MessageRules,
+    RiddleConnection,
+    RiddleServer,
+    judge_clients,
+    puzzling,
+    puzzling_b,
+)
+from lmos_actors.conformance.scripted import ID, ID_B, REQUESTS, Say
 from lmos_actors.conformance.wire import RawFrame, close_payload, exchange, write_frame
 from lmos_actors.protocol import td
 from lmos_actors.transport import MemoryNetwork, endpoint_of

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from lmos_actors.conformance.session import ABSENT
-from lmos_actors.conformance.session._messages import faults, hear
+from lmos_actors.conformance.session import ABSENT, faults, hear
 
 THING = "urn:uuid:3f1d3a7a-4f97-4e6b-b45f-f3c2e1c84c77"
 ONE, TWO = "c370da58-69ae-4e83-bb5a-ac6cfb2fed54", "5afb752f-8be0-4a3c-8108-1327a6009cbd"

@@ -10,8 +10,15 @@ import pytest
 import trio
 
 from lmos_actors.conformance import Level, Verdict
-from lmos_actors.conformance.scripted import Head, HttpRequest, Reply, ScriptedPages, ScriptedThing, Serving
-from lmos_actors.conformance.scripted._serving import refusal
+from lmos_actors.conformance.scripted import (
+    Head,
+    HttpRequest,
+    Reply,
+    ScriptedPages,
+    ScriptedThing,
+    Serving,
+    refusal,
+)
 from tests.conformance.breaking import HERE, card_of, ids, right, told
 from tests.conformance.broken_connection import HoldsOn
 from tests.conformance.broken_description import Describes, HasNoSecurity, ServesPlainText

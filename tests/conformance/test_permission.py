@@ -10,8 +10,7 @@ import pytest
 import trio
 
 from lmos_actors.conformance import Call, ConformOptions, Verdict, conform
-from lmos_actors.conformance.scripted import ScriptedConnection, ScriptedServer
-from lmos_actors.conformance.scripted._description import ID_B, VALUES
+from lmos_actors.conformance.scripted import ID_B, VALUES, ScriptedConnection, ScriptedServer
 from lmos_actors.conformance.session import Visit
 from lmos_actors.transport import MemoryNetwork
 from tests.conformance.breaking import HERE, HINTS, card_of, ids, on_virtual_time, right, told

@@ -13,9 +13,10 @@ from lmos_actors.conformance.scripted import (
     ScriptedServer,
     Serving,
     completed,
+    invalid,
     not_allowed,
+    not_found,
 )
-from lmos_actors.conformance.scripted._thing import invalid, not_found
 from tests.conformance.breaking import card_of, right, told
 
 if TYPE_CHECKING:

@@ -8,9 +8,17 @@ import pytest
 
 from lmos_actors.conformance.inputs import fits
 from lmos_actors.conformance.scripted import described
-from lmos_actors.conformance.target import Call, Hints, NewValue, NotOffered, NotRun, Roles, Target
-from lmos_actors.conformance.target._target import Thing
-from lmos_actors.conformance.target._things import readable_part
+from lmos_actors.conformance.target import (
+    Call,
+    Hints,
+    NewValue,
+    NotOffered,
+    NotRun,
+    Roles,
+    Target,
+    Thing,
+    readable_part,
+)
 
 SECONDS = {"type": "object", "properties": {"seconds": {"type": "number", "minimum": 0, "maximum": 60}}}
 

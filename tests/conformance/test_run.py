@@ -11,10 +11,8 @@ import trio
 from lmos_actors import ConfigError
 from lmos_actors.conformance import ConformOptions, Level, Result, Unreachable, Verdict, all_cases, conform
 from lmos_actors.conformance._run import prepare, run_case
-from lmos_actors.conformance.card import DEVIATIONS, lmos
-from lmos_actors.conformance.card._deviations import ROWS
-from lmos_actors.conformance.scripted import Head, Serving
-from lmos_actors.conformance.scripted._serving import refusal
+from lmos_actors.conformance.card import DEVIATIONS, ROWS, lmos
+from lmos_actors.conformance.scripted import Head, Serving, refusal
 from lmos_actors.conformance.session import (
     AS_IN_EXAMPLES,
     AS_KOTLIN,

@@ -10,6 +10,10 @@ from uuid import UUID
 import pytest
 
 from lmos_actors.conformance.scripted import (
+    ID,
+    ID_B,
+    MOST_WAITING,
+    Cut,
     Hang,
     HttpRequest,
     Say,
@@ -20,8 +24,6 @@ from lmos_actors.conformance.scripted import (
     described,
     described_b,
 )
-from lmos_actors.conformance.scripted._connection import MOST_WAITING, Cut
-from lmos_actors.conformance.scripted._description import ID, ID_B
 from lmos_actors.protocol import td
 
 M = "5b6c7d8e-9f0a-4b1c-8d2e-3f4a5b6c7d15"

@@ -11,8 +11,7 @@ import pytest
 import trio
 
 from lmos_actors import ActionFailed, InvalidInput, NotAllowed, open_node
-from lmos_actors.conformance.scripted import ScriptedServer, Serving
-from lmos_actors.conformance.scripted._description import ID
+from lmos_actors.conformance.scripted import ID, ScriptedServer, Serving
 from lmos_actors.conformance.wire import (
     BINARY,
     CLOSE,

@@ -2,6 +2,7 @@
 
 from ._deviations import (
     DEVIATIONS as DEVIATIONS,
+    ROWS as ROWS,
     agent as agent,
     binding as binding,
     discovery as discovery,

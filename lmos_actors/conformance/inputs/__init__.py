@@ -9,5 +9,6 @@ from ._inputs import (
     smallest as smallest,
     valid as valid,
 )
+from ._patterns import matching as matching
 from ._schemas import as_object as as_object, is_array as is_array, is_object as is_object, same as same
 from ._weights import DEEPEST as DEEPEST, depth_of as depth_of

@@ -3,28 +3,51 @@
 from ._connection import (
     ABOUT_PROPERTY as ABOUT_PROPERTY,
     IDS as IDS,
+    MOST_WAITING as MOST_WAITING,
     REQUESTS as REQUESTS,
+    Cut as Cut,
     Hang as Hang,
     Out as Out,
     Raw as Raw,
     Request as Request,
     Say as Say,
+    dumped as dumped,
     is_deep as is_deep,
     is_object as is_object,
     no_number as no_number,
 )
-from ._description import described as described, described_b as described_b
-from ._http import HttpRequest as HttpRequest, Reply as Reply, ScriptedPages as ScriptedPages
-from ._runs import Run as Run, completed as completed
-from ._server import ScriptedConnection as ScriptedConnection, ScriptedServer as ScriptedServer
-from ._serving import Head as Head, Serving as Serving
+from ._description import (
+    ID as ID,
+    ID_B as ID_B,
+    VALUES as VALUES,
+    described as described,
+    described_b as described_b,
+)
+from ._http import HttpRequest as HttpRequest, Reply as Reply, ScriptedPages as ScriptedPages, given as given
+from ._runs import (
+    Final_ as Final_,
+    Run as Run,
+    RunsVoice as RunsVoice,
+    completed as completed,
+    content_of as content_of,
+)
+from ._server import (
+    Listening as Listening,
+    ScriptedConnection as ScriptedConnection,
+    ScriptedServer as ScriptedServer,
+)
+from ._serving import Head as Head, Serving as Serving, refusal as refusal
 from ._thing import (
     ABSENT as ABSENT,
     Done as Done,
+    Failed as Failed,
     Json as Json,
     Outcome as Outcome,
     Problem as Problem,
     ScriptedThing as ScriptedThing,
+    invalid as invalid,
     not_allowed as not_allowed,
+    not_found as not_found,
+    too_late as too_late,
 )
 from ._websocket import Wire as Wire, is_close_code as is_close_code

@@ -26,7 +26,14 @@ from ._liveness import (
     must_end as must_end,
     note_close as note_close,
 )
-from ._messages import ABSENT as ABSENT, MANDATORY as MANDATORY, UUID4 as UUID4, Heard as Heard
+from ._messages import (
+    ABSENT as ABSENT,
+    MANDATORY as MANDATORY,
+    UUID4 as UUID4,
+    Heard as Heard,
+    faults as faults,
+    hear as hear,
+)
 from ._samples import (
     SILENCE as SILENCE,
     a_reading as a_reading,

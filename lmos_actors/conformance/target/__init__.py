@@ -8,9 +8,10 @@ from ._lookup import (
     HeadersFor as HeadersFor,
     Reach as Reach,
     is_url as is_url,
+    next_of as next_of,
     no_headers as no_headers,
     on_web as on_web,
 )
 from ._roles import NotOffered as NotOffered, NotRun as NotRun, Roles as Roles
 from ._target import Target as Target, find_target as find_target
-from ._things import sockets_of as sockets_of
+from ._things import readable_part as readable_part, sockets_of as sockets_of

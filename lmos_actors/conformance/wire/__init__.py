@@ -12,6 +12,7 @@ from ._frames import (
     RawFrame as RawFrame,
     accept_of as accept_of,
     close_payload as close_payload,
+    mask as mask,
     write_frame as write_frame,
 )
 from ._handshake import Knock as Knock, Refused as Refused, open_socket as open_socket
