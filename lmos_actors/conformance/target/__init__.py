@@ -14,4 +14,4 @@ from ._lookup import (
 )
 from ._roles import NotOffered as NotOffered, NotRun as NotRun, Roles as Roles
 from ._target import Target as Target, find_target as find_target
-from ._things import readable_part as readable_part, sockets_of as sockets_of
+from ._things import Thing as Thing, readable_part as readable_part, sockets_of as sockets_of
