@@ -71,21 +71,21 @@ WEBSOCKETS = frozenset({"wsproto", "trio_websocket", "websockets"})
 NAMED_UPWARDS: frozenset[tuple[str, str]] = frozenset(
     {
         ("lmos_actors.actors._mailbox", "lmos_actors.actors._invocation"),
-        ("lmos_actors.actors._mailbox", "lmos_actors.actors._box"),
-        ("lmos_actors.actors._invocation", "lmos_actors.actors._box"),
-        ("lmos_actors.actors._runtime", "lmos_actors.actors._box"),
+        ("lmos_actors.actors._mailbox", "lmos_actors.actors._slot_mailbox"),
+        ("lmos_actors.actors._invocation", "lmos_actors.actors._slot_mailbox"),
+        ("lmos_actors.actors._runtime", "lmos_actors.actors._slot_mailbox"),
         ("lmos_actors.actors._runtime", "lmos_actors.actors._edge"),
-        ("lmos_actors.actors._affordances", "lmos_actors.actors._box"),
-        ("lmos_actors.actors._cell", "lmos_actors.actors._aside"),
-        ("lmos_actors.actors._cell", "lmos_actors.actors._holder"),
-        ("lmos_actors.actors._holder", "lmos_actors.actors._ending"),
+        ("lmos_actors.actors._affordances", "lmos_actors.actors._slot_mailbox"),
+        ("lmos_actors.actors._slot_state", "lmos_actors.actors._slot_stash"),
+        ("lmos_actors.actors._slot_state", "lmos_actors.actors._lifespan_task"),
+        ("lmos_actors.actors._lifespan_task", "lmos_actors.actors._slot_lifecycle"),
         ("lmos_actors.bindings.lmos._server_answering", "lmos_actors.bindings.lmos._server"),
         ("lmos_actors.bindings.lmos._server_connection", "lmos_actors.bindings.lmos._server"),
         ("lmos_actors.bindings.lmos._peer_requests", "lmos_actors.bindings.lmos._peer_things"),
         ("lmos_actors.bindings.lmos._peer_listening", "lmos_actors.bindings.lmos._peer_things"),
         ("lmos_actors.bindings.lmos._peer_things", "lmos_actors.bindings.lmos._peer"),
         ("lmos_actors.actors._retrying", "lmos_actors.actors._ref"),
-        ("lmos_actors.supervision._branch", "lmos_actors.supervision._supervisor"),
+        ("lmos_actors.supervision._supervisor_loop", "lmos_actors.supervision._supervisor"),
         ("lmos_actors.supervision._supervisor", "lmos_actors.supervision._pool"),
     }
 )
@@ -124,7 +124,7 @@ FOREIGN = frozenset({"asyncio", "anyio", "threading.Timer", "sched"})
 FOREIGN_ALLOWED = frozenset(
     {
         ("lmos_actors.portal._aio", "asyncio"),  # for those who live there
-        ("lmos_actors.actors._outside", "anyio"),  # its worker processes, which run on trio
+        ("lmos_actors.actors._blocking_work", "anyio"),  # its worker processes, which run on trio
     }
 )
 
@@ -379,11 +379,11 @@ def long_function(lines: int) -> str:
 
 
 SAMPLES = [
-    (wrong_directions, "actors._cell", "from lmos_actors.supervision import Plan", True),
-    (wrong_directions, "actors._cell", "def f():\n    import lmos_actors.node._node", True),
-    (wrong_directions, "actors._cell", "if TYPE_CHECKING:\n    from ..supervision import Plan", True),
-    (wrong_directions, "actors._cell", "from lmos_actors.transport import Network", True),
-    (wrong_directions, "actors._cell", "from lmos_actors.protocol.td import schema_of", False),
+    (wrong_directions, "actors._slot_state", "from lmos_actors.supervision import Plan", True),
+    (wrong_directions, "actors._slot_state", "def f():\n    import lmos_actors.node._node", True),
+    (wrong_directions, "actors._slot_state", "if TYPE_CHECKING:\n    from ..supervision import Plan", True),
+    (wrong_directions, "actors._slot_state", "from lmos_actors.transport import Network", True),
+    (wrong_directions, "actors._slot_state", "from lmos_actors.protocol.td import schema_of", False),
     (wrong_directions, "facades._chat", "from lmos_actors.discovery import Directory", True),
     (wrong_directions, "conformance._kit", "from lmos_actors.actors import Ref", True),
     (shared_too_much, "conformance._kit", "from lmos_actors.protocol.lmos import Message", True),
@@ -399,26 +399,26 @@ SAMPLES = [
     (shared_too_much, "bindings.lmos._peer", "from lmos_actors.protocol.lmos import Message", False),
     (wrong_directions, "errors", "from .node import Node", True),
     (wrong_directions, "node._node", "from lmos_actors.supervision import Plan", False),
-    (wrong_doors, "supervision._plan", "from lmos_actors.actors._cell import Cell", True),
-    (wrong_doors, "supervision._plan", "from ..actors import _cell", True),
+    (wrong_doors, "supervision._plan", "from lmos_actors.actors._slot_state import SlotState", True),
+    (wrong_doors, "supervision._plan", "from ..actors import _slot_state", True),
     (wrong_doors, "supervision._plan", "from lmos_actors.supervision import Plan", True),
     (wrong_doors, "protocol.td._schema", "import lmos_actors.protocol", True),
     (wrong_doors, "supervision._plan", "from lmos_actors import Agent", True),
     (wrong_doors, "supervision._plan", "from . import _spec", False),
-    (private_trio, "actors._cell", "from trio import _core", True),
+    (private_trio, "actors._slot_state", "from trio import _core", True),
     (wrong_doors, "supervision._plan", "from ..errors import NotFound", False),
     (impure, "supervision._plan", "import trio", True),
     (impure, "files._yaml", "from time import monotonic", True),
-    (impure, "actors._cell", "import trio", False),
-    (impure, "actors._cell", "import asyncio", True),
-    (private_trio, "actors._cell", "from trio._core import _run", True),
-    (private_trio, "actors._cell", "import trio\ntrio._core._run._r.shuffle()", True),
+    (impure, "actors._slot_state", "import trio", False),
+    (impure, "actors._slot_state", "import asyncio", True),
+    (private_trio, "actors._slot_state", "from trio._core import _run", True),
+    (private_trio, "actors._slot_state", "import trio\ntrio._core._run._r.shuffle()", True),
     (private_trio, "simulation._world", "from trio._core import _run", False),
-    (private_trio, "actors._cell", "import trio\ntrio.lowlevel.current_task()", False),
-    (oversized, "actors._cell", "x = 1\n" * 601, True),
-    (oversized, "actors._cell", "x = 1\n" * 600, False),
-    (oversized, "actors._cell", long_function(41), True),
-    (oversized, "actors._cell", long_function(40), False),
+    (private_trio, "actors._slot_state", "import trio\ntrio.lowlevel.current_task()", False),
+    (oversized, "actors._slot_state", "x = 1\n" * 601, True),
+    (oversized, "actors._slot_state", "x = 1\n" * 600, False),
+    (oversized, "actors._slot_state", long_function(41), True),
+    (oversized, "actors._slot_state", long_function(40), False),
     (oversized, "actors._utils", "", True),
 ]  # fmt: skip
 

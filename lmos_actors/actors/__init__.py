@@ -1,6 +1,5 @@
 """Agents, mailboxes and refs: what runs, what waits for it, and what points to it."""
 
-from ._acting import mentions as mentions
 from ._affordances import (
     Action as Action,
     Assignment as Assignment,
@@ -12,25 +11,19 @@ from ._affordances import (
     Turn as Turn,
 )
 from ._agent import Agent as Agent, current_request as current_request, is_agents_code as is_agents_code
+from ._agent_verbs import mentions as mentions
+from ._blocking_work import Outside as Outside
 from ._calls import LocalCall as LocalCall, LocalLink as LocalLink, LocalStream as LocalStream
-from ._cell import OutputGate as OutputGate, StateStore as StateStore, Status as Status
 from ._contract import Contract as Contract
-from ._declare import Unit as Unit, action as action, event as event, every as every, prop as prop
-from ._describe import check_id as check_id, describe as describe
+from ._declarations import Unit as Unit, action as action, event as event, every as every, prop as prop
+from ._descriptions import check_id as check_id, describe as describe
 from ._dispatcher import dispatch as dispatch
 from ._edge import Edge as Edge, Going as Going, Watch as Watch, going_out as going_out
-from ._evidence import (
-    class_made_by as class_made_by,
-    fields_of as fields_of,
-    message_of as message_of,
-)
-from ._far import Asker as Asker, Far as Far, OneWay as OneWay, Peer as Peer, Seats as Seats
 from ._follow import Following as Following
 from ._gates import RUNNING as RUNNING
 from ._gather import invoke_all as invoke_all
 from ._groups import Change as Change, Group as Group, Joined as Joined, Left as Left
-from ._handing import HandingLink as HandingLink
-from ._holding import (
+from ._hold import (
     hold as hold,
     keep_state as keep_state,
     release as release,
@@ -81,15 +74,15 @@ from ._operation import (
     not_in as not_in,
 )
 from ._options import About as About
-from ._outside import Outside as Outside
 from ._parking import park_among as park_among
 from ._population import (
+    AgentQuery as AgentQuery,
     Population as Population,
+    RemoteLookup as RemoteLookup,
     Resolver as Resolver,
-    Seeker as Seeker,
-    Sought as Sought,
     Spread as Spread,
 )
+from ._propagating_link import PropagatingLink as PropagatingLink
 from ._receiving import Receiving as Receiving
 from ._ref import (
     Call as Call,
@@ -100,20 +93,26 @@ from ._ref import (
     tell_within as tell_within,
 )
 from ._registry import (
-    Finder as Finder,
+    LookupLink as LookupLink,
     link_to as link_to,
     near_agents as near_agents,
     near_links as near_links,
     release_link as release_link,
     slot_of as slot_of,
 )
+from ._remote_requests import Asker as Asker, Far as Far, OneWay as OneWay, Peer as Peer, Seats as Seats
+from ._report_values import (
+    class_made_by as class_made_by,
+    fields_of as fields_of,
+    message_of as message_of,
+)
 from ._reports import CrashReport as CrashReport
 from ._retrying import Attempt as Attempt, found_link as found_link
 from ._router import BY as BY, By as By, PoolLink as PoolLink, key_text as key_text, load_of as load_of
 from ._runtime import (
     BUDGET as BUDGET,
+    AgentSupervisor as AgentSupervisor,
     DeadLetter as DeadLetter,
-    Household as Household,
     Owner as Owner,
     Runtime as Runtime,
     Staging as Staging,
@@ -124,6 +123,7 @@ from ._runtime import (
     interruptible as interruptible,
     title_of as title_of,
 )
+from ._slot_state import OutputGate as OutputGate, StateStore as StateStore, Status as Status
 from ._standin import (
     Altered as Altered,
     Standin as Standin,
@@ -131,7 +131,7 @@ from ._standin import (
     on_each_end as on_each_end,
     stand_in as stand_in,
 )
-from ._tally import Sums as Sums
+from ._tally import Totals as Totals
 from ._thing import Thing as Thing, acting_as as acting_as
 from ._topics import Topic as Topic, TopicStatistics as TopicStatistics, topic_of as topic_of
 from ._trace_context import (
@@ -148,7 +148,7 @@ from ._trace_context import (
     sent_numbers as sent_numbers,
     trace_context as trace_context,
 )
-from ._traced import TracedLink as TracedLink
+from ._traced_link import TracedLink as TracedLink
 from ._waiting import Waiting as Waiting, WaitingGraph as WaitingGraph, waiting_graph as waiting_graph
 from ._watchdog import SlowTurnWarning as SlowTurnWarning, Watchdog as Watchdog
 from .values import (

@@ -28,7 +28,7 @@ from lmos_actors.errors import AgentUnavailable
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
-    from ._box import Box
+    from ._slot_mailbox import SlotMailbox
     from .values import Shape
 
 V = TypeVar("V")
@@ -48,7 +48,7 @@ class Lives(Protocol):
     """Anything with a place in a tree: what the descriptors ask of their owner."""
 
     @property
-    def _slot(self) -> Box | None: ...
+    def _slot(self) -> SlotMailbox | None: ...
 
 
 class PropertyHandle(Generic[A_contra, V]):
@@ -129,7 +129,7 @@ class Property(Generic[V]):
             value = take(value)
         setattr(instance, self.hidden, value)
         slot = instance._slot  # pyright: ignore[reportPrivateUsage] # the place its class keeps for this
-        if slot is not None and slot.more is not None:
+        if slot is not None and slot.extra is not None:
             slot.property_changed(self.handle.name, value)
 
 
@@ -151,7 +151,7 @@ class Emitter(Generic[V]):
 
     __slots__ = ("_event", "_slot")
 
-    def __init__(self, event: Event[V], slot: Box | None) -> None:
+    def __init__(self, event: Event[V], slot: SlotMailbox | None) -> None:
         self._event = event
         self._slot = slot
 

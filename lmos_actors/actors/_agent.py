@@ -20,13 +20,13 @@ from typing import (
 import attrs
 from trio.lowlevel import current_task
 
-from ._acting import Acting, import_log
+from ._agent_verbs import Acting, import_log
 from ._contract import Contract, compile_contract
-from ._declare import event, prop
+from ._declarations import event, prop
 from ._fields import check_defaults, check_members, collect_fields
 from ._invocation import CURRENT, OwnTask
 from ._links import check_on_exit
-from ._mailbox import Envelope, Firing, MailboxOptions, Request, trace_text
+from ._mailbox import Envelope, InternalTurn, MailboxOptions, Request, trace_text
 from ._operation import Operation
 from ._options import About, ClassOptions, check_said
 from ._runtime import RUNTIME
@@ -158,7 +158,7 @@ def current_request() -> Request:
     if rt is None or rt.turns.slot is None:
         raise LookupError("no agent's turn or run is in progress here")
     item = rt.turns.current
-    if isinstance(item, Firing):
+    if isinstance(item, InternalTurn):
         return Request(affordance=item.affordance, trace=trace_text(item.trace))
     if isinstance(item, Envelope):
         return item.request()

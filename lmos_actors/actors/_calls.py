@@ -63,7 +63,7 @@ class LocalCall(Envelope):
 
     # ---- the slot's side
 
-    def waits_in_line(self) -> None:
+    def on_pending(self) -> None:
         self.stood_in_line = True
 
     def answer(self, value: Any) -> None:
@@ -287,7 +287,7 @@ class LocalLink(Slot):
             self._unlisten(MONITORS, feed)
 
     def _unlisten(self, key: str, sink: Sink) -> None:
-        more = self.more
-        if more is not None and more.sinks is not None:
-            more.sinks.remove(key, sink)
+        extra = self.extra
+        if extra is not None and extra.sinks is not None:
+            extra.sinks.remove(key, sink)
         sink.close()

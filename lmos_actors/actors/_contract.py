@@ -20,12 +20,12 @@ from lmos_actors.errors import InvalidInput, NotAllowed, NotFound
 
 from ._affordances import Action, Event, Property, StreamAction, Turn
 from ._fields import MUTABLE
-from ._hints import Hints, is_progress, output_of
 from ._history import keep_history
 from ._mailbox import MailboxOptions
 from ._observers import ALL_EVENTS, event_key, property_key
 from ._operation import ANYTHING, GATED, MISSING, RUN, STREAM, TURN, Operation, Parameter
 from ._options import ClassOptions, behaviours_of
+from ._type_hints import Hints, is_progress, output_of
 from .values import UNREAD, check_property_type, hidden_fields, shape_of
 
 if TYPE_CHECKING:

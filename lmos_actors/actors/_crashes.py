@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from lmos_actors._core import ASYNCIO, WAY_OUT
 from lmos_actors.errors import LinkedAgentDied, WrongEventLoop, group_of, text_of
 
-from ._evidence import class_made_by, fields_of
 from ._monitor import ExitReason
+from ._report_values import class_made_by, fields_of
 from ._reports import REASON, CrashReport
 from ._traces import place_of
 from .values import HIDDEN, PARTS, Secrets, conceal, conceal_all, conceal_unchecked

@@ -23,14 +23,14 @@ from trio.lowlevel import (
 
 from lmos_actors.errors import AgentDied, AgentError, InvalidInput
 
-from ._cell import NO_MAIL
 from ._crashes import crash_reason
 from ._gates import BUSY, DRAINING, IDLE, QUIET, WORKED
 from ._invocation import declared_failure
-from ._mailbox import DONE, QUEUED, Envelope, Firing, Own, OwnTell, Stashed
+from ._mailbox import DONE, QUEUED, Envelope, InternalTurn, SelfEnvelope, SelfMessage, Stashed
 from ._operation import GATED
 from ._reports import EARLIER
 from ._runtime import BUDGET
+from ._slot_state import NO_MAIL
 from .values import conceal
 
 ENDLESS = 2_000  # passes with turns left after which is looked whether time goes on
@@ -39,9 +39,9 @@ SHORTEST: Final = 1e-6  # seconds that turns then wait
 LONGEST: Final = 0.05
 
 if TYPE_CHECKING:
-    from ._box import Box
     from ._operation import Operation
     from ._runtime import Runtime
+    from ._slot_mailbox import SlotMailbox
 
 
 @enable_ki_protection
@@ -54,7 +54,7 @@ async def dispatch(rt: Runtime) -> None:
         rt.dispatcher = None
         return Abort.SUCCEEDED
 
-    endless = _Endless()
+    endless = _LivelockGuard()
     while True:
         if not ready:
             if endless.passes:
@@ -73,7 +73,7 @@ async def dispatch(rt: Runtime) -> None:
             if slot.gate == BUSY:
                 run_batch(rt, slot, slot.take_batch())
             elif slot.gate == WORKED:
-                run_batch(rt, slot, slot.take_worked())
+                run_batch(rt, slot, slot.take_finished_work())
         if ready:
             endless.passes += 1
             if endless.passes < ENDLESS:
@@ -82,15 +82,15 @@ async def dispatch(rt: Runtime) -> None:
                 await endless.look(rt, abort)
 
 
-def may_run_now(slot: Box, op: Operation) -> bool:
+def may_run_now(slot: SlotMailbox, op: Operation) -> bool:
     """Whether a turn may run in the step of a caller in no turn: the agent is idle, and nobody looks on."""
     rt = slot.rt
     if op.kind or slot.turns.budget <= 0 or slot.full() or rt.edge is not None or rt.instrument is not None:
         return False
-    return not slot.gate or slot.loosen()
+    return not slot.gate or slot.leave_tally()
 
 
-def run_now(slot: Box, envelope: Envelope) -> None:
+def run_now(slot: SlotMailbox, envelope: Envelope) -> None:
     """Run a turn in the caller's step; see `may_run_now`. It never blocks or raises."""
     rt = slot.rt
     if rt.wake_watchdog is not None:
@@ -103,7 +103,7 @@ def run_now(slot: Box, envelope: Envelope) -> None:
         rt.schedule(rt.ready.pop())  # what the turn left: `run_batch` takes the dispatcher to be awake
 
 
-class _Endless:
+class _LivelockGuard:
     """Lets virtual time go on where turns without end would keep it still, as real time goes on for them.
 
     An agent that sends itself a message in every turn leaves nothing for a clock to jump over. Once half a
@@ -139,7 +139,7 @@ class _Endless:
             await wait_task_rescheduled(abort)
 
 
-def run_batch(rt: Runtime, slot: Box, batch: list[Any]) -> None:
+def run_batch(rt: Runtime, slot: SlotMailbox, batch: list[Any]) -> None:
     """Run a batch of an agent's turns.
 
     The hot path, and longer than a function here should be: parting it would cost a call a batch.
@@ -180,7 +180,7 @@ def run_batch(rt: Runtime, slot: Box, batch: list[Any]) -> None:
     slot.begun += told
     slot.handled += told
     turns.budget -= done
-    if turns.leave or slot.more is not None or slot.gate != BUSY:
+    if turns.leave or slot.extra is not None or slot.gate != BUSY:
         _leave(rt, slot, batch, done)
     elif slot.queue:  # the common case, without the call
         rt.ready.append(slot)
@@ -189,48 +189,48 @@ def run_batch(rt: Runtime, slot: Box, batch: list[Any]) -> None:
         slot.gate = IDLE
 
 
-def _leave(rt: Runtime, slot: Box, batch: list[Any], done: int) -> None:
+def _leave(rt: Runtime, slot: SlotMailbox, batch: list[Any], done: int) -> None:
     """Put back what was not taken, and go on as the agent stands now."""
     turns = rt.turns
     left = turns.leave
     turns.leave = False
     if done < len(batch):
         slot.put_back(batch[done:])
-    more = slot.more
-    if more is not None:
-        if more.shelf is not None:
-            slot.take_up()
-        if more.parked:
+    extra = slot.extra
+    if extra is not None:
+        if extra.stash is not None:
+            slot.restore_stashed()
+        if extra.parked:
             slot.admit()
     if slot.gate == BUSY:
-        more = slot.more
-        if more is not None and more.pace is not None:
+        extra = slot.extra
+        if extra is not None and extra.pace is not None:
             slot.resume()
         elif slot.queue:
             rt.ready.append(slot)
         else:
             slot.queue = NO_MAIL
-            slot.gate = QUIET if more is not None and more.parked else IDLE
+            slot.gate = QUIET if extra is not None and extra.parked else IDLE
             if slot.state == DRAINING:
-                slot.settled_down()
+                slot.on_idle()
     elif left:
         slot.after_turn()
 
 
-def _take(slot: Box, item: Any, run: Any) -> None:
+def _take(slot: SlotMailbox, item: Any, run: Any) -> None:
     """Carry out one item that is no plain tell."""
-    if isinstance(item, Firing):
+    if isinstance(item, InternalTurn):
         fn, args = item.take()
         given = run(fn, *args)
         if given is not None:
             _refuse_coroutine(given, fn)
         return
-    if isinstance(item, Own):
+    if isinstance(item, SelfMessage):
         _take_own(slot, item, run)
         return
     envelope: Envelope = item
     if envelope.phase == DONE:  # its consumer is gone
-        slot.furnish().withdrawn -= 1
+        slot.ensure_extra().withdrawn -= 1
         return
     op = envelope.op
     if op.kind:
@@ -238,7 +238,7 @@ def _take(slot: Box, item: Any, run: Any) -> None:
             _begin(slot, envelope)
             return
         if not slot.enabled(op):
-            slot.not_now(envelope)
+            slot.postpone_or_refuse(envelope)
             return
     slot.begun += 1
     envelope.phase = DONE
@@ -258,7 +258,7 @@ def _take(slot: Box, item: Any, run: Any) -> None:
     envelope.answer(value)
 
 
-def _carry_out(slot: Box, envelope: Envelope, run: Any) -> Any:
+def _carry_out(slot: SlotMailbox, envelope: Envelope, run: Any) -> Any:
     """Run a turn that has a trace: in its span, where spans are recorded."""
     edge = slot.rt.edge
     if edge is None:
@@ -270,14 +270,14 @@ def _carry_out(slot: Box, envelope: Envelope, run: Any) -> Any:
         run(edge.leave, token)
 
 
-def _note_delivered(slot: Box, envelope: Envelope) -> None:
+def _note_delivered(slot: SlotMailbox, envelope: Envelope) -> None:
     """As `Runtime.note`, for the two records that nearly every message has: its turn begins."""
     instrument = slot.rt.instrument
     if instrument is not None and envelope.trace is not None:
         instrument.record("delivered", slot.path, {"id": envelope.trace[0], "affordance": envelope.op.name})
 
 
-def _note_answered(slot: Box, envelope: Envelope, value: Any) -> None:
+def _note_answered(slot: SlotMailbox, envelope: Envelope, value: Any) -> None:
     """The same: its turn has given `value`."""
     instrument, op = slot.rt.instrument, envelope.op
     if instrument is not None and envelope.trace is not None:
@@ -297,58 +297,58 @@ def _refuse_coroutine(given: Any, fn: Any) -> None:
         )
 
 
-def _take_own(slot: Box, item: Own, run: Any) -> None:
+def _take_own(slot: SlotMailbox, item: SelfMessage, run: Any) -> None:
     """Carry out a message of the agent to itself."""
     op, args, sender = item
     if op.kind and not slot.enabled(op):
-        slot.not_now(item)
+        slot.postpone_or_refuse(item)
         return
     if op.kind and op.kind != GATED:
-        _begin(slot, OwnTell(slot, op, args, sender))
+        _begin(slot, SelfEnvelope(slot, op, args, sender))
         return
-    slot.own_taken()
+    slot.free_own_seat()
     slot.begun += 1
     run(op.fn, slot.agent, *args)
     slot.handled += 1
 
 
-def _begin(slot: Box, envelope: Envelope) -> None:
+def _begin(slot: SlotMailbox, envelope: Envelope) -> None:
     """Hand a run over; the turns after it wait for its first step."""
     slot.begin_run(envelope, hold=True)
     if slot.gate != BUSY:
         slot.turns.leave = True
 
 
-def _fired(item: Firing, exc: BaseException) -> Firing:
+def _fired(item: InternalTurn, exc: BaseException) -> InternalTurn:
     """Return a timer's turn with the arguments it had: a following has let go of them, `_take` has not."""
     traceback = exc.__traceback__
     while traceback is not None and traceback.tb_frame.f_code is not _take.__code__:
         traceback = traceback.tb_next
     taken: dict[str, Any] = traceback.tb_frame.f_locals if traceback is not None else {}
-    fired = Firing(taken.get("fn", item.fn), taken.get("args", item.args))
+    fired = InternalTurn(taken.get("fn", item.fn), taken.get("args", item.args))
     fired.trace = item.trace
     return fired
 
 
-def _failed(rt: Runtime, slot: Box, exc: BaseException, batch: list[Any], done: int) -> None:
+def _failed(rt: Runtime, slot: SlotMailbox, exc: BaseException, batch: list[Any], done: int) -> None:
     """A turn raised: answer its asker; end the agent unless it is a declared failure (T3)."""
     item = batch[done - 1]
     if isinstance(exc, Stashed):
         rt.turns.budget -= done
-        slot.stash_taken(item)
+        slot.stash_turn(item)
         _leave(rt, slot, batch, done)
         return
     failure: Exception | None = declared_failure(exc)
     envelope = item if isinstance(item, Envelope) else None
     if failure is None and envelope is not None and envelope.op.internal and isinstance(exc, AgentError):
         failure = exc
-    if not isinstance(item, Firing):
+    if not isinstance(item, InternalTurn):
         slot.handled += 1
         if type(item) is tuple:
             slot.begun += 1
     rt.turns.budget -= done
     if failure is None:
-        hand = _fired(item, exc) if isinstance(item, Firing) else cast("Any", item)
+        hand = _fired(item, exc) if isinstance(item, InternalTurn) else cast("Any", item)
         reason = crash_reason(slot, exc, hand, batch[max(0, done - 1 - EARLIER) : done - 1])
         if envelope is not None:
             died = AgentDied(str(reason), started=True, agent=slot)

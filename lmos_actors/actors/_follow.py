@@ -18,14 +18,14 @@ from trio.lowlevel import enable_ki_protection
 from lmos_actors.errors import NotFound
 
 from ._affordances import EventHandle
-from ._cell import NO_TABLE
 from ._gates import DRAINING, GONE
 from ._history import kept_turn
-from ._mailbox import Firing
+from ._mailbox import InternalTurn
 from ._observers import Backlog, Gap, event_key
 from ._ref import Ref
-from ._registry import Finder, check_home, near_link
+from ._registry import LookupLink, check_home, near_link
 from ._retrying import Retrying
+from ._slot_state import NO_TABLE
 from ._topics import Topic
 from ._trace_context import current_mark
 from .values import Discreet
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
     from ._calls import LocalLink
     from ._mailbox import Mark
-    from ._population import Sought
+    from ._population import AgentQuery
     from ._runtime import Runtime
 
 FOLLOW_SIZE: Final = 64
 NOTHING: Final[Any] = ()
 
 
-class Following(Firing):
+class Following(InternalTurn):
     """What `self.follow` gives: `cancel()` ends it, `missed` counts what was dropped past its bound."""
 
     __slots__ = ("_after", "_before", "_buffer", "_follower", "_key", "_size", "_source", "missed")
@@ -127,7 +127,7 @@ class Following(Firing):
         first = self._source is None
         self._source, self._key = source, key
         if first:
-            more = self._follower.furnish()
+            more = self._follower.ensure_extra()
             after: Following | None = more.follows
             self._after = after
             if after is not None:
@@ -149,7 +149,7 @@ class Following(Firing):
         if before is not None:
             before._after = after
         else:
-            self._follower.furnish().follows = after
+            self._follower.ensure_extra().follows = after
         if after is not None:
             after._before = before
         self._before = self._after = None
@@ -217,15 +217,15 @@ class Absent:
 
     def __init__(self, rt: Runtime) -> None:
         self._rt = rt
-        self._by_finder: dict[Sought, dict[Following, str]] = {}
+        self._by_finder: dict[AgentQuery, dict[Following, str]] = {}
 
-    def add(self, finder: Finder, following: Following, key: str) -> None:
+    def add(self, finder: LookupLink, following: Following, key: str) -> None:
         """Have it bound when such an agent appears."""
         wanted = finder.wanted
         self._by_finder.setdefault(wanted, {})[following] = key
         following.bind(self, wanted)
 
-    def remove(self, wanted: Sought, following: Following) -> None:
+    def remove(self, wanted: AgentQuery, following: Following) -> None:
         """Forget one."""
         waiting = self._by_finder[wanted]
         del waiting[following]
@@ -240,7 +240,7 @@ class Absent:
                 if link is not None:
                     self.settle(wanted, link)
 
-    def settle(self, wanted: Sought, link: Any) -> None:
+    def settle(self, wanted: AgentQuery, link: Any) -> None:
         """Bind those who wait for such an agent to one that was found."""
         for following, key in self._by_finder.pop(wanted, {}).items():
             _listen(link, following, key)
@@ -285,7 +285,7 @@ def _parts(source: Any, rest: tuple[Any, ...]) -> tuple[Any, Any]:
 def _follow_agent(rt: Runtime, link: Any, handle: EventHandle[Any, Any], following: Following) -> None:
     """Follow at once, or from the moment at which the agent that is looked for appears."""
     link = link.inner if isinstance(link, Retrying) else link
-    if isinstance(link, Finder):
+    if isinstance(link, LookupLink):
         found = link.look()
         if found is None or getattr(found, "is_settled", True) is False:
             _check_event(link.wanted.cls, handle)
@@ -318,7 +318,7 @@ def _check_event(cls: Any, handle: EventHandle[Any, Any]) -> None:
         raise NotFound("event", handle.name, where=cls.__name__, known=contract.events)
 
 
-def _is_wanted(slot: LocalLink, wanted: Sought) -> bool:
+def _is_wanted(slot: LocalLink, wanted: AgentQuery) -> bool:
     cls, name = wanted.cls, wanted.name
     return (cls is None or isinstance(slot.agent, cls)) and (
         name is None or slot.label == name or ("/" in name and slot.path == name)

@@ -8,7 +8,7 @@ from typing import Final
 EMPTY, STARTING, RUNNING, DRAINING, ENDING, DOWN, GONE = range(7)
 STATES: Final = ("empty", "starting", "running", "stopping", "ending", "down", "gone")
 # What a caller is told of it.
-TOLD: Final = (
+STATE_TEXTS: Final = (
     "not started yet",
     "starting",
     "running",

@@ -21,7 +21,7 @@ from trio.lowlevel import (
 from ._calls import LocalLink
 from ._mailbox import DONE, Ask, Stashed
 from ._operation import named
-from ._registry import Finder
+from ._registry import LookupLink
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
@@ -118,7 +118,7 @@ class _Gathering:
         bound, shared = args, False  # arguments that cannot change are checked once for all of a class
         for place, ref in enumerate(self._refs):
             slot: Any = ref._link  # pyright: ignore[reportPrivateUsage] # for a thousand refs, a call each
-            if isinstance(slot, Finder):
+            if isinstance(slot, LookupLink):
                 slot = slot.resolve()
             if not isinstance(slot, LocalLink):
                 far.append(place)
@@ -130,10 +130,10 @@ class _Gathering:
             turns = slot.turns
             turns.budget -= 1
             if turns.budget < 0:
-                await slot.breathe()
+                await slot.yield_to_others()
             if self._error is not None:
                 return []
-            if (slot.gate and not slot.loosen()) or op.kind or slot.traced:
+            if (slot.gate and not slot.leave_tally()) or op.kind or slot.traced:
                 seconds = ref._seconds  # pyright: ignore[reportPrivateUsage]
                 self._post(_Part(slot, op, bound, self, place), seconds)
                 continue
@@ -148,7 +148,7 @@ class _Gathering:
 
     def _post(self, part: _Part, seconds: float | None, *, aside: bool = False) -> None:
         if aside:
-            part.slot.stash_asked(part)
+            part.slot.stash_inline_ask(part)
         else:
             part.slot.post(part)
         self._parts.append(part)

@@ -227,7 +227,7 @@ def _give(slot: LocalLink, op: Operation, args: tuple[Any, ...], sender: Any) ->
         slot.seat(op, args, sender)
         return True
     if slot.mailbox.when_full == "wait" and slot.full():
-        slot.furnish().refused += 1  # it is full, so it is in no sums
+        slot.ensure_extra().refused += 1  # it is full, so it is in no sums
         raise MailboxFull(slot.path, slot.mailbox.size)
     tell = Tell(slot, op, args, sender)
     slot.post(tell)
@@ -246,7 +246,7 @@ def join(slot: LocalLink, name: str) -> None:
     if slot.state >= DRAINING:
         return
     roll = _roll(slot.rt, name)
-    more = slot.furnish()
+    more = slot.ensure_extra()
     if more.groups is None:
         more.groups = {}
     more.groups[roll] = None
@@ -261,7 +261,7 @@ def leave(slot: LocalLink, name: str) -> bool:
     if roll is None or slot not in roll.members:
         return False
     if roll.remove(slot):
-        groups = slot.furnish().groups
+        groups = slot.ensure_extra().groups
         if groups is not None:
             groups.pop(roll, None)
     return True

@@ -30,9 +30,9 @@ from ._operation import RUN, STREAM, Operation
 from .values import conceal
 
 if TYPE_CHECKING:
-    from ._box import Box
     from ._mailbox import Mark, Request
     from ._observers import Feed
+    from ._slot_mailbox import SlotMailbox
 
 G = TypeVar("G")
 G_contra = TypeVar("G_contra", contravariant=True)
@@ -70,7 +70,7 @@ class Run:
         "settled", "slot",
     )  # fmt: skip
 
-    def __init__(self, slot: Box, envelope: Envelope) -> None:
+    def __init__(self, slot: SlotMailbox, envelope: Envelope) -> None:
         self.slot = slot
         self.agent = slot.agent
         self.op: Operation = envelope.op
@@ -213,7 +213,7 @@ class OwnTask:
 
     __slots__ = ("envelope", "op", "request", "slot")
 
-    def __init__(self, slot: Box, mark: Mark | None = None, request: Request | None = None) -> None:
+    def __init__(self, slot: SlotMailbox, mark: Mark | None = None, request: Request | None = None) -> None:
         self.slot = slot
         self.op = OWN_TASK
         self.request = request

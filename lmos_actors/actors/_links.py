@@ -23,10 +23,10 @@ from lmos_actors.errors import AgentDied, AgentUnavailable, LinkedAgentDied, Not
 
 from ._gates import DRAINING, ENDING, GONE, RUNNING
 from ._invocation import CURRENT, Run
-from ._listeners import Listened
-from ._mailbox import Firing
+from ._mailbox import InternalTurn
 from ._monitor import SHUTDOWN, Down, ExitReason
 from ._observers import MONITORS
+from ._slot_listeners import SlotListeners
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -50,7 +50,7 @@ class Peer(Protocol):
         ...
 
 
-class Linked(Listened):
+class SlotLinks(SlotListeners):
     """A slot whose incarnations may be linked, and may monitor others."""
 
     __slots__ = ()
@@ -58,7 +58,7 @@ class Linked(Listened):
     # ---- links
 
     @enable_ki_protection
-    def link_to(self, other: Linked) -> None:
+    def link_to(self, other: SlotLinks) -> None:
         """Link this incarnation and that of another agent; see `Acting.link`."""
         _check_near(other)
         if other is not self:
@@ -67,7 +67,7 @@ class Linked(Listened):
             self.join(other)
 
     @enable_ki_protection
-    def unlink_from(self, other: Linked) -> None:
+    def unlink_from(self, other: SlotLinks) -> None:
         """Take the link away, if there is one."""
         _check_near(other)
         other.part(self)
@@ -80,23 +80,23 @@ class Linked(Listened):
 
     def join(self, peer: Peer) -> None:
         """Be linked to `peer` until either has ended."""
-        more = self.furnish()
-        if more.links is None:
-            more.links = {}
-        more.links[peer] = None
+        extra = self.ensure_extra()
+        if extra.links is None:
+            extra.links = {}
+        extra.links[peer] = None
 
     def part(self, peer: Any) -> None:
         """See `Peer`."""
-        more = self.more
-        if more is not None and more.links is not None:
-            more.links.pop(peer, None)
+        extra = self.extra
+        if extra is not None and extra.links is not None:
+            extra.links.pop(peer, None)
 
     def end_links(self, reason: ExitReason) -> None:
         """This incarnation has ended and unwound: signal that to all it was linked to."""
-        more = self.more
-        if more is None or not more.links:
+        extra = self.extra
+        if extra is None or not extra.links:
             return
-        links, more.links = more.links, None
+        links, extra.links = extra.links, None
         down = Down(self.path, self.incarnation, reason)
         for peer in links:
             peer.part(self)
@@ -108,7 +108,7 @@ class Linked(Listened):
         if self.state >= ENDING or self.agent is None:
             return
         if self.agent.__contract__.options.trap_exits:
-            self.put(Firing(self.agent.on_exit, (down,)))
+            self.put(InternalTurn(self.agent.on_exit, (down,)))
         elif down.reason.kind != "normal":
             if self.turns.slot is self:
                 self._signal_after_turn(down)
@@ -126,10 +126,10 @@ class Linked(Listened):
         self.rt.timers.call_at(trio.current_time(), again)
 
     def _end_with(self, reason: ExitReason) -> None:
-        holder = self.more.holder if self.more is not None else None
+        lifespan_task = self.extra.lifespan_task if self.extra is not None else None
         self.die(reason)
-        if holder is not None:
-            holder.abandon()
+        if lifespan_task is not None:
+            lifespan_task.abandon()
 
     @asynccontextmanager
     @enable_ki_protection
@@ -149,7 +149,7 @@ class Linked(Listened):
     # ---- monitors
 
     @enable_ki_protection
-    def monitor(self, other: Linked, turn: Callable[[Down], None]) -> Monitor:
+    def monitor(self, other: SlotLinks, turn: Callable[[Down], None]) -> Monitor:
         """Let this agent know how incarnations of another end; see `Acting.monitor`."""
         monitor = Monitor(self, turn)
         if self.state >= ENDING:  # it ends with the incarnation, which is ending
@@ -166,11 +166,11 @@ class Linked(Listened):
 
     def end_monitors(self) -> None:
         """This incarnation is ending: what it monitors is nothing to it any more."""
-        more = self.more
-        if more is not None and more.monitors is not None:
-            for monitor in tuple(more.monitors):
+        extra = self.extra
+        if extra is not None and extra.monitors is not None:
+            for monitor in tuple(extra.monitors):
                 monitor.cancel()
-            more.monitors = None
+            extra.monitors = None
 
     # ---- filled in by Mortal
 
@@ -180,13 +180,13 @@ class Linked(Listened):
 
 
 def _check_near(link: Any) -> None:
-    if not isinstance(link, Linked):
+    if not isinstance(link, SlotLinks):
         raise NotAllowed(f"{link.path!r} is no agent of this process: it cannot be linked or monitored so")
 
 
 def _far_sinks(link: Any) -> Sinks | None:
     """Return the listeners of an agent of another process, None for one of this; NotAllowed for neither."""
-    sinks = None if isinstance(link, Linked) else getattr(link, "sinks", None)
+    sinks = None if isinstance(link, SlotLinks) else getattr(link, "sinks", None)
     if sinks is None:
         _check_near(link)
         return None
@@ -212,7 +212,7 @@ class TaskLink:
 
     __slots__ = ("_down", "_name", "_slot", "_tied", "scope")
 
-    def __init__(self, slot: Linked) -> None:
+    def __init__(self, slot: SlotLinks) -> None:
         self.scope = trio.CancelScope()
         self._slot = slot
         self._down: Down | None = None
@@ -246,10 +246,10 @@ class TaskLink:
 
     def _ending(self) -> Down | None:
         """The agent has died and only unwinds: whoever it failed hears of it before the signal comes."""
-        slot, more = self._slot, self._slot.more
-        if not self._tied or slot.state != ENDING or more is None or more.reason is None:
+        slot, extra = self._slot, self._slot.extra
+        if not self._tied or slot.state != ENDING or extra is None or extra.reason is None:
             return None
-        down = Down(slot.path, slot.incarnation, more.reason)
+        down = Down(slot.path, slot.incarnation, extra.reason)
         return None if down.reason.kind == "normal" else down
 
 
@@ -282,12 +282,12 @@ def _without(error: BaseException, out: Callable[[BaseException], bool]) -> Base
     return group.split(out)[1]
 
 
-class Monitor(Firing):
+class Monitor(InternalTurn):
     """What `self.monitor` gives: the ends of one agent as turns of another, which has a seat for them."""
 
     __slots__ = ("_downs", "_sinks", "_waiting", "_watcher")
 
-    def __init__(self, watcher: Linked, turn: Callable[[Down], None]) -> None:
+    def __init__(self, watcher: SlotLinks, turn: Callable[[Down], None]) -> None:
         super().__init__(turn)
         self._watcher = watcher
         self._sinks: Sinks | None = None
@@ -307,10 +307,10 @@ class Monitor(Firing):
         """Listen to the slot that these sinks are of; the runtime's side."""
         self._sinks = sinks
         sinks.add(MONITORS, self)
-        more = self._watcher.furnish()
-        if more.monitors is None:
-            more.monitors = {}
-        more.monitors[self] = None
+        extra = self._watcher.ensure_extra()
+        if extra.monitors is None:
+            extra.monitors = {}
+        extra.monitors[self] = None
 
     def push(self, value: Down) -> None:
         """Take one end; the runtime's side."""
@@ -338,9 +338,9 @@ class Monitor(Firing):
         self._forget()
 
     def _forget(self) -> None:
-        more = self._watcher.more
-        if more is not None and more.monitors is not None:
-            more.monitors.pop(self, None)
+        extra = self._watcher.extra
+        if extra is not None and extra.monitors is not None:
+            extra.monitors.pop(self, None)
 
 
 def _nothing() -> None:

@@ -2,7 +2,7 @@
 
 A one-way message in its usual form is a plain tuple `(operation, arguments, sender)`: a hundred
 bytes and a tenth of a microsecond less than an object. Whatever somebody waits for is an `Envelope`,
-which gets exactly one final answer. The queue itself is a list in the slot (`_cell.py`); this file
+which gets exactly one final answer. The queue itself is a list in the slot (`_slot_state.py`); this file
 says what may be in it.
 
 Where an envelope is in its life:
@@ -11,7 +11,7 @@ Where an envelope is in its life:
 
 PARKED: not accepted yet, its sender waits for a seat. QUEUED and PENDING (in line for its action's
 concurrency) hold a seat, as does ASIDE, postponed or stashed until it is QUEUED again. WORKED_ON: its agent
-has a service time and works on it, see `_paced.py`. Any of them may go straight to DONE.
+has a service time and works on it, see `_slot_pacing.py`. Any of them may go straight to DONE.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from lmos_actors._core import Timer
 
-    from ._box import Box
     from ._invocation import Run
     from ._operation import Operation
+    from ._slot_mailbox import SlotMailbox
 
 WhenFull = Literal["wait", "reject", "drop_oldest", "drop_newest"]
 WHEN_FULL: Final = ("wait", "reject", "drop_oldest", "drop_newest")
@@ -44,7 +44,7 @@ OUT_SEATS: Final = 1024  # messages of an agent's turns that wait for seats else
 MAX_SIZE: Final = 1 << 40
 ORDERED: Final = 1024  # messages among which peers take turns: a longer queue costs a batch no more than that
 
-NEW, PARKED, QUEUED, PENDING, RUNNING, DONE, ASIDE, WORKED_ON = range(8)
+NEW, PARKED, QUEUED, PENDING, RUNNING, DONE, STASHED, WORKED_ON = range(8)
 
 
 @attrs.frozen
@@ -166,13 +166,15 @@ class Envelope:
     peer: Any = None
     """Who has asked, if it came over a connection: see `Peer`."""
 
-    was_shelved: bool = False
+    was_stashed: bool = False
     """It was put aside once, so that it comes before what has come later, whoever sent that."""
 
     parks: ClassVar[bool] = True
     """Under `wait` it waits for a seat in a full mailbox; what does not is refused."""
 
-    def __init__(self, slot: Box, op: Operation, args: tuple[Any, ...], sender: Box | None) -> None:
+    def __init__(
+        self, slot: SlotMailbox, op: Operation, args: tuple[Any, ...], sender: SlotMailbox | None
+    ) -> None:
         self.slot = slot
         self.op = op
         self.args = args
@@ -184,16 +186,16 @@ class Envelope:
     def admitted(self) -> None:
         """It has left the line of parked senders for a seat in the mailbox."""
 
-    def waits_in_line(self) -> None:
+    def on_pending(self) -> None:
         """Its run has to wait for its action's concurrency: it is pending (D13)."""
 
     def began(self) -> None:
-        """Its run begins, or the work on it (`_paced.py`); turns begin without a word."""
+        """Its run begins, or the work on it (`_slot_pacing.py`); turns begin without a word."""
 
-    def sits_again(self) -> None:
+    def on_seat_regained(self) -> None:
         """Its run has put it aside: it has a seat as before."""
 
-    def shelved(self) -> None:
+    def on_stashed(self) -> None:
         """It has been put aside."""
 
     def answer(self, value: Any) -> None:
@@ -235,7 +237,7 @@ class Line(OrderedDict[Envelope, None]):
         return self.popitem(last=False)[0]
 
 
-class Contended(deque[Any]):
+class FairQueue(deque[Any]):
     """A queue in which messages of several peers wait for turns, as `RunLine` is for runs.
 
     Peers change places with each other alone. What came from near, and what was put aside, keeps its place:
@@ -246,7 +248,7 @@ class Contended(deque[Any]):
 
     __slots__ = ()
 
-    def take_turns(self) -> None:
+    def reorder_fairly(self) -> None:
         """Put what peers have sent in order: the first message of each, then the second of each."""
         places: list[int] = []
         rounds: list[list[Envelope]] = []
@@ -254,7 +256,7 @@ class Contended(deque[Any]):
         for place, item in enumerate(islice(self, ORDERED)):
             if not isinstance(item, Envelope) or item.peer is None:
                 continue
-            if item.phase == QUEUED and not item.was_shelved:
+            if item.phase == QUEUED and not item.was_stashed:
                 number = taken.get(item.peer, 0)
                 taken[item.peer] = number + 1
                 if number == len(rounds):
@@ -320,7 +322,9 @@ class Tell(Envelope):
 
     __slots__ = ("lost", "task")
 
-    def __init__(self, slot: Box, op: Operation, args: tuple[Any, ...], sender: Box | None) -> None:
+    def __init__(
+        self, slot: SlotMailbox, op: Operation, args: tuple[Any, ...], sender: SlotMailbox | None
+    ) -> None:
         self.slot = slot
         self.op = op
         self.args = args
@@ -354,13 +358,13 @@ class Tell(Envelope):
         return () if self.task is None else (self.task,)
 
 
-class OwnTell(Tell):
+class SelfEnvelope(Tell):
     """A message of an agent to itself that needs time: it keeps its reserved seat until it begins."""
 
     __slots__ = ()
 
 
-class Held(Tell):
+class OutgoingTell(Tell):
     """A message of an agent's turn that found no seat: it waits here, and its agent gets no turn.
 
     Once it waits, `holds` is its agent; it lets go when it has a seat, or when that incarnation ends.
@@ -368,14 +372,16 @@ class Held(Tell):
 
     __slots__ = ("holds",)
 
-    def __init__(self, slot: Box, op: Operation, args: tuple[Any, ...], sender: Box | None) -> None:
+    def __init__(
+        self, slot: SlotMailbox, op: Operation, args: tuple[Any, ...], sender: SlotMailbox | None
+    ) -> None:
         super().__init__(slot, op, args, sender)
-        self.holds: Box | None = None
+        self.holds: SlotMailbox | None = None
 
     def admitted(self) -> None:
         holds, self.holds = self.holds, None
         if holds is not None:
-            holds.out_admitted(self)
+            holds.outgoing_admitted(self)
 
     def fail(self, error: Exception) -> None:
         self.admitted()
@@ -388,10 +394,10 @@ class Ask(Envelope):
 
     def __init__(
         self,
-        slot: Box,
+        slot: SlotMailbox,
         op: Operation,
         args: tuple[Any, ...],
-        sender: Box | None,
+        sender: SlotMailbox | None,
         task: trio.lowlevel.Task | None,
     ) -> None:
         self.slot = slot
@@ -439,7 +445,7 @@ class Bucket(dict[Ask, tuple[float, float]]):
     timer: Timer
 
 
-class Firing:
+class InternalTurn:
     """A turn of an agent's own timer; it has a seat of its own and is in no account."""
 
     __slots__ = ("args", "fn", "trace")
@@ -459,7 +465,7 @@ class Firing:
         return self.fn, self.args
 
 
-class Periodic(Firing):
+class PeriodicTurn(InternalTurn):
     """A turn of a periodic timer: while it waits, further firings are merged into it."""
 
     __slots__ = ("waiting",)
@@ -478,7 +484,7 @@ class Stashed(BaseException):
     """Ends a turn, or a run in its first step, whose message is put aside; it never leaves the runtime."""
 
 
-class Own(tuple[Any, ...]):
+class SelfMessage(tuple[Any, ...]):
     """A message of an agent to itself: like any other, but on a reserved seat."""
 
     __slots__ = ()

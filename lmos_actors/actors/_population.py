@@ -14,7 +14,7 @@ SPREADS: Final[tuple[str, ...]] = get_args(Spread)
 
 
 @attrs.frozen
-class Sought:
+class AgentQuery:
     """Which agents are looked for: those that all that is given here is true of."""
 
     cls: type | None = None
@@ -75,10 +75,10 @@ class Resolver(Protocol):
         ...
 
 
-class Seeker(Protocol):
+class RemoteLookup(Protocol):
     """Who finds agents elsewhere; filled in by a node that looks in directories."""
 
-    def beyond(self, sought: Sought, /) -> Any:
+    def beyond(self, sought: AgentQuery, /) -> Any:
         """Return a link to whichever agent elsewhere is wanted."""
         ...
 
@@ -86,7 +86,7 @@ class Seeker(Protocol):
 class Spreading(Protocol):
     """What makes the link to all that are wanted, near and far, which chooses one for each request."""
 
-    def __call__(self, wanted: Sought, by: Spread, key: str | None, /) -> Any:
+    def __call__(self, wanted: AgentQuery, by: Spread, key: str | None, /) -> Any:
         """Make it."""
         ...
 

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from ._mailbox import AgentStatistics, MailboxStatistics
     from ._monitor import Down
     from ._observers import Feed
-    from ._population import Sought, Spread
+    from ._population import AgentQuery, Spread
     from ._ref import Ref
     from ._router import PoolLink
     from ._runtime import Runtime, Turns
 
 
-class Finder:
+class LookupLink:
     """A link that looks for its agent when it is first used, and keeps what it found (L2).
 
     Near ones come first. What was found elsewhere is kept until that is gone.
@@ -38,7 +38,7 @@ class Finder:
 
     __slots__ = ("_beyond", "_found", "_seen", "rt", "wanted")
 
-    def __init__(self, rt: Runtime, wanted: Sought) -> None:
+    def __init__(self, rt: Runtime, wanted: AgentQuery) -> None:
         self.rt = rt
         self.wanted = wanted
         """What is looked for."""
@@ -188,21 +188,21 @@ class Finder:
         return found
 
 
-def link_to(rt: Runtime, wanted: Sought, spread: Spread | None, key: str | None) -> Any:
+def link_to(rt: Runtime, wanted: AgentQuery, spread: Spread | None, key: str | None) -> Any:
     """Return the link of a ref that was looked for. Raises TypeError for what cannot be looked for."""
     if wanted.cls is not None and not isinstance(wanted.cls, type):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"find takes an agent class, then perhaps a name, not {wanted.cls!r}")
     if spread is None:
         if key is not None:
             raise TypeError('key goes with spread="key"')
-        return Finder(rt, wanted)
+        return LookupLink(rt, wanted)
     if spread not in SPREADS or (key is not None and spread != "key"):
         raise TypeError(f"spread is one of {', '.join(SPREADS)}, and key goes with the last, not {spread!r}")
     assert rt.spread is not None
     return rt.spread(wanted, spread, key)
 
 
-def near_link(rt: Runtime, wanted: Sought) -> LocalLink | PoolLink | None:
+def near_link(rt: Runtime, wanted: AgentQuery) -> LocalLink | PoolLink | None:
     """Return the first started agent, or pool, of a node that is wanted, None if there is none."""
     resolver = rt.resolver
     if resolver is None:
@@ -215,12 +215,12 @@ def near_link(rt: Runtime, wanted: Sought) -> LocalLink | PoolLink | None:
     return next(near_links(rt, wanted), None)
 
 
-def near_links(rt: Runtime, wanted: Sought) -> Iterator[Any]:
+def near_links(rt: Runtime, wanted: AgentQuery) -> Iterator[Any]:
     """Return all agents and pools of a node that are wanted, in start order (L3)."""
     return (link for link, _ in near_agents(rt, wanted))
 
 
-def near_agents(rt: Runtime, wanted: Sought) -> Iterator[tuple[Any, type[Any]]]:
+def near_agents(rt: Runtime, wanted: AgentQuery) -> Iterator[tuple[Any, type[Any]]]:
     """Return them with their classes."""
     resolver = rt.resolver
     for link, cls in resolver.every(wanted.cls, wanted.name) if resolver is not None else ():
@@ -228,7 +228,7 @@ def near_agents(rt: Runtime, wanted: Sought) -> Iterator[tuple[Any, type[Any]]]:
             yield link, cls
 
 
-def is_wanted(cls: type, wanted: Sought) -> bool:
+def is_wanted(cls: type, wanted: AgentQuery) -> bool:
     """Return whether what agents of a class say of themselves is what is looked for."""
     contract: Contract | None = getattr(cls, "__contract__", None)
     if contract is None:
@@ -267,7 +267,7 @@ def release_link(ref: Any) -> None:
 
 def at_hand(link: Any) -> Any:
     """Return the slot or the pool that a link has found, or finds now, in its node; else the link itself."""
-    return (link.near() or link) if isinstance(link, Finder) else link
+    return (link.near() or link) if isinstance(link, LookupLink) else link
 
 
 def slot_of(ref: Ref[Any]) -> LocalLink:
@@ -277,7 +277,7 @@ def slot_of(ref: Ref[Any]) -> LocalLink:
     """
     link: Any = ref._link  # pyright: ignore[reportPrivateUsage] # what a ref is for those inside
     link = link.inner if isinstance(link, Retrying) else link
-    found: Any = link.resolve() if isinstance(link, Finder) else link
+    found: Any = link.resolve() if isinstance(link, LookupLink) else link
     if isinstance(found, Members):
         raise NotAllowed(f"{found.path!r} is a pool, this takes one agent: use the refs of pool.members")
     settled: LocalLink = found.settled() if hasattr(found, "settled") else found

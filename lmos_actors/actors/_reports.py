@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors.errors import text_of
 
-from ._evidence import Message, class_made_by, fields_given, fields_of, message_of
-from ._shown import LIMIT, printable, show
+from ._report_values import Message, class_made_by, fields_given, fields_of, message_of
 from ._traces import CAUSES, calls_of, causes_of, definition_of, notes_of, place_of
+from ._value_text import LIMIT, printable, show
 from .values import Secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import datetime
 
-    from ._evidence import Values
+    from ._report_values import Values
     from .values import Secrecy
 
 SIZE: Final = 16_384  # bytes of a report as text
@@ -65,7 +65,9 @@ class CrashReport:
         self._class: Any = type(agent) if agent is not None else None
         # An agent without runs, tasks and lifespan changes no more. Looking into its `__dict__` makes that an
         # object of its own, which the garbage collector would look at as long as the exception is kept.
-        self._kept: dict[str, Any] | None = agent.__dict__.copy() if agent is not None and slot.more else None
+        self._kept: dict[str, Any] | None = (
+            agent.__dict__.copy() if agent is not None and slot.extra else None
+        )
         cls = self._class
         self._guarded: bool = cls.__contract__.guarded if cls is not None else self._makes_secrets()
         if self._guarded:  # others may come to crash of it, who do not know what is secret

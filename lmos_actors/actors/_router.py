@@ -25,12 +25,12 @@ from ._operation import ASKING, MISSING, named
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
 
-    from ._box import Box
     from ._calls import LocalLink
     from ._members import Placed
     from ._monitor import Down
     from ._operation import Parameter
     from ._runtime import Runtime
+    from ._slot_mailbox import SlotMailbox
 
 By: TypeAlias = Literal["round_robin", "least_loaded", "key"]
 BY: Final[tuple[str, ...]] = get_args(By)
@@ -67,9 +67,9 @@ def place_of(key: object, size: int) -> int:
 def load_of(member: LocalLink) -> int:
     """Count what waits and runs at an agent: in its mailbox, in front of it, in its turn and its runs."""
     load = member.accepted - member.begun
-    more = member.more
-    if more is not None:
-        load += len(more.runs) + len(more.parked or ())
+    extra = member.extra
+    if extra is not None:
+        load += len(extra.runs) + len(extra.parked or ())
     return load + 1 if member.turns.slot is member else load
 
 
@@ -175,7 +175,7 @@ class PoolLink(Members):
         """Return the member that is to have a message. Raises AgentUnavailable, NotAllowed, NotFound."""
         return self._pick(key, args, kwargs)
 
-    def replaces(self, member: Box) -> bool:
+    def replaces(self, member: SlotMailbox) -> bool:
         """Return whether another member may take what this one has not begun and does not take any more."""
         return member.state != RUNNING and not self._sticky
 

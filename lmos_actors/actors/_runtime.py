@@ -24,7 +24,7 @@ from lmos_actors.errors import DeadlineExceeded
 
 from ._crashes import Crashes, hide_error, shown_message
 from ._invocation import CURRENT
-from ._mailbox import Bucket, Firing
+from ._mailbox import Bucket, InternalTurn
 from ._operation import Operation
 from ._parking import ReadyWaits
 from ._population import Population
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
     from lmos_actors._core import Entropy, Instrument, Timers
 
-    from ._box import Box
     from ._edge import Edge
     from ._invocation import Runners
     from ._mailbox import Ask, Envelope
     from ._monitor import ExitReason
     from ._observers import Feed
-    from ._population import Resolver, Seeker, Spreading
+    from ._population import RemoteLookup, Resolver, Spreading
+    from ._slot_mailbox import SlotMailbox
 
 BUDGET: Final = 256  # messages between two checkpoints (T6)
 BATCH: Final = 64  # messages of one agent before the next agent's turn (T6)
@@ -113,7 +113,7 @@ class Staging(Protocol):
         ...
 
 
-class Household(Protocol):
+class AgentSupervisor(Protocol):
     """The supervisor under one incarnation of an agent, which ends with it; filled in by supervision."""
 
     async def start_class(self, factory: Callable[[], Any]) -> Any:
@@ -136,7 +136,7 @@ class Household(Protocol):
         """Wait until the children that the agent always has run. Raises StartFailed."""
         ...
 
-    def dismiss(self, shutdown: float | str) -> None:
+    def stop_children(self, shutdown: float | str) -> None:
         """Stop the children in reverse start order, after `shutdown` seconds at once, then end."""
         ...
 
@@ -161,8 +161,8 @@ class Startable(Protocol[A_co]):
 class Starter(Protocol):
     """What makes the supervisor under an agent, at its first use; filled in by the node."""
 
-    def __call__(self, slot: Any, /) -> Household:
-        """Make it and begin; it tells the slot's `household_ended` when it has ended."""
+    def __call__(self, slot: Any, /) -> AgentSupervisor:
+        """Make it and begin; it tells the slot's `children_ended` when it has ended."""
         ...
 
 
@@ -193,7 +193,7 @@ class Turns:
     __slots__ = ("budget", "current", "leave", "slot")
 
     def __init__(self) -> None:
-        self.slot: Box | None = None
+        self.slot: SlotMailbox | None = None
         self.current: Any = None
         self.leave = False
         self.budget = BUDGET
@@ -213,7 +213,7 @@ _PACKAGE: Final = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
 def title_of(current: Any) -> str:
     """Name a turn by what it was asked for: an affordance, the method of a timer, `started`."""
-    if isinstance(current, Firing):
+    if isinstance(current, InternalTurn):
         return str(getattr(current.fn, "__qualname__", "timer"))
     op = current if isinstance(current, Operation) else getattr(current, "op", None)
     if op is None and isinstance(current, tuple):
@@ -295,7 +295,7 @@ class Runtime:
     """The shared machinery of one node's agents."""
 
     edge: Edge | None = None  # who measures and traces requests of and to others, if somebody does
-    seeker: Seeker | None = None
+    seeker: RemoteLookup | None = None
     spread: Spreading | None = None
     messages: int = 0  # numbered where an instrument looks
     trace_context: Any = None  # made at its first use, see `_trace_context.py`
@@ -308,7 +308,7 @@ class Runtime:
         self.instrument = instrument
         self.real = real
         self.turns = Turns()
-        self.ready: deque[Box] = deque()
+        self.ready: deque[SlotMailbox] = deque()
         self.dispatcher: trio.lowlevel.Task | None = None
         self.deadlines = Deadlines(timers)
         self.dead_letters: deque[DeadLetter] = deque(maxlen=DEAD_LETTERS)
@@ -332,7 +332,7 @@ class Runtime:
         self.absent: Any = None  # followings of agents that have not appeared, see `_follow.py`
         self.signals: deque[tuple[Any, Any]] = deque()  # exit signals on their way, see `_links.py`
         self.signalling = False
-        self.doomed: list[Any] = []  # supervisors that give nobody more time, see `_branch.py`
+        self.being_killed: list[Any] = []  # supervisors that give nobody more time, see `_branch.py`
         self.thread = threading.get_ident()
         self.token: Any = None  # of the trio run, once the dispatcher runs
         self.ended = False
@@ -370,7 +370,7 @@ class Runtime:
                 raise RuntimeError("a ref works in its node's thread, others use node.portal()") from None
 
     def dead_letter(
-        self, reason: str, slot: Box, sender: Box | None, affordance: str, message: object
+        self, reason: str, slot: SlotMailbox, sender: SlotMailbox | None, affordance: str, message: object
     ) -> None:
         """Record a message that nobody handled and whose sender is not told."""
         text = describe(shown_message(slot, affordance, message))
@@ -400,7 +400,7 @@ class Runtime:
             members = {"id": number, "affordance": envelope.op.name, **fields}
             self.instrument.record(kind, envelope.slot.path, members)
 
-    def record(self, kind: Any, slot: Box, **fields: object) -> None:
+    def record(self, kind: Any, slot: SlotMailbox, **fields: object) -> None:
         """Tell the instrument, if there is one."""
         if self.instrument is not None:
             self.instrument.record(kind, slot.path, fields)

@@ -1,4 +1,4 @@
-"""A slot's life: start, the end of a turn, the end of a run. How it ends is in `_ending.py`."""
+"""A slot's life: start, the end of a turn, the end of a run. How it ends is in `_slot_lifecycle.py`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import trio
 from lmos_actors.errors import AgentDied, AgentError, StartFailed, WrongState
 
 from ._crashes import crash_reason, end_reason
-from ._ending import Mortal
 from ._gates import (
     BUSY,
     CLOSED,
@@ -28,12 +27,13 @@ from ._gates import (
     STATES,
 )
 from ._history import kept_turn
-from ._holder import Holder, is_cancel
 from ._invocation import declared_failure
-from ._mailbox import Periodic, Stashed
+from ._lifespan_task import LifespanTask, is_cancel
+from ._mailbox import PeriodicTurn, Stashed
 from ._monitor import SHUTDOWN
 from ._reports import ENTERING, FACTORY, STARTED
 from ._runtime import interruptible
+from ._slot_lifecycle import SlotLifecycle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from ._invocation import Run
     from ._monitor import ExitReason
     from ._operation import Operation
-    from ._runtime import Household
+    from ._runtime import AgentSupervisor
 
 
 _AT_REST = (IDLE, SERIAL, HELD, QUIET, PAUSED)
 
 
-class Slot(Mortal):
+class Slot(SlotLifecycle):
     """What refs point to: one place in the tree, and whoever lives there now."""
 
     __slots__ = ()
@@ -80,7 +80,7 @@ class Slot(Mortal):
             reason = crash_reason(self, exc, FACTORY)
             self.rt.crashes.take(self, reason)
             raise self._start_failed(exc, reason) from exc
-        self._keep_on(agent)
+        self._restore_kept_state(agent)
         self.table = contract.table if staging is None else staging.table(self, agent)
         return agent
 
@@ -91,12 +91,12 @@ class Slot(Mortal):
             raise self.closed_error()
         fields = [field.name for field in attrs.fields(agent.__class__)]
         names = ("_behaviour", *fields, *(p.hidden for p in agent.__contract__.properties.values()))
-        self.furnish().kept = {name: agent.__dict__[name] for name in names if name in agent.__dict__}
+        self.ensure_extra().kept = {name: agent.__dict__[name] for name in names if name in agent.__dict__}
 
-    def _keep_on(self, agent: Any) -> None:
-        more = self.more
-        if more is not None and more.kept is not None:
-            kept, more.kept = more.kept, None
+    def _restore_kept_state(self, agent: Any) -> None:
+        extra = self.extra
+        if extra is not None and extra.kept is not None:
+            kept, extra.kept = extra.kept, None
             agent.__dict__.update(kept)
 
     def _start_failed(self, exc: BaseException, reason: ExitReason) -> StartFailed:
@@ -128,13 +128,13 @@ class Slot(Mortal):
             agent = self.make()
         contract = agent.__contract__
         if contract.has_lifespan or contract.has_children:
-            self._seat(agent)
+            self._install(agent)
             try:
                 await self._prepare(contract)
             except BaseException as exc:
                 reason = crash_reason(self, exc, ENTERING)
                 cause = await self.undo_start(exc)
-                if is_cancel(exc) or (cause is exc and self._says_it(exc)):
+                if is_cancel(exc) or (cause is exc and self._is_own_failure(exc)):
                     raise
                 self.rt.crashes.take(self, reason)
                 raise self._start_failed(exc, reason) from cause
@@ -142,41 +142,41 @@ class Slot(Mortal):
                 return
         self.open(agent)
 
-    def _says_it(self, exc: BaseException) -> bool:
+    def _is_own_failure(self, exc: BaseException) -> bool:
         return isinstance(exc, StartFailed) and exc.path == self.path
 
     async def _prepare(self, contract: Contract) -> None:
         if contract.has_lifespan:
-            holder = self.furnish().holder = Holder(self)
-            await holder.enter()
+            lifespan_task = self.ensure_extra().lifespan_task = LifespanTask(self)
+            await lifespan_task.enter()
         if contract.has_children and self.state < ENDING:
-            more = self.furnish()
-            more.silent = True  # should the agent die meanwhile, it is a failed start and no more
+            extra = self.ensure_extra()
+            extra.silent = True  # should the agent die meanwhile, it is a failed start and no more
             failed: StartFailed | None = None
             try:
-                await self.household().ready()
+                await self.child_supervisor().ready()
             except StartFailed as exc:
                 failed = exc
-            if self.state >= ENDING and more.reason is not None and more.reason.error is not None:
-                raise more.reason.error
+            if self.state >= ENDING and extra.reason is not None and extra.reason.error is not None:
+                raise extra.reason.error
             if failed is not None:
                 raise failed
-            more.silent = False
+            extra.silent = False
 
-    def household(self) -> Household:
+    def child_supervisor(self) -> AgentSupervisor:
         """Return the supervisor of the agent's children, made at the first call.
 
         Raises WrongState when the agent is ending, and what its `supervises()` raises.
         """
-        more = self.furnish()
-        if more.household is None:
+        extra = self.ensure_extra()
+        if extra.child_supervisor is None:
             starter = self.rt.starter
             if self.state >= ENDING or starter is None:
                 raise WrongState(self.path, STATES[self.state], "it starts no more children")
-            more.household = starter(self)
-        return more.household
+            extra.child_supervisor = starter(self)
+        return extra.child_supervisor
 
-    def _seat(self, agent: Any) -> None:
+    def _install(self, agent: Any) -> None:
         self.agent = agent
         agent._slot = self
         self.ctx = None
@@ -184,11 +184,11 @@ class Slot(Mortal):
     def open(self, agent: Any) -> None:
         """Run `started()`, the first turn, and open the mailbox. Raises StartFailed."""
         if self.agent is None:
-            self._seat(agent)
+            self._install(agent)
         self.incarnation += 1
         self.gate = BUSY
         if self.state != DRAINING:
-            own = self.more.own if self.more is not None else 0  # what its lifespan has sent to itself
+            own = self.extra.own if self.extra is not None else 0  # what its lifespan has sent to itself
             self.size = self.mailbox.size + own
         contract = agent.__contract__
         if (contract.has_started or contract.periodic) and not self._survives_first_turn(agent, contract):
@@ -197,14 +197,14 @@ class Slot(Mortal):
         if self.rt.instrument is not None:
             self.rt.record("started", self, incarnation=self.incarnation)
         if self.gate == BUSY:
-            if self.queue or self.state == DRAINING or self.more is not None:
+            if self.queue or self.state == DRAINING or self.extra is not None:
                 self.resume()
             else:
                 self.gate = IDLE
-        more = self.more
-        if more is not None:
-            if more.sinks is not None and self.agent is not None:
-                self.show_properties(more.sinks)
+        extra = self.extra
+        if extra is not None:
+            if extra.sinks is not None and self.agent is not None:
+                self.show_properties(extra.sinks)
             self._wake_waiters()
 
     def _survives_first_turn(self, agent: Any, contract: Any) -> bool:
@@ -217,18 +217,18 @@ class Slot(Mortal):
         except BaseException as exc:
             reason = crash_reason(self, exc, STARTED)
             self.incarnation -= 1
-            self.furnish().silent = True
+            self.ensure_extra().silent = True
             self.die(reason)
             raise self._start_failed(exc, reason) from exc
         finally:
             turns.slot, turns.current = outer
             turns.leave = False
-        self.take_up()
+        self.restore_stashed()
         if self.gate == CLOSED:
             return False
         for seconds, name in contract.periodic:
             turn = kept_turn(agent, getattr(agent, name))
-            self.tick(trio.current_time() + seconds, seconds, Periodic(turn))
+            self.tick(trio.current_time() + seconds, seconds, PeriodicTurn(turn))
         return True
 
     # ---- the end of a turn
@@ -256,16 +256,16 @@ class Slot(Mortal):
 
     def after_turn(self) -> None:
         """Go on after a turn of which something came: held back, stopped, ended."""
-        self.take_up()
+        self.restore_stashed()
         if self.gate == BUSY:
             self.resume()
 
-    def settled_down(self) -> None:
+    def on_idle(self) -> None:
         """Nothing waits any more: a stopping agent may end."""
         if self.state == DRAINING and self.gate in _AT_REST and self.turns.slot is not self:
-            more = self.furnish()
-            if not self.queue and not more.runs and not any(more.pending.values()) and not more.out:
-                self._end(more.reason or SHUTDOWN)
+            extra = self.ensure_extra()
+            if not self.queue and not extra.runs and not any(extra.pending.values()) and not extra.out:
+                self._end(extra.reason or SHUTDOWN)
             elif self.gate == IDLE:
                 self.gate = QUIET
 
@@ -283,24 +283,24 @@ class Slot(Mortal):
 
     def run_ended(self, run: Run) -> None:
         """The coroutine has unwound."""
-        more = self.furnish()
-        more.runs.pop(run, None)
-        if more.handing is run:
-            more.handing = None
+        extra = self.ensure_extra()
+        extra.runs.pop(run, None)
+        if extra.handing is run:
+            extra.handing = None
         op = run.op
-        more.active[op] = more.active.get(op, 1) - 1
+        extra.active[op] = extra.active.get(op, 1) - 1
         if self.state >= ENDING:
             self._maybe_finish()
             return
-        line = more.pending.get(op)
+        line = extra.pending.get(op)
         if self.gate == SERIAL:
             self.gate = IDLE
         if line and not self.held and self.begin_next(line):
             self.admit()
         elif self.gate == IDLE:
-            if more.out:
+            if extra.out:
                 self.gate = HELD
             else:
                 self.resume()
         else:
-            self.settled_down()
+            self.on_idle()

@@ -28,15 +28,15 @@ import attrs
 from ._calls import LocalStream
 from ._gates import SERIAL
 from ._invocation import CURRENT, Run
-from ._mailbox import ASIDE, PARKED, PENDING, RUNNING, Envelope, Held
+from ._mailbox import PARKED, PENDING, RUNNING, STASHED, Envelope, OutgoingTell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     import trio
 
-    from ._box import Box
     from ._parking import ReadyWait
+    from ._slot_mailbox import SlotMailbox
 
 WaitingKind: TypeAlias = Literal["answer", "seat", "concurrency", "ready"]
 
@@ -133,7 +133,7 @@ def _title(cycle: tuple[Waiting, ...]) -> str:
     return "deadlock: " + " -> ".join([*names, cycle[0].waiter or USER])
 
 
-def waiting_graph(slots: Iterable[Box], ready_waits: Iterable[ReadyWait] = ()) -> WaitingGraph:
+def waiting_graph(slots: Iterable[SlotMailbox], ready_waits: Iterable[ReadyWait] = ()) -> WaitingGraph:
     """Build the graph of the agents of those slots as they stand now. Never waits.
 
     `ready_waits` are those who wait for an agent to be ready. In a turn, what else the dispatcher has taken
@@ -141,7 +141,7 @@ def waiting_graph(slots: Iterable[Box], ready_waits: Iterable[ReadyWait] = ()) -
     """
     search = _Search()
     for slot in slots:
-        if slot.more is not None or slot.queue:
+        if slot.extra is not None or slot.queue:
             search.look_at(slot)
     for wait in ready_waits:
         search.look_at_ready(wait)
@@ -162,25 +162,25 @@ class _Search:
 
     # ---- finding
 
-    def look_at(self, slot: Box) -> None:
+    def look_at(self, slot: SlotMailbox) -> None:
         """Take in what waits for one agent."""
         path = slot.path
         for envelope in _open_envelopes(slot):
             self._take(slot, path, envelope)
-        more = slot.more
-        if more is None:
+        extra = slot.extra
+        if extra is None:
             return
         if slot.gate == SERIAL:
-            self._link_all(slot, more.runs)
-        for op, line in more.pending.items():
+            self._link_all(slot, extra.runs)
+        for op, line in extra.pending.items():
             if line:
-                runs = [run for run in more.runs if run.op is op]
+                runs = [run for run in extra.runs if run.op is op]
                 self._link_all((slot, op), runs)
                 self._link_all((slot,), runs)
         if slot.queue:
             self._link_all((slot,), [slot])
-        if more.shelf is not None:
-            self._link_all((slot, ASIDE), [slot, *more.runs])
+        if extra.stash is not None:
+            self._link_all((slot, STASHED), [slot, *extra.runs])
             self._link_all((slot,), [slot])
 
     def look_at_ready(self, wait: ReadyWait) -> None:
@@ -201,10 +201,10 @@ class _Search:
     def _link_all(self, node: Node, others: Iterable[Node]) -> None:
         self._links.setdefault(node, []).extend((other, None) for other in others)
 
-    def _take(self, slot: Box, path: str, envelope: Envelope) -> None:
+    def _take(self, slot: SlotMailbox, path: str, envelope: Envelope) -> None:
         kind, node = _awaited(slot, envelope)
         name = envelope.op.name
-        if isinstance(envelope, Held) and envelope.holds is not None:
+        if isinstance(envelope, OutgoingTell) and envelope.holds is not None:
             held = envelope.holds
             self._add(held, held, node, Waiting(held.path, path, kind, name))
         for task in envelope.waiting_tasks():
@@ -214,7 +214,7 @@ class _Search:
             target = consumer.slot.path if consumer is not None else None
             self._add(slot, envelope.run, consumer, Waiting(path, target, "seat", name, name))
 
-    def _add(self, slot: Box, waiter: Node, node: Node, edge: Waiting) -> None:
+    def _add(self, slot: SlotMailbox, waiter: Node, node: Node, edge: Waiting) -> None:
         self._links.setdefault(waiter, []).append((node, len(self._found)))
         self._found.append((slot.number, edge))
 
@@ -258,31 +258,31 @@ class _Search:
         }
 
 
-def _open_envelopes(slot: Box) -> Iterator[Envelope]:
+def _open_envelopes(slot: SlotMailbox) -> Iterator[Envelope]:
     """Return what somebody may wait for, from the nearest to its answer to the farthest; some may be done."""
-    more = slot.more
-    if more is not None:
-        yield from (run.envelope for run in more.runs)
-        for line in more.pending.values():
+    extra = slot.extra
+    if extra is not None:
+        yield from (run.envelope for run in extra.runs)
+        for line in extra.pending.values():
             yield from line
-        if more.pace is not None and isinstance(more.pace.item, Envelope):
-            yield more.pace.item
+        if extra.pace is not None and isinstance(extra.pace.item, Envelope):
+            yield extra.pace.item
     yield from (item for item in slot.queue if isinstance(item, Envelope))
-    if more is not None:
-        if more.shelf is not None:
-            yield from (item for item in more.shelf.everything() if isinstance(item, Envelope))
-        yield from more.parked or ()
+    if extra is not None:
+        if extra.stash is not None:
+            yield from (item for item in extra.stash.all_messages() if isinstance(item, Envelope))
+        yield from extra.parked or ()
 
 
-def _awaited(slot: Box, envelope: Envelope) -> tuple[WaitingKind, Node]:
+def _awaited(slot: SlotMailbox, envelope: Envelope) -> tuple[WaitingKind, Node]:
     """Return what has to happen next to an envelope, and what that depends on."""
     phase = envelope.phase
     if phase == PARKED:
         return "seat", (slot,)
     if phase == PENDING:
         return "concurrency", (slot, envelope.op)
-    if phase == ASIDE:
-        return "answer", (slot, ASIDE)
+    if phase == STASHED:
+        return "answer", (slot, STASHED)
     return "answer", envelope.run if phase == RUNNING else slot
 
 

@@ -13,7 +13,7 @@ from ._lookup import Known, Replica
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from lmos_actors.actors import Operation, Runtime, Sought, Spread, Turns
+    from lmos_actors.actors import AgentQuery, Operation, Runtime, Spread, Turns
     from lmos_actors.errors import AgentError
 
     from ._lookup import Lookup
@@ -33,7 +33,7 @@ class Choosing:
         rt: Runtime,
         lookup: Lookup | None,
         id_of: Callable[[Any], str],
-        sought: Sought,
+        sought: AgentQuery,
         by: Spread | None,
         key: str | None,
     ) -> None:

@@ -17,7 +17,7 @@ from lmos_actors.transport import endpoint_of, is_here
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from lmos_actors.actors import Agent, Ref, Sought
+    from lmos_actors.actors import Agent, AgentQuery, Ref
 
 A = TypeVar("A", bound="Agent")
 
@@ -69,7 +69,7 @@ class NotSought(Rejected):
 # ---- what is asked
 
 
-def query_of(sought: Sought) -> str:
+def query_of(sought: AgentQuery) -> str:
     """Return the JSONPath (RFC 9535) that chooses what is sought out of an array of descriptions."""
     title = title_of(sought)
     tests = [] if title is None else [f"@.title=={_quoted(title)}"]
@@ -85,7 +85,7 @@ def query_of(sought: Sought) -> str:
     return f"$[?{' && '.join(tests)}]" if tests else "$[*]"
 
 
-def title_of(sought: Sought) -> str | None:
+def title_of(sought: AgentQuery) -> str | None:
     """Return the title that is sought: where nothing but the class is told, that of the class."""
     if sought.title is not None or not sought.is_plain or sought.cls is None:
         return sought.title
@@ -107,7 +107,9 @@ _ESCAPED: Final = {"\\": "\\\\", "'": "\\'"}
 # ---- what is taken
 
 
-def taken(data: Any, sought: Sought, directory: str, ours: Sequence[str], refer: Callable[..., Any]) -> Found:
+def taken(
+    data: Any, sought: AgentQuery, directory: str, ours: Sequence[str], refer: Callable[..., Any]
+) -> Found:
     """Return what a directory tells of, if it is what was sought and may be used. Raises Rejected.
 
     `ours` are the addresses of this node, whose agents are near; `refer` gives the ref to a description.
@@ -146,7 +148,7 @@ def _described(entry: dict[str, Any]) -> Description:
     return description
 
 
-def _is_sought(description: Description, names: Sequence[str], sought: Sought) -> bool:
+def _is_sought(description: Description, names: Sequence[str], sought: AgentQuery) -> bool:
     types = description.type or ()
     affordances = (
         *(description.properties or {}),
@@ -166,7 +168,7 @@ def _is_sought(description: Description, names: Sequence[str], sought: Sought) -
     )
 
 
-def _check_class(description: Description, sought: Sought) -> None:
+def _check_class(description: Description, sought: AgentQuery) -> None:
     if sought.cls is None or getattr(sought.cls, "__contract__", None) is None:
         return
     cls = cast("type[Agent]", sought.cls)

@@ -18,7 +18,7 @@ from ._found import NotSought, Rejected, query_of, taken
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Sequence
 
-    from lmos_actors.actors import Link, LocalLink, Runtime, Sought
+    from lmos_actors.actors import AgentQuery, Link, LocalLink, Runtime
     from lmos_actors.bindings import Peers
     from lmos_actors.protocol.td import Description
 
@@ -164,7 +164,7 @@ class Known:
 
     __slots__ = ("_busy", "_lookup", "at", "failure", "replicas", "sought", "why")
 
-    def __init__(self, lookup: Lookup, sought: Sought) -> None:
+    def __init__(self, lookup: Lookup, sought: AgentQuery) -> None:
         self.sought = sought
         self.replicas: dict[str, Replica] = {}
         """By id, in the order of ids."""
@@ -288,7 +288,7 @@ class Lookup:
 
     # ---- looking
 
-    async def found(self, sought: Sought, directories: Sequence[Directory] | None = None) -> Results:
+    async def found(self, sought: AgentQuery, directories: Sequence[Directory] | None = None) -> Results:
         """Ask all directories, at one time. That one does not answer, or wrongly, is told in the results."""
         asked, results = self.directories if directories is None else directories, Results()
         answers: dict[Directory, list[Any]] = {}
@@ -310,7 +310,7 @@ class Lookup:
                 self._sort_in(entry, sought, directory.url, results)
         return results
 
-    def _sort_in(self, entry: Any, sought: Sought, url: str, results: Results) -> None:
+    def _sort_in(self, entry: Any, sought: AgentQuery, url: str, results: Results) -> None:
         try:
             found = taken(entry, sought, url, self._ours(), self.refer)
         except NotSought:

@@ -14,7 +14,7 @@ from ._spreading import Choice
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from lmos_actors.actors import Runtime, Sought, Spread
+    from lmos_actors.actors import AgentQuery, Runtime, Spread
 
     from ._client import Directory
     from ._lookup import Lookup
@@ -40,17 +40,17 @@ class Seeking:
         self._lookup = lookup
         self._id_of = id_of
         self._url_of = url_of
-        self._kept: OrderedDict[tuple[Sought, Spread | None, str | None], Choice] = OrderedDict()
+        self._kept: OrderedDict[tuple[AgentQuery, Spread | None, str | None], Choice] = OrderedDict()
 
-    def beyond(self, sought: Sought) -> Choice:
+    def beyond(self, sought: AgentQuery) -> Choice:
         """Return a link to whichever agent elsewhere is sought."""
         return self._link(sought, None, None)
 
-    def spread(self, sought: Sought, by: Spread, key: str | None) -> Choice:
+    def spread(self, sought: AgentQuery, by: Spread, key: str | None) -> Choice:
         """Return a link to all that are sought, near and far, which chooses one for each request."""
         return self._link(sought, by, key)
 
-    def _link(self, sought: Sought, by: Spread | None, key: str | None) -> Choice:
+    def _link(self, sought: AgentQuery, by: Spread | None, key: str | None) -> Choice:
         found = self._kept.get((sought, by, key))
         if found is None:
             lookup = self._lookup if self._lookup.directories else None
@@ -65,7 +65,7 @@ class Seeking:
     # ---- lists
 
     async def search(
-        self, sought: Sought, *, near: bool, directories: Sequence[Directory] | None
+        self, sought: AgentQuery, *, near: bool, directories: Sequence[Directory] | None
     ) -> list[Found]:
         """Return all that are sought: those of this node in start order, then those elsewhere.
 
@@ -79,7 +79,7 @@ class Seeking:
             raise results.failure
         return found
 
-    def _near(self, sought: Sought) -> Iterator[Found]:
+    def _near(self, sought: AgentQuery) -> Iterator[Found]:
         for link, cls in near_agents(self._rt, sought):
             thing_id, described = self._id_of(link), describe(cls)
             yield Found(

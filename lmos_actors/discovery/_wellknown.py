@@ -20,7 +20,7 @@ from .directory import is_array, is_object
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from lmos_actors.actors import Sought
+    from lmos_actors.actors import AgentQuery
     from lmos_actors.bindings import Peers
 
     from ._mdns import Announced
@@ -71,7 +71,7 @@ def url_of_source(source: str) -> str:
 
 
 async def explore(
-    peers: Peers, source: str, sought: Sought, refer: Callable[..., Any], ours: tuple[str, ...] = ()
+    peers: Peers, source: str, sought: AgentQuery, refer: Callable[..., Any], ours: tuple[str, ...] = ()
 ) -> Explored:
     """Return what is at the URL of a description, of a directory, or of a server whose well-known URL tells.
 
@@ -83,7 +83,7 @@ async def explore(
 
 
 async def explore_all(
-    peers: Peers, announced: Sequence[Announced], sought: Sought, refer: Callable[..., Any]
+    peers: Peers, announced: Sequence[Announced], sought: AgentQuery, refer: Callable[..., Any]
 ) -> Explored:
     """Return what is at what has been announced: several at a time, and within `SECONDS`."""
     found: dict[Announced, Explored] = {}
@@ -109,7 +109,7 @@ async def explore_all(
 
 class _Explorer:
     def __init__(
-        self, peers: Peers, sought: Sought, refer: Callable[..., Any], ours: tuple[str, ...]
+        self, peers: Peers, sought: AgentQuery, refer: Callable[..., Any], ours: tuple[str, ...]
     ) -> None:
         self._peers = peers
         self._sought = sought

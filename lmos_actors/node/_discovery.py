@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import attrs
 import trio
 
-from lmos_actors.actors import Agent, Ref, Sought, awaited, link_to
+from lmos_actors.actors import Agent, AgentQuery, Ref, awaited, link_to
 from lmos_actors.errors import ConfigError, ForbiddenCall
 
 if TYPE_CHECKING:
@@ -186,25 +186,25 @@ class Discovering:
         return DirectoryOptions.of(self._told.directory)
 
     def _directory_ref(self) -> Ref[Any]:
-        return Ref(link_to(self._rt, Sought(None, DIRECTORY), None, None))
+        return Ref(link_to(self._rt, AgentQuery(None, DIRECTORY), None, None))
 
     # ---- finding
 
-    def beyond(self, sought: Sought) -> Choice:
-        """See `Seeker`."""
+    def beyond(self, sought: AgentQuery) -> Choice:
+        """See `RemoteLookup`."""
         return self._seeking.beyond(sought)
 
-    def _spread(self, sought: Sought, by: Spread, key: str | None) -> Choice:
+    def _spread(self, sought: AgentQuery, by: Spread, key: str | None) -> Choice:
         return self._seeking.spread(sought, by, key)
 
-    async def search(self, sought: Sought, *, near: bool, directory: str | None) -> list[Found]:
+    async def search(self, sought: AgentQuery, *, near: bool, directory: str | None) -> list[Found]:
         """See `Node.search`."""
         if directory is None:
             return await self._seeking.search(sought, near=near, directories=None)
         there = self._elsewhere(directory)
         return await self._seeking.search(sought, near=near, directories=[there])
 
-    async def explore(self, source: str, sought: Sought) -> Explored:
+    async def explore(self, source: str, sought: AgentQuery) -> Explored:
         """See `Node.discover`."""
         from lmos_actors.discovery import browse, explore, explore_all
 
@@ -412,7 +412,7 @@ class Reaching:
 
         Never waits and never fails: the ref resolves on first use; `await ref.ready()` waits for it.
         """
-        sought = Sought(cls, name, title, type, capability, affordance)
+        sought = AgentQuery(cls, name, title, type, capability, affordance)
         return Ref(link_to(self._rt, sought, spread, key))
 
     @awaited("node.")
@@ -434,7 +434,7 @@ class Reaching:
         `near` agents of this node are left out. What a directory tells is checked; what is not fit for use
         is left out. Raises a TransportError where nothing was found and a directory did not answer.
         """
-        sought = Sought(cls, name, title, type, capability, affordance)
+        sought = AgentQuery(cls, name, title, type, capability, affordance)
         return await self._discovering.search(sought, near=near, directory=directory)
 
     @awaited("node.")
@@ -457,7 +457,7 @@ class Reaching:
         Raises ConnectFailed where nothing is there, ConfigError for no such address, ForbiddenCall for
         `"mdns"` on virtual time.
         """
-        sought = Sought(None, None, title, type, capability, affordance)
+        sought = AgentQuery(None, None, title, type, capability, affordance)
         return await self._discovering.explore(source, sought)
 
     @property

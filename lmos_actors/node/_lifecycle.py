@@ -13,7 +13,7 @@ from lmos_actors._core import Ambient, Entropy, Services, TaskTimers, current_am
 from lmos_actors.actors import LocalLink, Outside, Runtime, TracedLink, Watchdog, dispatch
 from lmos_actors.errors import raise_together
 from lmos_actors.observe import shown
-from lmos_actors.supervision import Household, Supervisor, SupervisorSpec, Tree
+from lmos_actors.supervision import AgentSupervisor, Supervisor, SupervisorSpec, Tree
 
 from ._discovery import Discovering, Introduced
 from ._network import Connections
@@ -77,7 +77,7 @@ class Opening:
             try:
                 await connections.close()
             finally:
-                root.bury()
+                root.remove()
                 root.rt.end()
                 await root.rt.outside.close()
 
@@ -151,7 +151,7 @@ def _root(rt: Runtime, tree: SupervisorSpec, opening: Opening) -> Supervisor:
     root.on_end = opening.root_ended
     rt.tally.supervisors[root] = None
     rt.resolver = Tree(root)
-    rt.starter = Household
+    rt.starter = AgentSupervisor
     return root
 
 

@@ -16,7 +16,7 @@ from lmos_actors.supervision import agent_class, agents_of
 from ._tallies import OTHER
 
 if TYPE_CHECKING:
-    from lmos_actors.actors import LocalLink, Sums
+    from lmos_actors.actors import LocalLink, Totals
     from lmos_actors.supervision import Supervisor
 
 AT_ONCE: Final = 500
@@ -47,17 +47,17 @@ class Count:
 
     def add_done(self, slot: LocalLink) -> None:
         """Add what one agent has done."""
-        more = slot.more
+        extra = slot.extra
         self.handled += slot.handled + slot.inline
         if slot.incarnation > 1:
             self.restarts += slot.incarnation - 1
-        if more is not None:
-            self.cancelled += more.cancelled
-            self.dropped += more.dropped
-            self.dead_lettered += more.dead_lettered
-            self.refused += more.refused
+        if extra is not None:
+            self.cancelled += extra.cancelled
+            self.dropped += extra.dropped
+            self.dead_lettered += extra.dead_lettered
+            self.refused += extra.refused
 
-    def add_sums(self, sums: Sums) -> None:
+    def add_sums(self, sums: Totals) -> None:
         """Add the agents of one class that are at rest."""
         for total in TOTALS:
             setattr(self, total, getattr(self, total) + getattr(sums, total))
@@ -72,9 +72,9 @@ class Count:
         if depth:
             self.depth += depth
             self.deepest = max(self.deepest, depth)
-        more = slot.more
-        if more is not None:
-            self.parked += len(more.parked or ())
+        extra = slot.extra
+        if extra is not None:
+            self.parked += len(extra.parked or ())
             self.running += slot.running()
 
 
@@ -116,7 +116,7 @@ class Census:
     async def take(self) -> Found:
         """Count. Others have their turns meanwhile, so that the numbers are of one time only by and large."""
         tally = self._root.rt.tally
-        for _ in range(0, len(tally.loose), AT_ONCE):
+        for _ in range(0, len(tally.untallied), AT_ONCE):
             tally.settle(AT_ONCE)
             await trio.lowlevel.checkpoint()
         classes = {name: attrs.evolve(count, statuses={}) for name, count in self._gone.items()}

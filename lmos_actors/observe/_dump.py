@@ -165,12 +165,12 @@ def _guarded(slot: LocalLink, indent: str) -> Iterator[str]:
 
 def _at_rest(slot: LocalLink) -> bool:
     """Nothing waits, runs or is held back, and nothing has gone wrong."""
-    more = slot.more
+    extra = slot.extra
     if slot.queue or slot.status != "running" or slot.incarnation > 1:
         return False
-    return more is None or not (
-        more.runs or more.parked or more.out or more.shelf or more.refused or more.dropped
-        or more.dead_lettered or any(more.pending.values()) or children_of(slot)
+    return extra is None or not (
+        extra.runs or extra.parked or extra.out or extra.stash or extra.refused or extra.dropped
+        or extra.dead_lettered or any(extra.pending.values()) or children_of(slot)
     )  # fmt: skip
 
 
@@ -186,15 +186,15 @@ def _agent(slot: LocalLink) -> str:
     mailbox = slot.mailbox_statistics()
     words = [f"{slot.label} ({_class_name(slot)}), {slot.status} #{slot.incarnation}"]
     words.append(f"mailbox {mailbox.depth}/{mailbox.size}")
-    more = slot.more
-    if more is not None:
+    extra = slot.extra
+    if extra is not None:
         counts = {
-            "parked": len(more.parked or ()),
-            "put aside": len(more.shelf.everything()) if more.shelf is not None else 0,
-            "in line for a run": sum(map(len, more.pending.values())),
-            "holding back its turns": len(more.out),
-            "running": len(more.runs),
-            "timers": len(more.timers or ()),
+            "parked": len(extra.parked or ()),
+            "put aside": len(extra.stash.all_messages()) if extra.stash is not None else 0,
+            "in line for a run": sum(map(len, extra.pending.values())),
+            "holding back its turns": len(extra.out),
+            "running": len(extra.runs),
+            "timers": len(extra.timers or ()),
         }
         words += [f"{count} {what}" for what, count in counts.items() if count]
         words += _next_timer(slot)
@@ -202,7 +202,7 @@ def _agent(slot: LocalLink) -> str:
 
 
 def _next_timer(slot: LocalLink) -> list[str]:
-    timers = slot.more.timers if slot.more is not None else None
+    timers = slot.extra.timers if slot.extra is not None else None
     if not timers or slot.rt.thread != threading.get_ident() or not trio.lowlevel.in_trio_run():
         return []  # the clock of another run counts from elsewhere
     return [f"the next in {min(timer.when for timer in timers) - trio.current_time():g} s"]
@@ -217,27 +217,27 @@ def _doing(slot: LocalLink) -> Iterator[str]:
         parts = " + ".join(f"{count} {door}" for door, count in counts if count) or "0"
         refused = f", refused {numbers.refused}" if numbers.refused else ""
         yield f"accepted {numbers.accepted} = {parts}{refused}"
-    more = slot.more
-    if more is None:
+    extra = slot.extra
+    if extra is None:
         return
-    for run in islice(more.runs, RUNS):
+    for run in islice(extra.runs, RUNS):
         asker = run.sender.path if run.sender is not None else "user code"
         over = ", settled" if run.settled else ""
         yield f"run of {run.op.name!r} for {asker}{over}"
         task = run.runner.home if run.runner is not None else None
         yield from _indented(task_stack, task)
-    if len(more.runs) > RUNS:
-        yield f"... and {len(more.runs) - RUNS} more runs"
-    if more.holder is not None:
-        yield from _holding(more.holder, slot)
+    if len(extra.runs) > RUNS:
+        yield f"... and {len(extra.runs) - RUNS} more runs"
+    if extra.lifespan_task is not None:
+        yield from _holding(extra.lifespan_task, slot)
 
 
-def _holding(holder: Any, slot: LocalLink) -> Iterator[str]:
+def _holding(lifespan_task: Any, slot: LocalLink) -> Iterator[str]:
     if slot.status != "running":
         yield "lifespan"
-        yield from _indented(task_stack, holder.task)
+        yield from _indented(task_stack, lifespan_task.task)
         return
-    tasks = in_order(holder.nursery.child_tasks) if holder.nursery is not None else []
+    tasks = in_order(lifespan_task.nursery.child_tasks) if lifespan_task.nursery is not None else []
     for task in tasks[:RUNS]:
         yield f"task {task.name!r}"
         yield from _indented(task_stack, task)

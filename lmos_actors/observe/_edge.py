@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from lmos_actors.actors import HandingLink, incoming_trace, outgoing_trace, put_in_span, recorded_trace
+from lmos_actors.actors import PropagatingLink, incoming_trace, outgoing_trace, put_in_span, recorded_trace
 from lmos_actors.errors import ActionCancelled
 
 from ._metrics import Metrics
@@ -106,7 +106,7 @@ def watch_edge(
 
         spans = Spans(rt, provider_of(tracing), failed)
         if rt.instrument is None:  # which hands traces on as well
-            rt.link = HandingLink
+            rt.link = PropagatingLink
     if metrics is not None or spans is not None:
         rt.edge = NodeEdge(rt, metrics, spans)
     return metrics

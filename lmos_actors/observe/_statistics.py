@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from lmos_actors.actors import Sums
+from lmos_actors.actors import Totals
 
 if TYPE_CHECKING:
     from lmos_actors._core import BudgetStatistics
@@ -41,9 +41,9 @@ def statistics_of(rt: Runtime, memory: BudgetStatistics) -> NodeStatistics:
     Nobody else has a turn meanwhile, and there may be very many agents; see `_tally.py`.
     """
     tally = rt.tally
-    others: list[LocalLink] = tally.settle(len(tally.loose))
+    others: list[LocalLink] = tally.settle(len(tally.untallied))
     waiting = running = 0
-    visited = Sums()
+    visited = Totals()
     for slot in others:
         visited.add(slot, 1)
         visited.accepted += slot.accepted - slot.begun

@@ -13,7 +13,7 @@ from ._trace import (
     first_difference as first_difference,
 )
 from ._world import (
-    Vigil as Vigil,
+    DeadlockWatch as DeadlockWatch,
     forbidden_to_agents as forbidden_to_agents,
     seeded_order as seeded_order,
     simulate as simulate,

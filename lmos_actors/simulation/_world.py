@@ -91,8 +91,8 @@ class _World:
     def __init__(self, seed: int, log: TraceLog | None, outside: ExitStack) -> None:
         self.clock = VirtualClock()
         self._ambient = Ambient(SeededEntropy(seed, self.clock), self.clock, log)
-        self._vigil = Vigil(self._ambient.describe)
-        self.clock.on_deadlock = self._vigil.alarm
+        self._vigil = DeadlockWatch(self._ambient.describe)
+        self.clock.on_deadlock = self._vigil.report_deadlock
         self._log = log
         self._seed = seed
         self._outside = outside
@@ -101,7 +101,7 @@ class _World:
         if self._log is not None:
             self._log.begin(seed=self._seed, now=self.clock.current_time)
         try:
-            return trio.run(self._inhabit, main, args, clock=self.clock)
+            return trio.run(self._main, main, args, clock=self.clock)
         except trio.TrioInternalError:
             if self._vigil.deadlock is not None:
                 raise self._vigil.deadlock from None
@@ -110,7 +110,7 @@ class _World:
             if self._log is not None:
                 self._log.flush()
 
-    async def _inhabit(self, main: Callable[[*Ts], Awaitable[T]], args: tuple[*Ts]) -> T:
+    async def _main(self, main: Callable[[*Ts], Awaitable[T]], args: tuple[*Ts]) -> T:
         set_ambient(self._ambient)
         deadlines = GLOBAL_RUN_CONTEXT.runner.deadlines
         self.clock.next_deadline, self.clock.expire = deadlines.next_deadline, deadlines.expire
@@ -119,17 +119,17 @@ class _World:
         self._outside.enter_context(_forbidden_calls())
         self._outside.enter_context(_seeded_bytes(self._ambient.entropy))
         self._outside.enter_context(_sleeping_on(self.clock))
-        with self._vigil.over_body():
+        with self._vigil.watching():
             return await main(*args)
         # not reached: the body returns, or the vigil raises
         raise AssertionError
 
 
-class Vigil:
+class DeadlockWatch:
     """Watches a body on virtual time: when nothing can ever happen again, the body ends with Deadlocked.
 
-    Whoever notices calls `alarm`, such as a clock whose `on_deadlock` it is. `describe` are functions that
-    say what is waiting for what; `title` names the body in the report.
+    `report_deadlock` is called when nothing can happen any more, as by a clock whose `on_deadlock` it is.
+    `describe` are functions that return what is waiting for what; `title` names the body in the report.
     """
 
     def __init__(self, describe: Sequence[Callable[[], str]] = (), title: str = "") -> None:
@@ -142,13 +142,13 @@ class Vigil:
         self._main: trio.lowlevel.Task | None = None
 
     @contextmanager
-    def over_body(self) -> Generator[None]:
+    def watching(self) -> Generator[None]:
         """Keep watch over the block, in the task that runs it. Raises Deadlocked out of it, once."""
         self._main = trio.lowlevel.current_task()
         try:
             with self._body:
                 yield
-        except (Exception, BaseExceptionGroup, _Abandoned) as error:
+        except (Exception, BaseExceptionGroup, _AbortDeadlocked) as error:
             if self.deadlock is not None:
                 raise self.deadlock from error
             raise
@@ -157,13 +157,13 @@ class Vigil:
         if self.deadlock is not None:
             raise self.deadlock
 
-    def alarm(self) -> None:
+    def report_deadlock(self) -> None:
         """First cancel the body; if shields keep it waiting, abort its tasks; if that is vain, crash trio."""
         self._attempts += 1
         if self.deadlock is None:
             self.deadlock = Deadlocked(self._report())
             self._body.cancel(reason="deadlocked")
-        elif self._main is None or self._attempts > _ATTEMPTS or not _abandon(self._main):
+        elif self._main is None or self._attempts > _ATTEMPTS or not _abort_tree(self._main):
             raise self.deadlock
 
     def _report(self) -> str:
@@ -174,15 +174,15 @@ class Vigil:
         return "\n".join([title + head, *waiting])
 
 
-class _Abandoned(BaseException):
+class _AbortDeadlocked(BaseException):
     """Raised in the tasks of a deadlocked body that shields keep from being cancelled."""
 
 
-def _raise_abandoned() -> NoReturn:
-    raise _Abandoned
+def _raise_abort() -> NoReturn:
+    raise _AbortDeadlocked
 
 
-def _abandon(task: trio.lowlevel.Task) -> bool:
+def _abort_tree(task: trio.lowlevel.Task) -> bool:
     """Abort what a task and its children wait for, whatever shields them; tell whether any could be."""
     tasks = [task]
     # grows while it is walked: children after their parents
@@ -191,7 +191,7 @@ def _abandon(task: trio.lowlevel.Task) -> bool:
     aborted = False
     for blocked in tasks:
         if blocked._abort_func is not None:  # pyright: ignore[reportPrivateUsage]
-            blocked._attempt_abort(_raise_abandoned)  # pyright: ignore[reportPrivateUsage]
+            blocked._attempt_abort(_raise_abort)  # pyright: ignore[reportPrivateUsage]
             aborted = True
     return aborted
 

@@ -1,8 +1,8 @@
 """Who restarts whom: child specs, supervisor specs, and the supervisors that carry them out."""
 
+from ._agent_supervisor import AgentSupervisor as AgentSupervisor, children_of as children_of
+from ._bulk_supervisor import BulkSpec as BulkSpec, BulkSupervisor as BulkSupervisor
 from ._children import ChildInfo as ChildInfo, agent_class as agent_class
-from ._crowd import Crowd as Crowd, CrowdSupervisor as CrowdSupervisor
-from ._household import Household as Household, children_of as children_of
 from ._ids import RESERVED as RESERVED, check_top as check_top
 from ._plan import Counts as Counts
 from ._pool import PoolRef as PoolRef, PoolSupervisor as PoolSupervisor

@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from lmos_actors._core import Timer, Timers
 
 
-def and_raised(reason: ExitReason, path: str, raised: tuple[BaseException, ...]) -> ExitReason:
+def with_raised(reason: ExitReason, path: str, raised: tuple[BaseException, ...]) -> ExitReason:
     """Add to a supervisor's exit reason what its children raised while it stopped them."""
     error = reason.error
     if isinstance(error, RestartIntensityExceeded):
         causes = (*error.causes, *raised)
         both: BaseException = RestartIntensityExceeded(path, error.max_restarts, error.max_seconds, causes)
     else:
-        both = as_one(path, raised)
+        both = merged_error(path, raised)
     return ExitReason(reason.kind, reason.detail, both)
 
 
-def as_one(path: str, raised: tuple[BaseException, ...]) -> BaseException:
+def merged_error(path: str, raised: tuple[BaseException, ...]) -> BaseException:
     """Return what children raised while their supervisor ended.
 
     One exception as itself, several as a group.
@@ -43,19 +43,20 @@ def as_one(path: str, raised: tuple[BaseException, ...]) -> BaseException:
 
 
 class Request:
-    """Something to be carried out by the supervisor's own task, and who waits for it.
+    """Something for the supervisor's own task to carry out, and the task that waits for it.
 
-    `undone`: cancelled while it is carried out, it is cancelled there too, and waited for; else it goes on.
+    `cancellable`: when the asker is cancelled while the request is carried out, the request is cancelled too,
+    and its end waited for; otherwise it goes on without the asker.
     """
 
     __slots__ = ("_fn", "_raise_cancel", "_scope", "_timers", "error", "task", "value")
 
     def __init__(
-        self, fn: Callable[[], Coroutine[Any, Any, Any]], timers: Timers, *, undone: bool = False
+        self, fn: Callable[[], Coroutine[Any, Any, Any]], timers: Timers, *, cancellable: bool = False
     ) -> None:
         self._fn = fn
         self._timers = timers
-        self._scope: trio.CancelScope | None = trio.CancelScope() if undone else None
+        self._scope: trio.CancelScope | None = trio.CancelScope() if cancellable else None
         self._raise_cancel: Callable[[], Any] | None = None
         self.task: trio.lowlevel.Task | None = None
         self.value: Any = None
@@ -154,9 +155,9 @@ class Inbox:
         await wait_task_rescheduled(abort)
 
     @enable_ki_protection
-    async def ask(self, fn: Callable[[], Coroutine[Any, Any, Any]], *, undone: bool = False) -> Any:
+    async def ask(self, fn: Callable[[], Coroutine[Any, Any, Any]], *, cancellable: bool = False) -> Any:
         """Have the supervisor's task carry something out, and give its value; withdrawn if cancelled."""
-        request = Request(fn, self._timers, undone=undone)
+        request = Request(fn, self._timers, cancellable=cancellable)
         self.put(request)
         request.task = current_task()
 

@@ -16,9 +16,9 @@ from trio.lowlevel import enable_ki_protection
 from lmos_actors.actors import SHUTDOWN, PoolLink, Ref
 from lmos_actors.errors import DeadlineExceeded, StopFailed, WrongState
 
-from ._branch import Branch
 from ._spec import Pool
 from ._supervisor import Supervisor
+from ._supervisor_loop import SupervisorLoop
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -33,7 +33,7 @@ A_co = TypeVar("A_co", covariant=True)
 class PoolSupervisor(Supervisor):
     """The supervisor of a pool's members, `name-1` to `name-n`, each restarted in its place."""
 
-    def __init__(self, rt: Runtime, pool: Pool[Any], parent: Branch | None) -> None:
+    def __init__(self, rt: Runtime, pool: Pool[Any], parent: SupervisorLoop | None) -> None:
         super().__init__(rt, pool.tree(), parent)
         self.made_from = self.pool_spec = pool
         self.link = PoolLink(rt, self, pool.by, pool.key)
@@ -49,9 +49,9 @@ class PoolSupervisor(Supervisor):
         super()._reset()
         self.link.seat(cast("tuple[LocalLink, ...]", self.children))
 
-    def bury(self) -> None:
+    def remove(self) -> None:
         """Empty all slots for good, and end what listens to the pool."""
-        super().bury()
+        super().remove()
         self.link.close()
 
     # ---- its size
@@ -89,7 +89,7 @@ class PoolSupervisor(Supervisor):
         first, added = len(self.link.members) + 1, list[Any]()
         try:
             for number in range(first, first + count):
-                child = self._claim(self.pool_spec.member(number), False)
+                child = self._reserve_child(self.pool_spec.member(number), False)
                 await self._start_new(child)
                 added.append(child)
         except BaseException:
@@ -149,7 +149,7 @@ class PoolSupervisor(Supervisor):
             raise StopFailed(child.path) from error
 
 
-Branch.kinds[Pool] = PoolSupervisor
+SupervisorLoop.kinds[Pool] = PoolSupervisor
 
 
 class PoolRef(Ref[A_co]):

@@ -17,21 +17,21 @@ from trio.lowlevel import checkpoint, checkpoint_if_cancelled, enable_ki_protect
 from lmos_actors.actors import SHUTDOWN, LocalLink, Ref, awaited
 from lmos_actors.errors import ConfigError, NameTaken, NotFound, StartFailed, StopFailed, WrongState
 
-from ._branch import BUDGET, Branch
 from ._children import ChildInfo, mailbox_of, needs_waiting
 from ._ids import check_top
 from ._siblings import class_of, name_of
 from ._spec import ChildSpec, Pool, SupervisorSpec
+from ._supervisor_loop import BUDGET, SupervisorLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from lmos_actors.actors import MailboxOptions, Runtime
 
-    from ._branch import Child
     from ._plan import Counts
     from ._pool import PoolRef
     from ._spec import Spec
+    from ._supervisor_loop import Child
 
 A = TypeVar("A")
 
@@ -48,20 +48,20 @@ class SupervisorStatistics:
     failed_starts: int
 
 
-class Supervisor(Branch):
+class Supervisor(SupervisorLoop):
     """A supervisor in a running tree, over all its incarnations."""
 
-    undoes: ClassVar[bool] = False
+    starts_are_cancellable: ClassVar[bool] = False
     """Whether a start is undone whose asker is cancelled meanwhile."""
 
-    def __init__(self, rt: Runtime, spec: SupervisorSpec, parent: Branch | None) -> None:
+    def __init__(self, rt: Runtime, spec: SupervisorSpec, parent: SupervisorLoop | None) -> None:
         super().__init__(rt, spec, parent)
         self._at_once = 0
         self._unnamed: dict[type, tuple[ChildSpec[Any], MailboxOptions]] = {}
 
     # ---- requests
 
-    async def _give_way(self) -> None:
+    async def _checkpoint_if_due(self) -> None:
         """Let others run every so often, as what is done in the asker's step would not."""
         self._at_once = (self._at_once + 1) % BUDGET
         if self._at_once:
@@ -69,12 +69,12 @@ class Supervisor(Branch):
         else:
             await checkpoint()
 
-    async def request(self, fn: Callable[[], Coroutine[Any, Any, Any]], *, undone: bool = False) -> Any:
+    async def request(self, fn: Callable[[], Coroutine[Any, Any, Any]], *, cancellable: bool = False) -> Any:
         """Have the supervisor's own task carry something out, after what it is about; see `Request`."""
         await checkpoint_if_cancelled()
         if not self._alive:
             raise WrongState(self.path, "not running", "nothing can be asked of it")
-        return await self._inbox.ask(fn, undone=undone)
+        return await self._inbox.ask(fn, cancellable=cancellable)
 
     async def settled(self) -> None:
         """Wait until every end of a child so far has been dealt with: restarts carried out or given up.
@@ -126,7 +126,7 @@ class Supervisor(Branch):
         """
         known = self._unnamed.get(factory) if isinstance(factory, type) else None
         if known is None:
-            return Ref(await self._add(self._learn(factory, made), numbered=True))
+            return Ref(await self._add(self._spec_of_unnamed(factory, made), numbered=True))
         # agents of a class may be started one by one by the thousand: this is `_add`, without what is known
         base, mailbox = known
         spec = base if made is factory else ChildSpec(base.name, made)
@@ -148,7 +148,7 @@ class Supervisor(Branch):
             raise
         return Ref(child)
 
-    def _learn(self, factory: Callable[..., A], made: Callable[[], A]) -> ChildSpec[A]:
+    def _spec_of_unnamed(self, factory: Callable[..., A], made: Callable[[], A]) -> ChildSpec[A]:
         """Make the spec of an agent that nobody named; those of a class that starts quickly may share one."""
         spec = ChildSpec(name_of(factory), made)
         if isinstance(factory, type) and not needs_waiting(spec):
@@ -169,7 +169,9 @@ class Supervisor(Branch):
         first = self._names.reserve(spec.name, count)
         if self.idle and not needs_waiting(spec):
             return await self._many_now(spec, first, count)
-        refs: list[Ref[A]] = await self.request(partial(self._many, spec, first, count), undone=self.undoes)
+        refs: list[Ref[A]] = await self.request(
+            partial(self._many, spec, first, count), cancellable=self.starts_are_cancellable
+        )
         return refs
 
     @enable_ki_protection
@@ -187,10 +189,10 @@ class Supervisor(Branch):
                 started(child)
         except StartFailed:
             self._failed_starts += 1
-            rt.tally.loose.extend(children)
+            rt.tally.untallied.extend(children)
             self._undo_many(children)
             raise
-        rt.tally.loose.extend(children)
+        rt.tally.untallied.extend(children)
         self._announce(children)
         return [Ref(child) for child in children]
 
@@ -201,7 +203,7 @@ class Supervisor(Branch):
             self._plan.stopped(child)
             self._plan.remove(child)
             self._names.forget(child.label, child)
-            child.bury()
+            child.remove()
 
     async def _many(self, spec: ChildSpec[A], first: int, count: int) -> list[Ref[A]]:
         children: list[LocalLink] = []
@@ -224,16 +226,18 @@ class Supervisor(Branch):
 
     @enable_ki_protection
     async def _add(self, spec: Spec, *, numbered: bool = False) -> Any:
-        await self._give_way()
+        await self._checkpoint_if_due()
         if self.idle and isinstance(spec, ChildSpec) and not needs_waiting(spec):
-            child = self._claim(spec, numbered)
+            child = self._reserve_child(spec, numbered)
             try:
                 self._begin(child)
             except StartFailed:
                 await self._undo_start(child)
                 raise
             return child
-        return await self.request(partial(self._add_waiting, spec, numbered), undone=self.undoes)
+        return await self.request(
+            partial(self._add_waiting, spec, numbered), cancellable=self.starts_are_cancellable
+        )
 
     def _begin(self, child: LocalLink) -> None:
         """Start a child whose start needs no waiting. Raises StartFailed: `_undo_start` is next."""
@@ -249,7 +253,7 @@ class Supervisor(Branch):
         self._forget(child)
 
     async def _add_waiting(self, spec: Spec, numbered: bool) -> Child:
-        child: Child = self._claim(spec, numbered)
+        child: Child = self._reserve_child(spec, numbered)
         await self._start_new(child)
         return child
 
@@ -263,7 +267,7 @@ class Supervisor(Branch):
             self._forget(child)
             raise
 
-    def _claim(self, spec: Spec, numbered: bool) -> Any:
+    def _reserve_child(self, spec: Spec, numbered: bool) -> Any:
         self.spec.check_child(spec)
         if not isinstance(spec, ChildSpec) or spec.references:
             self._check_references(spec)
@@ -311,7 +315,7 @@ class Supervisor(Branch):
 
     @enable_ki_protection
     async def _terminate_child(self, name: str) -> None:
-        await self._give_way()
+        await self._checkpoint_if_due()
         if self.idle:
             child = self._child(name)
             if isinstance(child, LocalLink) and child.at_rest:
@@ -431,7 +435,7 @@ class Supervisor(Branch):
         return SupervisorStatistics(*counts, restarts=self._restarts, failed_starts=self._failed_starts)
 
 
-Branch.kinds[SupervisorSpec] = Supervisor
+SupervisorLoop.kinds[SupervisorSpec] = Supervisor
 
 
 async def _nothing() -> None:

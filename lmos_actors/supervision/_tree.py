@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from lmos_actors.actors import LocalLink
 
+from ._agent_supervisor import children_of
 from ._children import agent_class
-from ._household import children_of
 from ._pool import PoolSupervisor
 from ._supervisor import Supervisor
 

@@ -12,7 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from lmos_actors._core import Ambient, SeededEntropy, TaskTimers, set_ambient
 from lmos_actors.errors import Deadlocked
-from lmos_actors.simulation import Vigil, VirtualClock, forbidden_to_agents, seeded_order
+from lmos_actors.simulation import DeadlockWatch, VirtualClock, forbidden_to_agents, seeded_order
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -54,9 +54,9 @@ def surround(stack: AsyncExitStack, clock: VirtualClock | MockClock, seed: int) 
     set_ambient(ambient)
     stack.enter_context(seeded_order(seed))
     stack.enter_context(forbidden_to_agents())
-    vigil = Vigil(ambient.describe, _title())
+    vigil = DeadlockWatch(ambient.describe, _title())
     stack.enter_context(_watching(clock, vigil))
-    stack.enter_context(vigil.over_body())
+    stack.enter_context(vigil.watching())
 
 
 def _title() -> str:
@@ -77,10 +77,10 @@ def _timers_of(stack: AsyncExitStack) -> TaskTimers:
 
 
 @contextmanager
-def _watching(clock: VirtualClock | MockClock, vigil: Vigil) -> Generator[None]:
+def _watching(clock: VirtualClock | MockClock, vigil: DeadlockWatch) -> Generator[None]:
     """Have the vigil alarmed when the clock finds nothing more to do."""
     if isinstance(clock, VirtualClock):
-        before, clock.on_deadlock = clock.on_deadlock, vigil.alarm
+        before, clock.on_deadlock = clock.on_deadlock, vigil.report_deadlock
         try:
             yield
         finally:
@@ -97,7 +97,7 @@ def _watching(clock: VirtualClock | MockClock, vigil: Vigil) -> Generator[None]:
 class _IdleWatch(trio.abc.Instrument):
     """Notices that a run on a MockClock has no task to run and no deadline to jump to."""
 
-    def __init__(self, vigil: Vigil) -> None:
+    def __init__(self, vigil: DeadlockWatch) -> None:
         self._vigil = vigil
         self._idle = False
 
@@ -106,14 +106,14 @@ class _IdleWatch(trio.abc.Instrument):
         idle = counts.tasks_runnable == 0 and counts.seconds_to_next_deadline == math.inf
         # a task may sit in wait_all_tasks_blocked, which goes on after a pass like this one
         if idle and self._idle:
-            self._vigil.alarm()
+            self._vigil.report_deadlock()
         self._idle = idle
 
 
 def clock_that_tells() -> VirtualClock:
     """Make a clock for a whole run that ends with Deadlocked when it is blocked for ever."""
     clock = VirtualClock()
-    clock.on_deadlock = _Crash().alarm
+    clock.on_deadlock = _Crash().report_deadlock
     return clock
 
 
@@ -123,7 +123,7 @@ class _Crash:
     def __init__(self) -> None:
         self._reported: Deadlocked | None = None
 
-    def alarm(self) -> None:
+    def report_deadlock(self) -> None:
         if self._reported is not None:
             raise self._reported
         now = trio.current_time()

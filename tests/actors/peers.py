@@ -85,7 +85,7 @@ def downs_of(ref: Ref[Any]) -> list[tuple[str, str]]:
 
 
 def links_of(ref: Ref[Any]) -> int:
-    more = slot_of(ref).more
+    more = slot_of(ref).extra
     return len(more.links or ()) if more is not None else 0
 
 

@@ -275,7 +275,7 @@ async def still_works(node: Node, ref: Ref[Victim]) -> None:
     """The agent answers, no run of it is left open, nobody listens any more, and its supervisor goes on."""
     assert await ref.invoke(Victim.balance) == 0
     await ref.invoke(Victim.run, 0.1)
-    sinks = ref._link.more.sinks  # type: ignore[attr-defined]
+    sinks = ref._link.extra.sinks  # type: ignore[attr-defined]
     assert sinks is None or sinks.by_key == {}
     new = await node.start_child(ChildSpec("new", Slow))
     await new.invoke(Victim.turn)

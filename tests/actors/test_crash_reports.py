@@ -35,7 +35,7 @@ from lmos_actors import (
     prop,
 )
 from lmos_actors.actors._reports import SIZE
-from lmos_actors.actors._shown import LIMIT, show
+from lmos_actors.actors._value_text import LIMIT, show
 from lmos_actors.actors.values import Secrets
 from lmos_actors.simulation import VirtualClock
 from lmos_actors.testing import open_test_node, settle

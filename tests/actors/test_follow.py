@@ -234,8 +234,8 @@ async def test_cancel_ends_it_with_what_has_come(virtual_clock) -> None:
         assert agent_of(ear).heard == []
         assert not following.active
         following.cancel()
-        assert slot_of(bell).more.sinks.by_key == {}
-        assert slot_of(ear).more.follows is None
+        assert slot_of(bell).extra.sinks.by_key == {}
+        assert slot_of(ear).extra.follows is None
         assert await ear.invoke(Ear.all_heard) == []
 
 
@@ -256,7 +256,7 @@ async def test_one_of_several_is_cancelled(virtual_clock) -> None:
             assert agent_of(ear).heard == [7, 7]
             await node.root.terminate_child("ear")
             assert [following.active for following in made] == [False] * 3
-            assert slot_of(bell).more.sinks.by_key == {}
+            assert slot_of(bell).extra.sinks.by_key == {}
 
 
 async def test_follow_oneself(virtual_clock) -> None:
@@ -266,7 +266,7 @@ async def test_follow_oneself(virtual_clock) -> None:
         await settle()
         assert await narcissus.invoke(Narcissus.all_heard) == (0, 1, 2, 3)
         await node.root.terminate_child("narcissus")
-        assert slot_of(narcissus).more.sinks.by_key == {}
+        assert slot_of(narcissus).extra.sinks.by_key == {}
 
 
 async def test_who_is_gone_for_good_is_heard_to_the_end(virtual_clock) -> None:
@@ -305,7 +305,7 @@ async def test_a_follower_that_crashes_loses_what_waits_and_follows_again(virtua
         await bell.invoke(Bell.ring, [4])
         await settle()
         assert agent_of(ear).heard == [4]
-        assert len(slot_of(bell).more.sinks.by_key["!rang"]) == 1
+        assert len(slot_of(bell).extra.sinks.by_key["!rang"]) == 1
 
 
 async def test_a_stopping_follower_handles_what_has_come_and_hears_no_more(virtual_clock) -> None:
@@ -350,7 +350,7 @@ async def test_late_binding_an_agent_that_is_not_there_yet(virtual_clock) -> Non
         assert [agent_of(ear).heard for ear in (by_class, by_name, by_path)] == [[1], [2], [2]]
         for name in ("by-class", "by-name", "by-path"):
             await node.root.terminate_child(name)
-        assert slot_of(small).more.sinks.by_key == slot_of(big).more.sinks.by_key == {}
+        assert slot_of(small).extra.sinks.by_key == slot_of(big).extra.sinks.by_key == {}
 
 
 async def test_late_binding_to_one_of_many_started_at_once(virtual_clock) -> None:
@@ -498,7 +498,7 @@ def test_whatever_happens_following_keeps_order_and_leaves_nothing(
                     mine = [number for number in heard if number % 2 == parity]
                     assert mine == sorted(set(mine))
             active = [following for following in made if following.active]
-            listening = [*slot_of(bell).more.sinks.by_key.get("!rang", ()), *topic._sinks]
+            listening = [*slot_of(bell).extra.sinks.by_key.get("!rang", ()), *topic._sinks]
             assert active == listening
             accounts_add_up(node)
         assert not any(following.active for following in made)
@@ -523,8 +523,8 @@ async def test_many_followers_need_no_task_and_little_memory(virtual_clock) -> N
         assert all(agent_of(ear).heard == [1] for ear in ears)
         following = agent_of(ears[0]).following
         assert following._buffer == ()
-        more = slot_of(ears[0]).more
-        assert more.runs is more.out is slot_of(ears[1]).more.active
+        more = slot_of(ears[0]).extra
+        assert more.runs is more.out is slot_of(ears[1]).extra.active
         with pytest.raises(TypeError, match="shared"):
             more.runs[object()] = None
         with pytest.raises(TypeError, match="shared"):

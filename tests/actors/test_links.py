@@ -524,10 +524,10 @@ async def test_traps_are_inherited_and_can_be_switched_off(virtual_clock) -> Non
     class Heir(Trapper):
         pass
 
-    class Mortal(Trapper, trap_exits=False):
+    class SlotLifecycle(Trapper, trap_exits=False):
         pass
 
-    async with open_test_node() as node, cast(node, "ab", "ac", a=Peer, b=Heir, c=Mortal) as refs:
+    async with open_test_node() as node, cast(node, "ab", "ac", a=Peer, b=Heir, c=SlotLifecycle) as refs:
         await refs["a"].invoke(Peer.close, "")
         await settle()
         assert alive(refs) == "b"

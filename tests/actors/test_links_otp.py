@@ -12,7 +12,7 @@ import pytest
 
 from lmos_actors import NORMAL, Down, ExitReason
 from lmos_actors.actors import _links
-from lmos_actors.actors._links import Linked, TaskLink
+from lmos_actors.actors._links import SlotLinks, TaskLink
 from tests.actors.otp_links.programs import (
     CORNERS,
     REASONS,
@@ -131,26 +131,26 @@ def still_watching(self: Any) -> None: ...
 
 def one_monitor_each(self: Any, other: Any, turn: Any) -> Any:
     monitor = MONITOR(self, other, turn)
-    for older in tuple(self.more.monitors or ()) if self.more is not None else ():
+    for older in tuple(self.extra.monitors or ()) if self.extra is not None else ():
         if older is not monitor and older._sinks is monitor._sinks:
             older.cancel()
     return monitor
 
 
-SIGNAL, LINK, END_LINKS = Linked.exit_signal, Linked.link_to, Linked.end_links
-PUSH, MONITOR = _links.Monitor.push, Linked.monitor
+SIGNAL, LINK, END_LINKS = SlotLinks.exit_signal, SlotLinks.link_to, SlotLinks.end_links
+PUSH, MONITOR = _links.Monitor.push, SlotLinks.monitor
 
 BROKEN: list[tuple[type, str, Callable[..., Any]]] = [
-    (Linked, "exit_signal", signal_on_normal),
-    (Linked, "exit_signal", no_signal_on_shutdown),
-    (Linked, "exit_signal", normal_is_not_trapped),
-    (Linked, "exit_signal", traps_are_not_asked),
-    (Linked, "exit_signal", another_reason),
-    (Linked, "link_to", one_way),
-    (Linked, "link_to", linked_to_the_dead),
-    (Linked, "unlink_from", unlinked_one_way),
-    (Linked, "end_links", only_the_next),
-    (Linked, "monitor", one_monitor_each),
+    (SlotLinks, "exit_signal", signal_on_normal),
+    (SlotLinks, "exit_signal", no_signal_on_shutdown),
+    (SlotLinks, "exit_signal", normal_is_not_trapped),
+    (SlotLinks, "exit_signal", traps_are_not_asked),
+    (SlotLinks, "exit_signal", another_reason),
+    (SlotLinks, "link_to", one_way),
+    (SlotLinks, "link_to", linked_to_the_dead),
+    (SlotLinks, "unlink_from", unlinked_one_way),
+    (SlotLinks, "end_links", only_the_next),
+    (SlotLinks, "monitor", one_monitor_each),
     (TaskLink, "left", silent_task),
     (_links.Monitor, "push", silent_monitor),
     (_links.Monitor, "cancel", still_watching),

@@ -176,7 +176,7 @@ def test_a_tree_with_links_across_it_always_ends(branches, events, after) -> Non
         assert mine == ["enters", "leaves"] * (len(mine) // 2), "two lives never overlap, and each ends"
     for slot in slots:
         assert slot.agent is None
-        assert slot.more is None or not (slot.more.links or slot.more.monitors)
+        assert slot.extra is None or not (slot.extra.links or slot.extra.monitors)
         n = slot.statistics()
         assert n.accepted == n.handled + n.cancelled + n.dropped + n.dead_lettered + n.waiting + n.running
         assert n.running == n.waiting == 0

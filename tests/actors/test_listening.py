@@ -391,5 +391,5 @@ async def test_a_cancelled_subscription_leaves_nothing_behind(virtual_clock) -> 
                 async with block():
                     scope.cancel()
                     await trio.sleep_forever()
-        sinks = station._link.more.sinks  # type: ignore[attr-defined]
+        sinks = station._link.extra.sinks  # type: ignore[attr-defined]
         assert sinks is None or sinks.by_key == {}

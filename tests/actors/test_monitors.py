@@ -63,7 +63,7 @@ class Serial(Watcher, serial=True):
 
 
 def monitors_of(ref: Ref[Any]) -> int:
-    more = slot_of(ref).more
+    more = slot_of(ref).extra
     return len(more.monitors or ()) if more is not None else 0
 
 
@@ -262,7 +262,7 @@ async def test_monitors_are_made_in_started_lifespan_and_tasks(virtual_clock) ->
         assert agent_of(refs["w"]).downs == [("a", 1, "normal")] * 3
         await refs["w"].invoke(Watcher.end)
         await settle()
-        more = slot_of(refs["b"]).more
+        more = slot_of(refs["b"]).extra
         assert more is None or more.sinks is None
 
 

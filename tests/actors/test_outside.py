@@ -30,7 +30,7 @@ from lmos_actors import (
     prop,
     simulate,
 )
-from lmos_actors.actors import _outside
+from lmos_actors.actors import _blocking_work
 from lmos_actors.testing import open_test_node
 from tests.actors.outside_work import (
     Unloadable,
@@ -322,7 +322,7 @@ async def test_a_failure_says_where_in_the_process() -> None:
     (note,) = Worker.error.__notes__
     assert note.startswith("raised in a worker process:")
     assert "in failing" in note
-    assert "actors/_outside.py" not in note, "not the runtime's own calls"
+    assert "actors/_blocking_work.py" not in note, "not the runtime's own calls"
     assert Worker.error.args == ("in the process", 3)
 
 
@@ -431,9 +431,9 @@ async def test_a_worker_that_answers_something_else_is_sent_away(monkeypatch: py
     async def scripted(fn: Any, *args: Any, **_: Any) -> Any:
         asked.append(fn.__name__)
         await trio.lowlevel.checkpoint()
-        if fn is _outside._greet:
+        if fn is _blocking_work._greet:
             return (args[0] if len(asked) > 1 else -1), 7
-        if fn is _outside._leave:
+        if fn is _blocking_work._leave:
             raise to_process.BrokenWorkerProcess
         return fn(*args)
 
@@ -545,7 +545,7 @@ async def test_no_worker_is_left_by_a_node_that_closes_while_they_work(pipe: str
 
 async def test_processes_of_a_node_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     busy = [0, 0]
-    call = _outside.Pool.call
+    call = _blocking_work.Pool.call
 
     async def counted(self: Any, work: bytes) -> Any:
         busy[0] += 1
@@ -555,7 +555,7 @@ async def test_processes_of_a_node_are_limited(monkeypatch: pytest.MonkeyPatch) 
         finally:
             busy[0] -= 1
 
-    monkeypatch.setattr(_outside.Pool, "call", counted)
+    monkeypatch.setattr(_blocking_work.Pool, "call", counted)
     async with open_node(processes=2) as node:
         worker = await node.start(Worker)
         async with trio.open_nursery() as nursery:

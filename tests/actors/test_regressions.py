@@ -321,7 +321,7 @@ class Patient(Agent):
     def change_its_mind(self, times: int) -> int:
         for _ in range(times):
             self.after(60, self.change_its_mind, 1).cancel()
-        more = self._slot.more if self._slot is not None else None
+        more = self._slot.extra if self._slot is not None else None
         assert more is not None
         return len(more.timers or ())
 
@@ -365,7 +365,7 @@ class Hub(Agent):
 
     @action
     def followed(self) -> int:
-        more = self._slot.more if self._slot is not None else None
+        more = self._slot.extra if self._slot is not None else None
         assert more is not None
         count, following = 0, more.follows
         while following is not None:

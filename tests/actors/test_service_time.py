@@ -340,7 +340,7 @@ def test_the_time_in_work_keeps_what_it_began_with(play: Any) -> None:
             await trio.sleep(1.0)
             set_service_time(ref, 0.0)
         assert [came.ends[n][1] for n in range(4)] == [1.0, 4.0, 4.0, 4.0]
-        assert slot_of(ref).more.pace is None
+        assert slot_of(ref).extra.pace is None
         await ref.invoke(Server.serve)
         assert trio.current_time() == 4.0
 
@@ -539,7 +539,7 @@ def test_those_who_leave_the_line_take_no_time(play: Any) -> None:
         served = [n for n in range(7) if came.ends[n][0] == n]
         assert served == [0, 3, 4, 5, 6]
         assert [round(came.ends[n][1], 6) for n in served] == [1.0, 2.0, 3.0, 4.0, 5.0]
-        assert slot_of(ref).more.withdrawn == 0
+        assert slot_of(ref).extra.withdrawn == 0
 
     play(story)
 
@@ -578,10 +578,10 @@ def test_messages_to_itself_take_time(play: Any) -> None:
         set_service_time(ref, 1.0)
         await ref.invoke(Server.remind, 5)
         await trio.sleep(0.5)
-        assert (ref.statistics().running, slot_of(ref).more.own) == (1, 1)
+        assert (ref.statistics().running, slot_of(ref).extra.own) == (1, 1)
         await trio.sleep(1.0)
         assert slot_of(ref).agent.order == (5,)
-        assert slot_of(ref).more.own == 0
+        assert slot_of(ref).extra.own == 0
 
     play(story)
 

@@ -275,7 +275,7 @@ class Stage:
             n = slot.statistics()
             assert (n.waiting, n.running) == (0, 0), (slot.path, n)
             assert slot.agent is None
-            more = slot.more
+            more = slot.extra
             if more is not None:
                 left = {name: getattr(more, name) for name in OF_ONE_LIFE if getattr(more, name, None)}
                 assert not left, (slot.path, left)

@@ -483,14 +483,14 @@ async def check_alive(w: World, stage: Stage) -> None:
         assert await desk.pool("pool").invoke(House.ask, 8) == 8
         await desk.pool("pool").resize(3)
     for slot in slots(w):
-        more = slot.more
+        more = slot.extra
         if more is not None:
             assert not more.waiters, (slot.path, "waiters")
             assert not more.parked, (slot.path, "parked")
             assert not more.runs, (slot.path, "runs")
             assert not any(more.pending.values()), (slot.path, "pending")
             assert all(hasattr(link, "agent") for link in more.links or ()), (slot.path, "links of tasks")
-            assert more.household is None or more.household.idle
+            assert more.child_supervisor is None or more.child_supervisor.idle
             keys = set(more.sinks.by_key) if more.sinks is not None else set()
             assert keys <= {"down", "!said"}, (slot.path, keys)
     assert node._rt.appeared == []

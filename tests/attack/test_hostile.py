@@ -77,7 +77,7 @@ def test_a_tree_of_any_depth_is_killed_in_one_step() -> None:
             boss = await node.start_child(ChildSpec("boss", Boss, restart="temporary"))
             await boss.invoke(Boss.raise_children, LEVELS)
             slot_of(boss).stop(SHUTDOWN, "brutal")
-            assert not node._rt.doomed
+            assert not node._rt.being_killed
             await slot_of(boss).wait_down()
             await node.root.settled()
             assert node.agents() == []
@@ -241,7 +241,7 @@ def test_what_an_agent_does_at_its_end_leaves_nothing(deed: str, moment: str, ho
             other = await node.start(Listener)
             await end(node, made(other))
             await trio.sleep(1)
-            more = slot_of(other).more
+            more = slot_of(other).extra
             assert more is None or more.sinks is None or not more.sinks.by_key
             assert not node._rt.groups
             assert node._rt.absent is None or not node._rt.absent._by_finder

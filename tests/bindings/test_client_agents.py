@@ -157,7 +157,7 @@ async def test_a_sender_is_held_back_until_there_is_room(autojump_clock: Any) ->
         peers.wire.stuck = True
         await ref.invoke(Station.report, 10)
         await quiet()
-        assert len(agent()._slot.furnish().out) == 7
+        assert len(agent()._slot.ensure_extra().out) == 7
         with trio.move_on_after(5) as scope:
             await ref.invoke(Station.ping)  # it has no turn
         assert scope.cancelled_caught

@@ -21,7 +21,7 @@ from lmos_actors import (
     action,
     open_node,
 )
-from lmos_actors.actors import Sought
+from lmos_actors.actors import AgentQuery
 from lmos_actors.discovery import DirectoryOptions, DirectoryRefused, HttpDirectory
 from lmos_actors.discovery._lookup import Known, Replica, Results
 from lmos_actors.discovery._seeking import KEPT
@@ -231,7 +231,7 @@ class Told:
         self.silent: list[str] = []
         self.lines: dict[str, Line] = {}
 
-    async def found(self, _: Sought) -> Results:
+    async def found(self, _: AgentQuery) -> Results:
         await trio.sleep(1)
         results = Results()
         for id in self.ids:
@@ -249,7 +249,7 @@ def test_so_many_are_kept_and_what_is_gone_is_let_go() -> None:
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             told: Any = Told(nursery)
-            known = Known(told, Sought())
+            known = Known(told, AgentQuery())
             told.ids = [f"urn:x:{number:03}" for number in range(100, 0, -1)]
             await known.look()
             assert list(known.replicas) == [f"urn:x:{number:03}" for number in range(1, 65)]
@@ -342,7 +342,9 @@ def test_of_those_that_are_spread_over_so_many_are_remembered() -> None:
         async with open_node(lookup=URL) as node:
 
             def link(title: str) -> Any:
-                return node._discovering._seeking.spread(Sought(Weather, title=title), "round_robin", None)
+                return node._discovering._seeking.spread(
+                    AgentQuery(Weather, title=title), "round_robin", None
+                )
 
             first, second = link("first"), link("second")
             for number in range(KEPT - 2):

@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock
 
 from lmos_actors import About, Agent, ChildSpec, ConnectFailed, Pool, SupervisorSpec, action, open_node
-from lmos_actors.actors import Sought
+from lmos_actors.actors import AgentQuery
 from lmos_actors.discovery import Registration
 from lmos_actors.discovery._found import query_of
 from tests.discovery.fake import FakeDirectory, directory_at
@@ -120,18 +120,18 @@ def test_a_long_list_is_read_page_by_page() -> None:
 @pytest.mark.parametrize(
     ("sought", "query"),
     [
-        (Sought(), "$[*]"),
-        (Sought(Weather), "$[?@.title=='Weather']"),
-        (Sought(Weather, capability="x"), "$[?@['lmosx:capabilities'][?@=='x']]"),
-        (Sought(title="It's a \\ \n"), "$[?@.title=='It\\'s a \\\\ \\u000a']"),
+        (AgentQuery(), "$[*]"),
+        (AgentQuery(Weather), "$[?@.title=='Weather']"),
+        (AgentQuery(Weather, capability="x"), "$[?@['lmosx:capabilities'][?@=='x']]"),
+        (AgentQuery(title="It's a \\ \n"), "$[?@.title=='It\\'s a \\\\ \\u000a']"),
         (
-            Sought(type="t", affordance="a"),
+            AgentQuery(type="t", affordance="a"),
             "$[?(@['@type']=='t' || @['@type'][?@=='t']) && "
             "(@.properties['a'] || @.actions['a'] || @.events['a'])]",
         ),
     ],
 )
-def test_what_a_directory_is_asked(sought: Sought, query: str) -> None:
+def test_what_a_directory_is_asked(sought: AgentQuery, query: str) -> None:
     assert query_of(sought) == query
 
 

@@ -20,7 +20,7 @@ from lmos_actors import (
     action,
     open_node,
 )
-from lmos_actors.actors import Sought
+from lmos_actors.actors import AgentQuery
 from lmos_actors.discovery import (
     Announced,
     DirectoryRefused,
@@ -268,7 +268,7 @@ def test_announcements_are_explored_side_by_side_and_not_for_ever() -> None:
         ):
             begin = trio.current_time()
             peers, refer = node._connections.peers, node._discovering._lookup.refer
-            found = await explore_all(peers, announced, Sought(), refer)
+            found = await explore_all(peers, announced, AgentQuery(), refer)
             assert [each.id for each in found.things] == ["urn:x:1"]
             assert len(found.left_out) == 9
             assert trio.current_time() - begin <= 30

@@ -148,7 +148,7 @@ def look(node: Node) -> dict[str, Any]:
         if cls.__module__.startswith("lmos_actors."):
             ours[cls.__name__] += 1
     runtime: Any = node._rt
-    listened = [slot.more.sinks for slot in agents_of(node.root) if slot.more is not None]
+    listened = [slot.extra.sinks for slot in agents_of(node.root) if slot.extra is not None]
     every = node.statistics()
     measured = {
         "memory_kb": resident // 1024,

@@ -227,7 +227,7 @@ async def test_leaving_ends_the_subscription() -> None:
     async with open_node() as node:
         weather = await node.start(Weather)
         await in_thread(outside, node.portal(), weather)
-        more = weather._link.more  # type: ignore[attr-defined]
+        more = weather._link.extra  # type: ignore[attr-defined]
         assert more.sinks.by_key == {}
 
 
@@ -572,7 +572,7 @@ def test_a_subscription_cancelled_before_the_node_came_to_it_is_left_at_once() -
 
 
 def sinks(ref: Ref[Any]) -> bool:
-    more = ref._link.more  # type: ignore[attr-defined]
+    more = ref._link.extra  # type: ignore[attr-defined]
     return more is not None and more.sinks is not None and bool(more.sinks.by_key)
 
 

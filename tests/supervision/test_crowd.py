@@ -12,7 +12,7 @@ from lmos_actors import Agent, ChildSpec, StartFailed, SupervisorSpec, action, o
 from lmos_actors.actors import Ref
 from lmos_actors.errors import ConfigError
 from lmos_actors.simulation import simulate
-from lmos_actors.supervision import Crowd, CrowdSupervisor
+from lmos_actors.supervision import BulkSpec, BulkSupervisor
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -51,8 +51,8 @@ class Slow(Agent):
         yield
 
 
-def crowd(count: int, factory: Any = Member, **more: Any) -> Crowd:
-    return Crowd("peer", member=ChildSpec("peer", factory), count=count, **{"max_restarts": 99, **more})
+def crowd(count: int, factory: Any = Member, **more: Any) -> BulkSpec:
+    return BulkSpec("peer", member=ChildSpec("peer", factory), count=count, **{"max_restarts": 99, **more})
 
 
 def in_world(main: Callable[[Node], Awaitable[None]], **more: Any) -> None:
@@ -64,9 +64,9 @@ def in_world(main: Callable[[Node], Awaitable[None]], **more: Any) -> None:
     simulate(world)
 
 
-async def start(node: Node, spec: Crowd) -> CrowdSupervisor:
+async def start(node: Node, spec: BulkSpec) -> BulkSupervisor:
     supervisor = await node.start_supervisor(spec)
-    assert isinstance(supervisor, CrowdSupervisor)
+    assert isinstance(supervisor, BulkSupervisor)
     return supervisor
 
 
@@ -123,7 +123,9 @@ def test_who_listens_to_a_member_hears_it_in_another_life() -> None:
 
 def test_a_temporary_member_that_ended_stays_away() -> None:
     async def main(node: Node) -> None:
-        spec = Crowd("peer", member=ChildSpec("peer", Member, restart="temporary"), count=3, max_restarts=0)
+        spec = BulkSpec(
+            "peer", member=ChildSpec("peer", Member, restart="temporary"), count=3, max_restarts=0
+        )
         supervisor = await start(node, spec)
         await supervisor.child("1").tell(Member.boom)
         await trio.sleep(1)
@@ -227,4 +229,4 @@ def test_a_start_that_fails_fails_the_crowd() -> None:
 )
 def test_specs_that_are_wrong(wrong: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        Crowd("peer", **{"member": ChildSpec("peer", Member), "count": 1, **wrong})
+        BulkSpec("peer", **{"member": ChildSpec("peer", Member), "count": 1, **wrong})

@@ -214,7 +214,7 @@ class TurnTell(PendingTell):
         self.ended = True
         holds, self.holds = self.holds, None
         if holds is not None:
-            holds.out_admitted(self)
+            holds.outgoing_admitted(self)
 
     def fail(self, error: Exception) -> None:
         self.on_sent()

@@ -261,7 +261,11 @@ class RemoteLink(RemoteListening):
         if outbound.going is not None:
             outbound.going.ended(None)  # from here on nobody waits for it
         peer = self.far.peer
-        if peer.session is not None and len(sender.furnish().out) >= OUT_SEATS and peer.holds_up(self.far):
+        if (
+            peer.session is not None
+            and len(sender.ensure_extra().out) >= OUT_SEATS
+            and peer.holds_up(self.far)
+        ):
             raise MailboxFull(self.far.path, OUT_SEATS)
         try:
             peer.post(held)
@@ -271,7 +275,7 @@ class RemoteLink(RemoteListening):
             return
         if not held.ended:
             held.holds = sender
-            sender.out_parked(held)
+            sender.outgoing_parked(held)
 
     # ---- calls
 

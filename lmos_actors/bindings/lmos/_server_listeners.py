@@ -66,7 +66,7 @@ class ListenerConnection(Protocol):
         """Return whether so much waits to be sent that what can be dropped should wait elsewhere."""
         ...
 
-    def line_up(self, listener: Listener) -> None:
+    def post_last(self, listener: Listener) -> None:
         """Call `speak` once there is room."""
         ...
 
@@ -170,7 +170,7 @@ class Subscriber(Listener):
             return
         waiting.append(told)
         if len(waiting) == 1:
-            self._speaker.line_up(self)
+            self._speaker.post_last(self)
 
     def speak(self) -> bool:
         """Send the oldest of what waits here; return whether more waits."""
@@ -315,7 +315,7 @@ class Listeners:
         session = self._session
         return session.waiting >= CROWDED or session.waiting_bytes >= CROWDED_BYTES
 
-    def line_up(self, listener: Listener) -> None:
+    def post_last(self, listener: Listener) -> None:
         """Let it speak when there is room."""
         if self._backlog is None:
             self._backlog = deque()

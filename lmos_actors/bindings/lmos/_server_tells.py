@@ -105,7 +105,7 @@ class IncomingTells:
     def check_order(self, slot: Any) -> None:
         """Raise MailboxFull where messages to an agent are parked, which no request is to overtake."""
         if self._lanes and slot in self._lanes:
-            slot.furnish().refused += 1
+            slot.ensure_extra().refused += 1
             raise MailboxFull(slot.path, slot.mailbox.size)
 
     def post(self, tell: OneWay) -> None:
@@ -140,7 +140,7 @@ class IncomingTells:
         while lane is not None and lane.rest:
             tell = lane.first = lane.rest.popleft()
             try:
-                slot.line_up(tell)
+                slot.post_last(tell)
             except AgentError as error:
                 self._lost(tell, error)
             else:
@@ -164,7 +164,7 @@ class IncomingTells:
         if lane is not None and lane.first is far:  # its agent lets nobody in, nor those behind it
             del self._lanes[far.slot]
             for tell in lane.rest:
-                far.slot.furnish().refused += 1
+                far.slot.ensure_extra().refused += 1
                 self._lost(tell, error)
 
     def waits(self, far: Far) -> None:

@@ -30,18 +30,18 @@ _CONFUSED: Final = frozenset({bool, int})
 class Columns:
     """Computes formulas for many slots. `fields` gives attribute and secrecy of the fields of a class.
 
-    `delivered` are the counts by path, `more` gives the names that are of no agent.
+    `delivered` are the counts by path, `extra` gives the names that are of no agent.
     """
 
     def __init__(
         self,
         fields: Callable[[Any], Mapping[str, tuple[str, bool]]],
         delivered: Mapping[str, int],
-        more: Callable[[str], Any],
+        extra: Callable[[str], Any],
     ) -> None:
         self._fields = fields
         self._delivered = delivered
-        self._more = more
+        self._more = extra
 
     def values(self, formula: Formula, slots: Sequence[Any]) -> list[Any] | None:
         """Return the values of a formula, one for each of these slots, which all have their agents.

@@ -157,7 +157,7 @@ def state_of(slot: Any) -> AgentState | None:
 class AgentValues:
     """Looks names up for one agent after the other: `at` sets whose turn it is.
 
-    `more` gives the other names, of series and checks; `delivered` the counts by path. With `columns`, all
+    `extra` gives the other names, of series and checks; `delivered` the counts by path. With `columns`, all
     agents of a population may be looked at at once.
     """
 
@@ -165,12 +165,12 @@ class AgentValues:
         self,
         state: Callable[[Any], Mapping[str, Any] | None],
         delivered: Mapping[str, int],
-        more: Callable[[str], Any],
+        extra: Callable[[str], Any],
         columns: Columns | None = None,
     ) -> None:
         self._state = state
         self._delivered = delivered
-        self._more = more
+        self._more = extra
         self._columns = columns
         self._slot: Any = None
         self._fields: Mapping[str, Any] | None = None
@@ -221,7 +221,7 @@ class AgentValues:
             return int(getattr(slot, name) + slot.inline)
         if name == "running":
             return int(slot.statistics().running)
-        return int(getattr(slot.more, name)) if slot.more is not None else 0
+        return int(getattr(slot.extra, name)) if slot.extra is not None else 0
 
 
 class CheckedNames(Mapping[str, None]):

@@ -13,7 +13,7 @@ import attrs
 
 from lmos_actors.actors import Agent, MailboxOptions, Ref, set_service_time
 from lmos_actors.files import KEEP, decode, fill, inside, is_list, is_mapping, references
-from lmos_actors.supervision import ChildSpec, Crowd
+from lmos_actors.supervision import ChildSpec, BulkSpec
 
 from ..format import backoff_of, by_state_name, fields_of_agent, neighbours_of
 from ..model import Distribution
@@ -91,12 +91,12 @@ class Populations:
         """Return how many populations there are."""
         return len(self._simulation.population)
 
-    def spec_of(self, index: int, agents: RunAgents) -> Crowd:
+    def spec_of(self, index: int, agents: RunAgents) -> BulkSpec:
         """Make the spec of the population that stands at this place in the file."""
         entry = self._simulation.population[index]
         self._agents = agents
         restarts = entry.max_restarts if isinstance(entry.max_restarts, int) else entry.count
-        return Crowd(
+        return BulkSpec(
             entry.id,
             member=self._member(entry, index),
             count=entry.count,

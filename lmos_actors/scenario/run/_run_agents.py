@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors.actors import LocalLink, Ref, Thing, slot_of
-from lmos_actors.supervision import CrowdSupervisor, Supervisor, agents_of, children_of, supervisors_of
+from lmos_actors.supervision import BulkSupervisor, Supervisor, agents_of, children_of, supervisors_of
 
 from ..model import EVERYBODY, Simulation
 
@@ -114,7 +114,7 @@ class RunAgents:
         found = self._population_refs.get(of)
         if found is None:
             supervisor = self.supervisor(of)
-            if not isinstance(supervisor, CrowdSupervisor):  # to be started yet
+            if not isinstance(supervisor, BulkSupervisor):  # to be started yet
                 return tuple([self.ref(f"{of}/{number}") for number in range(count)])
             found = self._population_refs[of] = tuple([Ref[Any](member) for member in supervisor.members])
         return found
@@ -155,7 +155,7 @@ class RunAgents:
             supervisor = (
                 self.supervisor(of) if of.partition("/")[0] not in self._counts or "/" not in of else None
             )
-            if isinstance(supervisor, CrowdSupervisor):
+            if isinstance(supervisor, BulkSupervisor):
                 return supervisor.members
             if supervisor is not None:
                 return tuple(agents_of(supervisor))

@@ -68,7 +68,7 @@ def agent_snapshot(slot: LocalLink) -> AgentSnapshot:
     """Look at one agent."""
     agent: Any = slot.agent
     mailbox = slot.mailbox_statistics()
-    runs: Iterable[Any] = slot.more.runs if slot.more is not None else ()
+    runs: Iterable[Any] = slot.extra.runs if slot.extra is not None else ()
     return AgentSnapshot(
         path=slot.path,
         class_name="" if agent is None else str(agent.__contract__.title),

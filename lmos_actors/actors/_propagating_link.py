@@ -15,16 +15,16 @@ from ._edge import handed_mark
 from ._gates import BUSY
 from ._mailbox import QUEUED, Ask, Tell
 from ._operation import ASKING, CHECKED, named
-from ._traced import TracedOwn
+from ._traced_link import TracedSelfMessage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ._mailbox import Envelope, Own
+    from ._mailbox import Envelope, SelfMessage
     from ._operation import Operation
 
 
-class HandingLink(LocalLink):
+class PropagatingLink(LocalLink):
     """A slot that knows in whose trace each of its messages was sent."""
 
     __slots__ = ()
@@ -94,12 +94,12 @@ class HandingLink(LocalLink):
             self.queue = [tell]
             self.rt.schedule(self)
 
-    def own(self, op: Operation, args: tuple[Any, ...]) -> Own:
+    def own(self, op: Operation, args: tuple[Any, ...]) -> SelfMessage:
         """As `LocalLink.own`, in the trace of what runs now."""
         mark = handed_mark(self.rt)
         if mark is None:
             return super().own(op, args)
-        made = TracedOwn((op, args, self))
+        made = TracedSelfMessage((op, args, self))
         made.trace = mark
         return made
 

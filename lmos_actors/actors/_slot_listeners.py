@@ -12,10 +12,10 @@ from lmos_actors.errors import InvalidInput, LmosActorsError
 
 from ._gates import ENDING
 from ._history import kept_turn
-from ._mail import Mail
-from ._mailbox import Firing, Periodic
+from ._mailbox import InternalTurn, PeriodicTurn
 from ._observers import ALL_EVENTS, Occurrence, Sinks, event_key, property_key
 from ._operation import CHECKED
+from ._slot_requests import SlotRequests
 from ._trace_context import current_mark
 from .values import conceal
 
@@ -36,7 +36,7 @@ class _Delayed:
     checked: tuple[Any, ...]
 
     def __init__(
-        self, sender: Listened, link: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self, sender: SlotListeners, link: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> None:
         self.sender = sender
         self.link = link
@@ -44,7 +44,7 @@ class _Delayed:
         self.args = args
         self.kwargs = kwargs
         self.op: Operation | None = None
-        if isinstance(link, Mail) and link.table:
+        if isinstance(link, SlotRequests) and link.table:
             self.op = op = link.operation(key)
             self.checked = op.bind(args, kwargs)
         self.trace = current_mark(sender.rt) if sender.traced else None
@@ -67,14 +67,14 @@ class _Delayed:
             turns.slot, turns.leave = None, False
 
 
-class _Due(Firing):
+class _Due(InternalTurn):
     """A turn of a timer that has its time; it stands in the queue from then on."""
 
     __slots__ = ("slot", "timer")
 
     timer: Timer
 
-    def __init__(self, slot: Listened, fn: Callable[..., None], args: tuple[Any, ...]) -> None:
+    def __init__(self, slot: SlotListeners, fn: Callable[..., None], args: tuple[Any, ...]) -> None:
         self.fn, self.args = fn, args
         self.slot = slot
         self.trace = current_mark(slot.rt) if slot.traced else None
@@ -87,7 +87,7 @@ class _Due(Firing):
         self.slot.put(self)
 
 
-class Listened(Mail):
+class SlotListeners(SlotRequests):
     """A slot that others listen to, with timers of its own."""
 
     __slots__ = ()
@@ -123,20 +123,20 @@ class Listened(Mail):
         if self.state >= ENDING:
             timer.cancel()
             return
-        more = self.more
-        timers = None if more is None else more.timers
+        extra = self.extra
+        timers = None if extra is None else extra.timers
         if timers is None:
             timers = self._timers()
         timer.kept = timers
         timers[timer] = None
 
     def _timers(self) -> dict[Timer, None]:
-        more = self.furnish()
-        if more.timers is None:
-            more.timers = {}
-        return more.timers
+        extra = self.ensure_extra()
+        if extra.timers is None:
+            extra.timers = {}
+        return extra.timers
 
-    def tick(self, when: float, seconds: float, firing: Periodic) -> None:
+    def tick(self, when: float, seconds: float, firing: PeriodicTurn) -> None:
         """Have a turn run at `when` and every so many seconds after it (R6)."""
         timers = self._timers()
 
@@ -156,19 +156,19 @@ class Listened(Mail):
 
     def sinks(self) -> Sinks:
         """Return the listeners of this slot."""
-        more = self.furnish()
-        if more.sinks is None:
-            more.sinks = Sinks()
-        return more.sinks
+        extra = self.ensure_extra()
+        if extra.sinks is None:
+            extra.sinks = Sinks()
+        return extra.sinks
 
     def property_changed(self, name: str, value: Any) -> None:
         """Tell the observers of a property."""
-        more = self.more
-        if more is not None and more.sinks is not None:
+        extra = self.extra
+        if extra is not None and extra.sinks is not None:
             key = property_key(name)
-            if key in more.sinks.by_key:
+            if key in extra.sinks.by_key:
                 self._note_change(key, name, value)
-                more.sinks.push(key, value)
+                extra.sinks.push(key, value)
 
     def show_properties(self, sinks: Sinks) -> None:
         """Show a new incarnation's values to those who observe (W2)."""
@@ -202,15 +202,15 @@ class Listened(Mail):
                 ) from None
         if self.rt.instrument is not None:
             self.note_event(event.handle.name, conceal(value, event.secrecy))
-        more = self.more
-        if more is None or more.sinks is None:
+        extra = self.extra
+        if extra is None or extra.sinks is None:
             return
         name = event.handle.name
         copy = None if event.immutable else take
-        more.sinks.push(event_key(name), value, copy)
-        if ALL_EVENTS in more.sinks.by_key:
+        extra.sinks.push(event_key(name), value, copy)
+        if ALL_EVENTS in extra.sinks.by_key:
             each_its_own = None if copy is None else partial(_copied, copy)
-            more.sinks.push(ALL_EVENTS, Occurrence(name, value), each_its_own)
+            extra.sinks.push(ALL_EVENTS, Occurrence(name, value), each_its_own)
 
 
 def _copied(copy: Callable[[Any], Any], occurrence: Occurrence) -> Occurrence:

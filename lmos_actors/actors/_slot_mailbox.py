@@ -1,7 +1,7 @@
 """A slot's mailbox from the inside: accepting, parking, dropping, handing over, withdrawing, losing.
 
 Every message that was accepted leaves by one of these doors, and each counts: so the accounts add up
-(M1). What a consumer may do with a mailbox is in `_mail.py`.
+(M1). What a consumer may do with a mailbox is in `_slot_requests.py`.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ import trio
 
 from lmos_actors.errors import AgentDied, AgentUnavailable, InvalidInput, MailboxFull, NotFound
 
-from ._gates import BUSY, EMPTY, ENDING, GONE, HANDING, HELD, IDLE, QUIET, SERIAL, TOLD, WORKED
+from ._gates import BUSY, EMPTY, ENDING, GONE, HANDING, HELD, IDLE, QUIET, SERIAL, STATE_TEXTS, WORKED
 from ._invocation import CURRENT, Run
 from ._mailbox import (
-    ASIDE,
     DONE,
     PARKED,
     PENDING,
     QUEUED,
     RUNNING,
+    STASHED,
     WORKED_ON,
     Envelope,
-    Firing,
+    InternalTurn,
     Line,
-    Own,
-    OwnTell,
     RunLine,
+    SelfEnvelope,
+    SelfMessage,
     Tell,
 )
 from ._operation import RUNS, not_in
-from ._paced import Paced
 from ._runtime import BATCH
+from ._slot_pacing import SlotPacing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ._mailbox import Held
+    from ._mailbox import OutgoingTell
     from ._monitor import ExitReason
     from ._operation import Operation
 
@@ -47,7 +47,7 @@ SHARED: Final = 4
 """Runs of an action at once from which on the last of them is kept for a peer that has none."""
 
 
-class Box(Paced):
+class SlotMailbox(SlotPacing):
     """What happens to messages once they are sent."""
 
     __slots__ = ()
@@ -88,7 +88,7 @@ class Box(Paced):
 
     def _count_refusal(self) -> None:
         if self.size > 0:
-            self.loosen()
+            self.leave_tally()
             self.inline += 1
 
     def sender(self) -> Any:
@@ -114,12 +114,12 @@ class Box(Paced):
         envelope.phase = QUEUED
         self.put(envelope)
 
-    def line_up(self, envelope: Envelope) -> None:
+    def post_last(self, envelope: Envelope) -> None:
         """Post an envelope, behind all that wait for a seat though one may be free. Raises as `post` does."""
-        more = self.more
-        if more is not None and more.parked:
+        extra = self.extra
+        if extra is not None and extra.parked:
             envelope.phase = PARKED
-            more.parked.join(envelope)
+            extra.parked.join(envelope)
         else:
             self.post(envelope)
 
@@ -132,20 +132,20 @@ class Box(Paced):
     def _make_room(self, envelope: Envelope) -> bool:
         """Return whether the envelope may go in after all; if not, it has been parked, dropped or refused."""
         if self.size < 0:
-            self.furnish().refused += 1
+            self.ensure_extra().refused += 1
             raise self.closed_error()
         policy = self.mailbox.when_full
-        more = self.furnish()
+        extra = self.ensure_extra()
         if policy == "wait" and envelope.parks:
             envelope.phase = PARKED
-            if more.parked is None:
-                more.parked = Line()
-            more.parked.join(envelope)
+            if extra.parked is None:
+                extra.parked = Line()
+            extra.parked.join(envelope)
             if self.gate == IDLE:  # all seats are in line for a run: an inline turn would overtake this one
                 self.gate = QUIET
             return False
         if policy in ("reject", "wait"):
-            more.refused += 1
+            extra.refused += 1
             raise MailboxFull(self.path, self.mailbox.size)
         if policy == "drop_oldest":
             self._drop_oldest()
@@ -155,23 +155,23 @@ class Box(Paced):
         return False
 
     def _drop_oldest(self) -> None:
-        more = self.furnish()
-        waiting = self.oldest_aside() or self.oldest_pending()
+        extra = self.ensure_extra()
+        waiting = self.oldest_stashed() or self.oldest_pending()
         if waiting is not None:
             self._dropped(waiting)
             return
-        if more.withdrawn:
+        if extra.withdrawn:
             self.clear_withdrawn()
         queue = self.queue if len(self.queue) <= BATCH else self.long_queue()
         for place, item in enumerate(queue):
-            if not isinstance(item, (Firing, Own, OwnTell)):
+            if not isinstance(item, (InternalTurn, SelfMessage, SelfEnvelope)):
                 del queue[place]
                 self._dropped(item)
                 return
 
     def _dropped(self, item: Any) -> None:
         self.begun += 1
-        self.furnish().dropped += 1
+        self.ensure_extra().dropped += 1
         if isinstance(item, Envelope):
             self.rt.note("dropped", item)
             item.phase = DONE
@@ -180,16 +180,16 @@ class Box(Paced):
     def displace(self, envelope: Envelope, error: MailboxFull) -> None:
         """Drop a request that waits, as its seat is somebody else's from now on."""
         phase, envelope.phase = envelope.phase, DONE
-        more = self.furnish()
+        extra = self.ensure_extra()
         if phase == QUEUED:
             self.withdraw_queued()
-        elif phase == ASIDE:
-            del self.shelf().items[id(envelope)]
+        elif phase == STASHED:
+            del self.ensure_stash().items[id(envelope)]
         else:
-            more.pending[envelope.op].remove(envelope)
+            extra.pending[envelope.op].remove(envelope)
         self.begun += 1
-        more.dropped += 1
-        more.displaced += 1
+        extra.dropped += 1
+        extra.displaced += 1
         self.rt.note("dropped", envelope)
         envelope.fail(error)
 
@@ -197,11 +197,11 @@ class Box(Paced):
         """Make the error for a message to a slot that takes none."""
         if self.state == GONE:
             return NotFound("agent", self.path)
-        return AgentUnavailable(self.path, TOLD[self.state])
+        return AgentUnavailable(self.path, STATE_TEXTS[self.state])
 
     def put(self, item: Any) -> None:
         """Queue what has been accepted, and see to it that its turn comes."""
-        if self.gate and not self.loosen():
+        if self.gate and not self.leave_tally():
             if self.queue:
                 self.queue.append(item)
             else:
@@ -218,10 +218,10 @@ class Box(Paced):
 
     def admit(self) -> None:
         """Let parked senders in, as far as there are seats."""
-        more = self.more
-        if more is None or not more.parked:
+        extra = self.extra
+        if extra is None or not extra.parked:
             return
-        parked = more.parked
+        parked = extra.parked
         while parked and self.accepted - self.begun < self.size:
             envelope = parked.first()
             self.accepted += 1
@@ -249,29 +249,29 @@ class Box(Paced):
 
         `hold`: no turn until the run's first step, as later messages must not overtake it (M4).
         """
-        more = self.furnish_runs()
+        extra = self.ensure_run_tables()
         op = envelope.op
         if op.when is not None and not self.enabled(op):
-            self.not_now(envelope)
+            self.postpone_or_refuse(envelope)
             return
-        active = more.active.get(op, 0)
+        active = extra.active.get(op, 0)
         # the last of several at once is kept for a peer that has none
         is_last = active + 1 == op.concurrency >= SHARED
         if active >= op.concurrency or (is_last and not self._has_no_run(op, envelope.peer)):
             envelope.phase = PENDING
-            more.pending.setdefault(op, RunLine()).join(envelope)
-            envelope.waits_in_line()
+            extra.pending.setdefault(op, RunLine()).join(envelope)
+            envelope.on_pending()
             return
-        more.active[op] = active + 1
+        extra.active[op] = active + 1
         run = Run(self, envelope)
         envelope.began()
-        more.runs[run] = None
+        extra.runs[run] = None
         self.begun += 1
-        if isinstance(envelope, OwnTell):
-            self.own_taken()
+        if isinstance(envelope, SelfEnvelope):
+            self.free_own_seat()
         if hold:
             self.gate = HANDING
-            more.handing = run
+            extra.handing = run
         self.rt.note("delivered", envelope)
         runners = self.owner.runners
         if runners is not None:
@@ -279,22 +279,22 @@ class Box(Paced):
 
     def _keeps_last(self, op: Operation) -> bool:
         """Return whether only one more run may begin now, which is kept for a peer that has none."""
-        return op.concurrency >= SHARED and self.furnish_runs().active.get(op, 0) == op.concurrency - 1
+        return op.concurrency >= SHARED and self.ensure_run_tables().active.get(op, 0) == op.concurrency - 1
 
     def _has_no_run(self, op: Operation, peer: Any) -> bool:
         """Return whether a peer may have the last run of an action; what came over no connection may."""
-        runs = self.furnish_runs().runs
+        runs = self.ensure_run_tables().runs
         return peer is None or not any(run.envelope.peer == peer and run.op is op for run in runs)
 
     def run_began(self, run: Run) -> None:
         """The handler's first step is about to run: the agent may take turns again."""
-        more = self.furnish()
-        if more.handing is run:
-            more.handing = None
+        extra = self.ensure_extra()
+        if extra.handing is run:
+            extra.handing = None
             if self.gate == HANDING:
                 if self.serial:
                     self.gate = SERIAL
-                elif more.out:
+                elif extra.out:
                     self.gate = HELD
                 else:
                     self.resume()
@@ -310,8 +310,8 @@ class Box(Paced):
         if account == "handled":
             self.handled += 1
         else:
-            more = self.furnish()
-            setattr(more, account, getattr(more, account) + 1)
+            extra = self.ensure_extra()
+            setattr(extra, account, getattr(extra, account) + 1)
 
     # ---- withdrawing
 
@@ -323,27 +323,27 @@ class Box(Paced):
         if phase == RUNNING:
             return self._withdraw_run(envelope)
         envelope.phase = DONE
-        more = self.furnish()
+        extra = self.ensure_extra()
         if phase == PARKED:
-            if more.parked is not None:
-                more.parked.pop(envelope, None)
-            if self.gate == QUIET and not more.parked and self.size > 0 and more.pace is None:
+            if extra.parked is not None:
+                extra.parked.pop(envelope, None)
+            if self.gate == QUIET and not extra.parked and self.size > 0 and extra.pace is None:
                 self.gate = IDLE  # no inline turn could overtake anybody now
             return True
         if phase == QUEUED:
             self.withdraw_queued()
-        elif phase == ASIDE:
-            del self.shelf().items[id(envelope)]
+        elif phase == STASHED:
+            del self.ensure_stash().items[id(envelope)]
         elif phase == WORKED_ON:
-            self.give_up_work()
+            self.abandon_work()
             envelope.phase = DONE
         else:
-            more.pending[envelope.op].remove(envelope)
+            extra.pending[envelope.op].remove(envelope)
         self.begun += 1
-        more.cancelled += 1
+        extra.cancelled += 1
         self.rt.note("cancelled", envelope)
         self.admit()
-        self.settled_down()
+        self.on_idle()
         return True
 
     def _withdraw_run(self, envelope: Envelope) -> bool:
@@ -352,7 +352,7 @@ class Box(Paced):
             return False
         run.settled = True
         envelope.phase = DONE
-        self.furnish().cancelled += 1
+        self.ensure_extra().cancelled += 1
         self.rt.note("cancelled", envelope)
         run.cancel()
         return True
@@ -362,41 +362,41 @@ class Box(Paced):
 
         `error` stands in the answer; None means the agent died.
         """
-        if isinstance(item, Firing) or (isinstance(item, Envelope) and item.phase == DONE):
+        if isinstance(item, InternalTurn) or (isinstance(item, Envelope) and item.phase == DONE):
             return
         self.begun += 1
-        self.furnish().dead_lettered += 1
+        self.ensure_extra().dead_lettered += 1
         if isinstance(item, tuple):
-            op, args, sender = cast("tuple[Operation, tuple[Any, ...], Box | None]", item)
-            if isinstance(item, Own):
-                self.own_taken()
+            op, args, sender = cast("tuple[Operation, tuple[Any, ...], SlotMailbox | None]", item)
+            if isinstance(item, SelfMessage):
+                self.free_own_seat()
             self.rt.dead_letter(reason, self, sender, op.name, args)
             return
         envelope: Envelope = item
         envelope.phase = DONE
-        if isinstance(envelope, OwnTell):
-            self.own_taken()
+        if isinstance(envelope, SelfEnvelope):
+            self.free_own_seat()
         if envelope.waits_for_answer:
             self.rt.note("answered", envelope, error=reason)
         else:
             self.rt.dead_letter(reason, self, envelope.sender, envelope.op.name, envelope.args)
         envelope.fail(error or AgentDied(reason, started=False, agent=self))
 
-    def out_parked(self, held: Held) -> None:
+    def outgoing_parked(self, held: OutgoingTell) -> None:
         """A message of this agent's turn waits for a seat elsewhere: no further turn until it has one."""
         if self.state >= ENDING:  # nothing is left to be held back
             held.holds = None
             return
-        self.furnish_out()[held] = None
-        self.loosen()
+        self.ensure_outgoing()[held] = None
+        self.leave_tally()
         if self.gate in (IDLE, BUSY, QUIET, WORKED):
             if self.turns.slot is self:
                 self.turns.leave = True
             self.gate = HELD
 
-    def out_admitted(self, held: Held) -> None:
+    def outgoing_admitted(self, held: OutgoingTell) -> None:
         """One of them has its seat, or needs none any more."""
-        out = self.furnish().out
+        out = self.ensure_extra().out
         out.pop(held, None)
         if not out and self.gate == HELD:
             self.resume()

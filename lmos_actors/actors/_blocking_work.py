@@ -34,7 +34,7 @@ from ._runtime import RUNTIME
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from ._box import Box
+    from ._slot_mailbox import SlotMailbox
 
 THREADS: Final = 16
 """Threads that the agents of one node may use at a time, unless `open_node(threads=...)` says otherwise."""
@@ -85,7 +85,7 @@ class Outside:
         if pool is not None:
             pool.nodes -= 1
             if not pool.nodes:
-                await pool.dismiss()
+                await pool.stop_children()
 
 
 def _limiter(name: str, number: int | None, usual: int) -> trio.CapacityLimiter:
@@ -96,7 +96,7 @@ def _limiter(name: str, number: int | None, usual: int) -> trio.CapacityLimiter:
     return trio.CapacityLimiter(number)
 
 
-def outside_of(slot: Box, verb: str) -> Outside:
+def outside_of(slot: SlotMailbox, verb: str) -> Outside:
     """Return the node's threads and processes to a run that asks for them.
 
     Raises RuntimeError in a `def` turn, which cannot await them, and ForbiddenCall on virtual time.
@@ -183,7 +183,7 @@ class Pool:
         why = (cause.__cause__ or cause) if cause is not None else "it answers what it was not asked"
         raise WorkerDied(f"no worker process could be started: {why}; {_GUARD}") from cause
 
-    async def dismiss(self) -> None:
+    async def stop_children(self) -> None:
         """End the workers that have nothing to do."""
         with trio.move_on_after(PATIENCE, shield=True):
             async with trio.open_nursery() as nursery:

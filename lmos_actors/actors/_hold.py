@@ -1,4 +1,4 @@
-"""Agents held and slowed from outside, for scenarios and simulations; see `_paced.py`.
+"""Agents held and slowed from outside, for scenarios and simulations; see `_slot_pacing.py`.
 
 All of it is of the agent's place in the tree: it lasts over restarts, until it is undone.
 """
@@ -45,8 +45,8 @@ def set_service_time(ref: Ref[Any], seconds: float) -> None:
 
 def service_time(ref: Ref[Any]) -> float:
     """Return the seconds that an agent works on each message. Raises NotFound, NotAllowed."""
-    more = slot_of(ref).more
-    return more.pace.seconds if more is not None and more.pace is not None else 0.0
+    extra = slot_of(ref).extra
+    return extra.pace.seconds if extra is not None and extra.pace is not None else 0.0
 
 
 def keep_state(ref: Ref[Any]) -> None:

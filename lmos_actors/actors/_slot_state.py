@@ -2,7 +2,7 @@
 
 A slot is what refs point to. It outlives its incarnations: the accounts, the listeners and the mailbox
 options belong to it, the queue, the runs and the timers to the incarnation. An idle agent is this one
-object and the agent's own; what few agents need (`More`) is made when it is first needed.
+object and the agent's own; what few agents need (`Extra`) is made when it is first needed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 from ._gates import CLOSED, EMPTY, IDLE, STATES, TALLIED
-from ._mailbox import DONE, AgentStatistics, Contended, Envelope, Firing, MailboxStatistics
+from ._mailbox import DONE, AgentStatistics, Envelope, FairQueue, InternalTurn, MailboxStatistics
 from ._runtime import BATCH
 
 if TYPE_CHECKING:
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
     from lmos_actors._core import RandomStream, Timer
 
-    from ._aside import Shelf
-    from ._holder import Holder
     from ._invocation import Run
-    from ._mailbox import Held, Line, MailboxOptions, RunLine
+    from ._lifespan_task import LifespanTask
+    from ._mailbox import Line, MailboxOptions, OutgoingTell, RunLine
     from ._monitor import ExitReason
     from ._observers import Sinks
     from ._operation import Operation
-    from ._runtime import Household, Owner, Runtime, Turns
+    from ._runtime import AgentSupervisor, Owner, Runtime, Turns
+    from ._slot_stash import Stash
 
 # How its supervisor sees it; written by the supervisor alone.
 Status: TypeAlias = Literal["starting", "running", "stopping", "restarting", "stopped"]
@@ -58,7 +58,7 @@ class OutputGate(Protocol):
         ...
 
 
-class _Nothing(dict[Any, Any]):
+class _FrozenDict(dict[Any, Any]):
     """What an agent has not needed yet: one empty dict for all, so nothing may be put in."""
 
     def __setitem__(self, key: Any, value: Any, /) -> None:
@@ -68,10 +68,10 @@ class _Nothing(dict[Any, Any]):
         raise TypeError("this is shared: furnish() the agent first")
 
 
-NOTHING_YET: Final = _Nothing()
+NOT_NEEDED_YET: Final = _FrozenDict()
 
 
-class Pace:
+class Pacing:
     """What holds an agent back or makes its turns take time; of the slot, over all its incarnations."""
 
     __slots__ = ("holds", "item", "seconds", "timer")
@@ -83,14 +83,42 @@ class Pace:
         self.timer: Timer | None = None  # until the work is done
 
 
-class More:
+class Extra:
     """What an agent has once it has needed it."""
 
     __slots__ = (
-        "active", "buried", "cancelled", "dead_lettered", "displaced", "drain_timer", "dropped", "errors",
-        "follows", "groups", "handing", "holder", "household", "kept", "links", "log", "monitors", "out",
-        "own", "pace", "parked", "pending", "random", "reason", "refused", "runs", "shelf", "silent", "sinks",
-        "timers", "waiters", "withdrawn",
+        "active",
+        "cancelled",
+        "child_supervisor",
+        "dead_lettered",
+        "displaced",
+        "drain_timer",
+        "dropped",
+        "errors",
+        "follows",
+        "groups",
+        "handing",
+        "kept",
+        "lifespan_task",
+        "links",
+        "log",
+        "monitors",
+        "out",
+        "own",
+        "pace",
+        "parked",
+        "pending",
+        "random",
+        "reason",
+        "refused",
+        "removed",
+        "runs",
+        "silent",
+        "sinks",
+        "stash",
+        "timers",
+        "waiters",
+        "withdrawn",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -99,9 +127,9 @@ class More:
         self.dropped = 0
         self.displaced = 0  # of those
         self.dead_lettered = 0
-        self.runs: dict[Run, None] = NOTHING_YET
-        self.active: dict[Operation, int] = NOTHING_YET
-        self.pending: dict[Operation, RunLine] = NOTHING_YET
+        self.runs: dict[Run, None] = NOT_NEEDED_YET
+        self.active: dict[Operation, int] = NOT_NEEDED_YET
+        self.pending: dict[Operation, RunLine] = NOT_NEEDED_YET
         self.handing: Run | None = None
         self.parked: Line | None = None
         self.sinks: Sinks | None = None
@@ -110,12 +138,14 @@ class More:
         self.groups: dict[Any, None] | None = None  # those it is a member of
         self.links: dict[Any, None] | None = None  # whoever ends with this incarnation
         self.monitors: dict[Any, None] | None = None  # those it has made itself
-        self.holder: Holder | None = None
-        self.household: Household | None = None
+        self.lifespan_task: LifespanTask | None = None
+        self.child_supervisor: AgentSupervisor | None = None
         self.silent = False  # the supervisor is not told of this end
-        self.buried = False  # the slot is to be emptied for good at this end
-        self.out: dict[Held, None] = NOTHING_YET  # messages of its turns that wait for seats elsewhere
-        self.shelf: Shelf | None = None
+        self.removed = False  # the slot is to be emptied for good at this end
+        self.out: dict[OutgoingTell, None] = (
+            NOT_NEEDED_YET  # messages of its turns that wait for seats elsewhere
+        )
+        self.stash: Stash | None = None
         self.own = 0
         self.withdrawn = 0  # envelopes in the queue that are done
         self.reason: ExitReason | None = None
@@ -124,16 +154,34 @@ class More:
         self.waiters: list[trio.lowlevel.Task] | None = None
         self.random: RandomStream | None = None
         self.log: Any = None
-        self.pace: Pace | None = None
+        self.pace: Pacing | None = None
         self.kept: dict[str, Any] | None = None  # what the next incarnation begins with
 
 
-class Cell:
-    """The data of a slot; `Mail` and `Slot` add what is done with it."""
+class SlotState:
+    """The data of a slot; `SlotRequests` and `Slot` add what is done with it."""
 
     __slots__ = (
-        "accepted", "agent", "begun", "ctx", "gate", "handled", "incarnation", "inline", "mailbox",
-        "more", "name", "number", "owner", "queue", "rt", "size", "spec", "state", "status", "table",
+        "accepted",
+        "agent",
+        "begun",
+        "ctx",
+        "extra",
+        "gate",
+        "handled",
+        "incarnation",
+        "inline",
+        "mailbox",
+        "name",
+        "number",
+        "owner",
+        "queue",
+        "rt",
+        "size",
+        "spec",
+        "state",
+        "status",
+        "table",
         "turns",
     )  # fmt: skip
 
@@ -161,7 +209,7 @@ class Cell:
         self.begun: int = 0  # of those: no longer waiting, for whatever reason
         self.handled: int = 0  # of those: answered by the agent
         self.inline: int = 0  # begun and ended in the asker's own step, in none of the three above
-        self.more: More | None = None
+        self.extra: Extra | None = None
 
     @property
     def label(self) -> str:
@@ -175,34 +223,34 @@ class Cell:
         name = self.name
         return self.owner.child_path(name if isinstance(name, str) else self.label)
 
-    def loosen(self) -> bool:
+    def leave_tally(self) -> bool:
         """Take the agent out of the node's sums, as its accounts are to change; return whether it was in."""
         if self.gate != TALLIED:
             return False
-        self.rt.tally.loosen(self)
+        self.rt.tally.remove(self)
         self.gate = IDLE
         return True
 
-    def furnish(self) -> More:
+    def ensure_extra(self) -> Extra:
         """Return what few agents need, made at the first call."""
-        more = self.more
-        if more is None:
-            more = self.more = More()
-        return more
+        extra = self.extra
+        if extra is None:
+            extra = self.extra = Extra()
+        return extra
 
-    def furnish_runs(self) -> More:
-        """As `furnish`, with room for runs and for those in line."""
-        more = self.more or self.furnish()
-        if more.runs is NOTHING_YET:
-            more.runs, more.active, more.pending = {}, {}, {}
-        return more
+    def ensure_run_tables(self) -> Extra:
+        """As `ensure_extra`, with room for runs and for those in line."""
+        extra = self.extra or self.ensure_extra()
+        if extra.runs is NOT_NEEDED_YET:
+            extra.runs, extra.active, extra.pending = {}, {}, {}
+        return extra
 
-    def furnish_out(self) -> dict[Held, None]:
+    def ensure_outgoing(self) -> dict[OutgoingTell, None]:
         """Return room for messages of its turns that wait for seats elsewhere."""
-        more = self.furnish()
-        if more.out is NOTHING_YET:
-            more.out = {}
-        return more.out
+        extra = self.ensure_extra()
+        if extra.out is NOT_NEEDED_YET:
+            extra.out = {}
+        return extra.out
 
     def context(self) -> Context:
         """Return the agent's context: a copy of the node's, made for each incarnation (T2)."""
@@ -213,20 +261,20 @@ class Cell:
 
     def waiting(self) -> int:
         """Count what has been accepted and has not begun, from the lists themselves."""
-        count = sum(not isinstance(m, Firing) for m in self.queue) if self.queue else 0
-        if self.more is not None:
-            count += sum(len(line) for line in self.more.pending.values()) - self.more.withdrawn
-            count += len(self.more.shelf.everything()) if self.more.shelf is not None else 0
+        count = sum(not isinstance(m, InternalTurn) for m in self.queue) if self.queue else 0
+        if self.extra is not None:
+            count += sum(len(line) for line in self.extra.pending.values()) - self.extra.withdrawn
+            count += len(self.extra.stash.all_messages()) if self.extra.stash is not None else 0
         return count
 
     def running(self) -> int:
         """Count what has begun and has not ended."""
-        more = self.more
-        if more is None:
+        extra = self.extra
+        if extra is None:
             return 0
-        item = more.pace.item if more.pace is not None else None
-        worked_on = item is not None and not isinstance(item, Firing)
-        return worked_on + sum(not run.settled for run in more.runs)
+        item = extra.pace.item if extra.pace is not None else None
+        worked_on = item is not None and not isinstance(item, InternalTurn)
+        return worked_on + sum(not run.settled for run in extra.runs)
 
     # ---- the queue: a list, as nearly all are short; of a long one either end is reached at once
 
@@ -237,8 +285,8 @@ class Cell:
             self.queue = []
             return queue
         queue = self.long_queue()
-        if type(queue) is Contended:
-            queue.take_turns()
+        if type(queue) is FairQueue:
+            queue.reorder_fairly()
         first = queue.popleft
         return [first() for _ in range(min(BATCH, len(queue)))]
 
@@ -258,29 +306,29 @@ class Cell:
 
     def withdraw_queued(self) -> None:
         """An envelope in the queue is done: it is passed over, or taken out with as many others."""
-        more = self.furnish()
-        more.withdrawn += 1
-        if more.withdrawn * 2 > len(self.queue):
+        extra = self.ensure_extra()
+        extra.withdrawn += 1
+        if extra.withdrawn * 2 > len(self.queue):
             self.clear_withdrawn()
 
     def clear_withdrawn(self) -> None:
         """Take the envelopes out that are done."""
         before, queue = len(self.queue), self.queue
         self.queue = type(queue)(m for m in queue if not (isinstance(m, Envelope) and m.phase == DONE))
-        self.furnish().withdrawn -= before - len(self.queue)  # others may be in the batch in hand
+        self.ensure_extra().withdrawn -= before - len(self.queue)  # others may be in the batch in hand
 
     def statistics(self) -> AgentStatistics:
         """Count over all incarnations; see `AgentStatistics` for the identity that holds."""
-        more = self.more
+        extra = self.extra
         return AgentStatistics(
             accepted=self.accepted + self.inline,
             handled=self.handled + self.inline,
-            cancelled=more.cancelled if more else 0,
-            dropped=more.dropped if more else 0,
-            dead_lettered=more.dead_lettered if more else 0,
+            cancelled=extra.cancelled if extra else 0,
+            dropped=extra.dropped if extra else 0,
+            dead_lettered=extra.dead_lettered if extra else 0,
             waiting=self.waiting(),
             running=self.running(),
-            refused=more.refused if more else 0,
+            refused=extra.refused if extra else 0,
             restarts=max(0, self.incarnation - 1),
             incarnation=self.incarnation,
             state=STATES[self.state],
@@ -288,13 +336,13 @@ class Cell:
 
     def mailbox_statistics(self) -> MailboxStatistics:
         """Return how full the mailbox is."""
-        more = self.more
+        extra = self.extra
         return MailboxStatistics(
             depth=self.accepted - self.begun,
             size=self.mailbox.size,
             when_full=self.mailbox.when_full,
-            parked=len(more.parked) if more and more.parked else 0,
-            displaced=more.displaced if more else 0,
+            parked=len(extra.parked) if extra and extra.parked else 0,
+            displaced=extra.displaced if extra else 0,
         )
 
 

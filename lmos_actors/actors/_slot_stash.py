@@ -14,11 +14,11 @@ from trio.lowlevel import current_task, enable_ki_protection
 
 from lmos_actors.errors import NotAllowed
 
-from ._cell import Cell
 from ._gates import IDLE, QUIET
 from ._invocation import CURRENT
-from ._mailbox import ASIDE, DONE, QUEUED, Envelope, Firing, Own, OwnTell
+from ._mailbox import DONE, QUEUED, STASHED, Envelope, InternalTurn, SelfEnvelope, SelfMessage
 from ._operation import STREAM
+from ._slot_state import SlotState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ._operation import Operation
 
 
-class Shelf:
+class Stash:
     """What one incarnation has put aside, in order, and the timer of its present behaviour."""
 
     __slots__ = ("by_run", "changed", "items", "timer", "up_next")
@@ -45,22 +45,22 @@ class Shelf:
         """The run that has last changed the behaviour, and how many messages that brought back."""
         self.timer: Timer | None = None
 
-    def everything(self) -> list[Any]:
+    def all_messages(self) -> list[Any]:
         """All messages it holds."""
         return [*self.up_next, *self.items.values()]
 
 
-class Aside(Cell):
+class SlotStash(SlotState):
     """A slot whose agent may put messages aside."""
 
     __slots__ = ()
 
-    def shelf(self) -> Shelf:
+    def ensure_stash(self) -> Stash:
         """Return the shelf, made at the first call."""
-        more = self.furnish()
-        if more.shelf is None:
-            more.shelf = Shelf()
-        return more.shelf
+        extra = self.ensure_extra()
+        if extra.stash is None:
+            extra.stash = Stash()
+        return extra.stash
 
     # ---- what the present behaviour allows
 
@@ -68,11 +68,11 @@ class Aside(Cell):
         """Return whether the agent takes messages for this operation now."""
         return op.when is None or self.agent.behaviour in op.when
 
-    def not_now(self, item: Any) -> None:
+    def postpone_or_refuse(self, item: Any) -> None:
         """Postpone a message that the present behaviour does not allow, or refuse it."""
         op: Operation = item.op if isinstance(item, Envelope) else item[0]
         if op.postpone:
-            self._shelve(item)
+            self._put_in_stash(item)
             return
         error = NotAllowed(
             f"{op.name!r} of {self.path} is not allowed in behaviour {self.agent.behaviour!r}, "
@@ -95,7 +95,7 @@ class Aside(Cell):
         """Raise RuntimeError unless a message is in hand that may be put aside."""
         run = CURRENT.get()
         if self.turns.slot is self:
-            if isinstance(self.turns.current, Firing) or _is_start(self.turns.current):
+            if isinstance(self.turns.current, InternalTurn) or _is_start(self.turns.current):
                 raise RuntimeError("stash() puts the message in hand aside: a timer's turn has none")
         elif run is None or run.slot is not self or run.op.kind == STREAM or not _is_first_step(run):
             raise RuntimeError(
@@ -105,52 +105,52 @@ class Aside(Cell):
     @enable_ki_protection
     def unstash(self) -> int:
         """Bring back what was put aside: it comes first, in order. Return how many messages that are."""
-        more = self.more
-        if more is None or more.shelf is None or not more.shelf.items:
+        extra = self.extra
+        if extra is None or extra.stash is None or not extra.stash.items:
             return 0
-        shelf = more.shelf
-        items = list(shelf.items.values())
-        shelf.items.clear()
+        stash = extra.stash
+        items = list(stash.items.values())
+        stash.items.clear()
         for item in items:
             if isinstance(item, Envelope):
                 item.phase = QUEUED
         if self.turns.slot is self:
-            shelf.up_next += items
+            stash.up_next += items
             self.turns.leave = True
         else:
             self.put_back(items)
-            self.go_on()
+            self.resume_if_idle()
         return len(items)
 
     @enable_ki_protection
     def behaviour_changed(self) -> None:
         """The agent has another behaviour: its timer ends, what was postponed is tried again."""
-        shelf = self.shelf()
+        stash = self.ensure_stash()
         self.no_state_timeout()
         if self.turns.slot is self:
-            shelf.changed = True
+            stash.changed = True
             self.turns.leave = True
             self.unstash()
         else:
-            shelf.by_run = CURRENT.get(), self.unstash()
+            stash.by_run = CURRENT.get(), self.unstash()
 
-    def take_up(self) -> None:
+    def restore_stashed(self) -> None:
         """The turn has ended: put what it brought back before all else."""
-        more = self.more
-        if more is not None and more.shelf is not None:
-            shelf = more.shelf
-            shelf.changed = False
-            if shelf.up_next:
-                items, shelf.up_next = shelf.up_next, []
+        extra = self.extra
+        if extra is not None and extra.stash is not None:
+            stash = extra.stash
+            stash.changed = False
+            if stash.up_next:
+                items, stash.up_next = stash.up_next, []
                 self.put_back(items)
 
-    def stash_taken(self, item: Any) -> None:
+    def stash_turn(self, item: Any) -> None:
         """A turn that the dispatcher has begun puts its message aside."""
-        if isinstance(item, Own):
-            self.own_kept()
+        if isinstance(item, SelfMessage):
+            self.take_own_seat()
         if type(item) is not tuple:
             self.begun -= 1
-        self._shelve(item)
+        self._put_in_stash(item)
 
     def stash_run(self, run: Run) -> None:
         """A run puts its message aside in its first step; its coroutine has ended."""
@@ -159,100 +159,100 @@ class Aside(Cell):
             return
         run.settled = True
         envelope.run = None
-        if isinstance(envelope, OwnTell):
-            self.own_kept()
+        if isinstance(envelope, SelfEnvelope):
+            self.take_own_seat()
         self.begun -= 1
-        envelope.sits_again()
-        envelope.shelved()
-        shelf = self.shelf()
-        if shelf.by_run[0] is run:  # nothing has happened since
+        envelope.on_seat_regained()
+        envelope.on_stashed()
+        stash = self.ensure_stash()
+        if stash.by_run[0] is run:  # nothing has happened since
             envelope.phase = QUEUED
-            self.long_queue().insert(shelf.by_run[1], envelope)
-            self.go_on()
+            self.long_queue().insert(stash.by_run[1], envelope)
+            self.resume_if_idle()
         else:
-            self._shelve(envelope)
+            self._put_in_stash(envelope)
 
-    def stash_asked(self, ask: Ask) -> None:
+    def stash_inline_ask(self, ask: Ask) -> None:
         """A turn in its asker's own step puts its message aside: the asker has to wait after all."""
         if self.accepted - self.begun >= self.size:
             self.after_turn()
             self.post(ask)
         else:
             self.accepted += 1
-            self._shelve(ask)
+            self._put_in_stash(ask)
             self.after_turn()
 
-    def _shelve(self, item: Any) -> None:
-        shelf = self.shelf()
+    def _put_in_stash(self, item: Any) -> None:
+        stash = self.ensure_stash()
         envelope = item if isinstance(item, Envelope) else None
         if envelope is not None:
-            envelope.shelved()
-        if shelf.changed and self.turns.slot in (self, None):
-            shelf.up_next.append(item)
+            envelope.on_stashed()
+        if stash.changed and self.turns.slot in (self, None):
+            stash.up_next.append(item)
             if envelope is not None:
                 envelope.phase = QUEUED
             return
         if envelope is not None:
-            envelope.phase = ASIDE
-        shelf.items[id(item)] = item
+            envelope.phase = STASHED
+        stash.items[id(item)] = item
 
     # ---- timers of a behaviour
 
     def state_timeout(self, seconds: float, fn: Callable[[], None]) -> Timer:
         """Have a turn run `seconds` from now if the behaviour is still the same, replacing an earlier one."""
-        shelf = self.shelf()
+        stash = self.ensure_stash()
         self.no_state_timeout()
 
         def due() -> None:  # the behaviour may change between the firing and its turn
-            if shelf.timer is timer:
-                shelf.timer = None
+            if stash.timer is timer:
+                stash.timer = None
                 fn()
 
         due.__qualname__ = getattr(fn, "__qualname__", "state timeout")
-        timer = shelf.timer = self.after(seconds, due, ())
+        timer = stash.timer = self.after(seconds, due, ())
         return timer
 
     def no_state_timeout(self) -> None:
         """The present behaviour has no time limit any more."""
-        more = self.more
-        if more is not None and more.shelf is not None and more.shelf.timer is not None:
-            more.shelf.timer.cancel()
-            more.shelf.timer = None
+        extra = self.extra
+        if extra is not None and extra.stash is not None and extra.stash.timer is not None:
+            extra.stash.timer.cancel()
+            extra.stash.timer = None
 
     # ---- leaving
 
-    def go_on(self) -> None:
+    def resume_if_idle(self) -> None:
         """Take turns again if nothing else holds the agent."""
         if self.gate in (IDLE, QUIET):
             self.resume()
 
-    def oldest_aside(self) -> Any:
+    def oldest_stashed(self) -> Any:
         """Take the oldest message of others from the shelf, None if there is none."""
-        more = self.more
-        if more is not None and more.shelf is not None:
-            for key, item in more.shelf.items.items():
-                if not isinstance(item, (Own, OwnTell)):
-                    return more.shelf.items.pop(key)
+        extra = self.extra
+        if extra is not None and extra.stash is not None:
+            for key, item in extra.stash.items.items():
+                if not isinstance(item, (SelfMessage, SelfEnvelope)):
+                    return extra.stash.items.pop(key)
         return None
 
     def oldest_pending(self) -> Envelope | None:
         """Take an oldest message of others out of the lines for runs, None if there is none."""
-        for line in self.furnish().pending.values():
+        for line in self.ensure_extra().pending.values():
             for envelope in line:
-                if not isinstance(envelope, OwnTell):
+                if not isinstance(envelope, SelfEnvelope):
                     line.remove(envelope)
                     return envelope
         return None
 
-    def own_kept(self) -> None:
+    def take_own_seat(self) -> None:
         """A message to itself has its reserved seat, or has it again (B4)."""
-        self.furnish().own += 1
+        self.ensure_extra().own += 1
         if self.size > 0:
             self.size += 1  # a seat of its own: it takes none from the others
 
-    def own_taken(self) -> None:
+    def free_own_seat(self) -> None:
         """A message to itself has left its reserved seat (B4)."""
-        self.furnish().own -= 1
+        self.ensure_extra().own -= 1
         if self.size > 0:
             self.size -= 1
 

@@ -5,7 +5,7 @@ message for so long, one at a time, before the turn of that message runs: what c
 included, comes at the end of that time. Meanwhile the message has its seat no more, and no effect yet: who
 withdraws it finds that nothing has happened, and so does who hears that the agent died.
 
-An agent that is neither has no `Pace` and pays nothing.
+An agent that is neither has no `Pacing` and pays nothing.
 """
 
 from __future__ import annotations
@@ -15,43 +15,43 @@ from typing import TYPE_CHECKING, Any, cast
 
 from trio.lowlevel import enable_ki_protection
 
-from ._aside import Aside
-from ._cell import NO_MAIL, Pace
 from ._gates import BUSY, DRAINING, HELD, IDLE, PAUSED, QUIET, RUNNING, WORKED, WORKING
-from ._mailbox import DONE, QUEUED, WORKED_ON, Contended, Envelope, Firing, Periodic
+from ._mailbox import DONE, QUEUED, WORKED_ON, Envelope, FairQueue, InternalTurn, PeriodicTurn
 from ._runtime import BATCH
+from ._slot_stash import SlotStash
+from ._slot_state import NO_MAIL, Pacing
 
 if TYPE_CHECKING:
     from ._mailbox import RunLine
 
 
-class Paced(Aside):
+class SlotPacing(SlotStash):
     """A slot whose agent may be held, and may take time for its turns."""
 
     __slots__ = ()
 
-    def pace(self) -> Pace:
+    def ensure_pacing(self) -> Pacing:
         """Return what holds or slows the agent, made at the first call."""
-        more = self.furnish()
-        if more.pace is None:
-            more.pace = Pace()
-        return more.pace
+        extra = self.ensure_extra()
+        if extra.pace is None:
+            extra.pace = Pacing()
+        return extra.pace
 
     @property
     def held(self) -> bool:
         """Whether somebody holds the agent."""
-        more = self.more
-        return more is not None and more.pace is not None and more.pace.holds > 0
+        extra = self.extra
+        return extra is not None and extra.pace is not None and extra.pace.holds > 0
 
     # ---- from outside
 
     @enable_ki_protection
     def hold(self) -> None:
         """Begin no turn and no run from now on, until each `hold` has had its `release`."""
-        self.loosen()
-        self.pace().holds += 1
+        self.leave_tally()
+        self.ensure_pacing().holds += 1
         if self.gate in (IDLE, BUSY, QUIET):
-            self._out_of_line()
+            self._leave_ready_queue()
             self.gate = PAUSED
 
     @enable_ki_protection
@@ -59,16 +59,16 @@ class Paced(Aside):
         """Undo one `hold`. Raises RuntimeError when there is none."""
         if not self.held:
             raise RuntimeError(f"{self.path} is not held")
-        pace = self.pace()
+        pace = self.ensure_pacing()
         pace.holds -= 1
         if pace.holds:
             return
         if self.state in (RUNNING, DRAINING):
-            self._begin_those_in_line()
+            self._begin_pending_runs()
         if self.gate == PAUSED:
             if self.turns.slot is self:  # it was held in the turn that runs now
                 self.gate = BUSY
-            elif self.furnish().out:
+            elif self.ensure_extra().out:
                 self.gate = HELD
             else:
                 self.resume()
@@ -76,14 +76,14 @@ class Paced(Aside):
     @enable_ki_protection
     def set_service_time(self, seconds: float) -> None:
         """Have the agent work so long on each message from the next on; 0: no time at all."""
-        self.loosen()
-        self.pace().seconds = seconds
+        self.leave_tally()
+        self.ensure_pacing().seconds = seconds
         if self.gate in (IDLE, BUSY, QUIET):
-            self._out_of_line()
+            self._leave_ready_queue()
             if self.turns.slot is not self:
                 self.resume()
 
-    def _out_of_line(self) -> None:
+    def _leave_ready_queue(self) -> None:
         """It is not to be taken by the dispatcher as it stands."""
         if self.turns.slot is self:
             self.turns.leave = True
@@ -91,11 +91,11 @@ class Paced(Aside):
             with suppress(ValueError):
                 self.rt.ready.remove(cast("Any", self))
 
-    def _begin_those_in_line(self) -> None:
+    def _begin_pending_runs(self) -> None:
         """Begin the runs that could have begun while the agent was held."""
-        more = self.furnish()
-        for op, line in tuple(more.pending.items()):
-            while line and more.active.get(op, 0) < op.concurrency:
+        extra = self.ensure_extra()
+        for op, line in tuple(extra.pending.items()):
+            while line and extra.active.get(op, 0) < op.concurrency:
                 if not self.begin_next(line):
                     break
         self.admit()
@@ -104,25 +104,25 @@ class Paced(Aside):
 
     def resume(self) -> None:
         """Go on taking turns."""
-        more = self.more
-        if more is not None and more.pace is not None:
-            pace = more.pace
+        extra = self.extra
+        if extra is not None and extra.pace is not None:
+            pace = extra.pace
             if pace.seconds and pace.timer is None and pace.item is None and not pace.holds:
                 if self.queue and self._begin_work(pace):
                     return
-            elif self._kept_back(pace):
+            elif self._is_held_back(pace):
                 return
         if self.queue:
             self.gate = BUSY
             self.rt.schedule(self)
         else:
-            quiet = more is not None and (more.parked or more.pace is not None)
+            quiet = extra is not None and (extra.parked or extra.pace is not None)
             self.gate = QUIET if quiet else IDLE
             self.queue = NO_MAIL
             if self.state == DRAINING:
-                self.settled_down()
+                self.on_idle()
 
-    def _kept_back(self, pace: Pace) -> bool:
+    def _is_held_back(self, pace: Pacing) -> bool:
         """Return whether no turn is to be taken out of the queue now, nor work to be begun."""
         if pace.timer is not None:
             self.gate = WORKING
@@ -131,50 +131,50 @@ class Paced(Aside):
             self.rt.schedule(self)
         elif pace.holds:
             self.gate = PAUSED
-            self.settled_down()
+            self.on_idle()
         else:
-            self.furnish().pace = None  # it is as any other again
+            self.ensure_extra().pace = None  # it is as any other again
             return False
         return True
 
-    def _begin_work(self, pace: Pace) -> bool:
+    def _begin_work(self, pace: Pacing) -> bool:
         """Take the message that waits longest and work on it; return whether there was one."""
         item = self._next_in_queue()
         if item is None:
             return False
-        if not isinstance(item, Firing):
+        if not isinstance(item, InternalTurn):
             self.begun += 1
             if isinstance(item, Envelope):
                 item.phase = WORKED_ON
                 item.began()
-        elif isinstance(item, Periodic):
-            item = Firing(*item.take())  # it waits no more: the next firing is not merged into it
+        elif isinstance(item, PeriodicTurn):
+            item = InternalTurn(*item.take())  # it waits no more: the next firing is not merged into it
         pace.item = item
         pace.timer = self.rt.timers.call_after(pace.seconds, self._work_done)
         self.gate = WORKING
-        if self.furnish().parked:
+        if self.ensure_extra().parked:
             self.admit()
         return True
 
     def _next_in_queue(self) -> Any:
         """Take the first item out of the queue that still means something, None if there is none."""
         queue = self.queue if len(self.queue) <= BATCH else self.long_queue()
-        if type(queue) is Contended:
-            queue.take_turns()
+        if type(queue) is FairQueue:
+            queue.reorder_fairly()
         while queue:
             item = queue[0]
             del queue[0]
             if not (isinstance(item, Envelope) and item.phase == DONE):
                 return item
-            self.furnish().withdrawn -= 1
+            self.ensure_extra().withdrawn -= 1
         return None
 
     def _work_done(self) -> None:
-        more = self.furnish()
-        pace = more.pace or self.pace()
+        extra = self.ensure_extra()
+        pace = extra.pace or self.ensure_pacing()
         pace.timer = None
         if self.gate == WORKING:
-            if more.out:
+            if extra.out:
                 self.gate = HELD
             elif pace.item is not None:  # as `resume` would find; here it is nearly always so
                 self.gate = WORKED
@@ -182,36 +182,36 @@ class Paced(Aside):
             else:
                 self.resume()
 
-    def take_worked(self) -> list[Any]:
+    def take_finished_work(self) -> list[Any]:
         """Take the message that the agent has worked on, for its turn; none if it was withdrawn."""
         self.gate = BUSY
-        pace = self.furnish().pace
-        item = None if pace is None else self._give_back(pace)
+        pace = self.ensure_extra().pace
+        item = None if pace is None else self._return_item(pace)
         return [] if item is None else [item]
 
-    def give_up_work(self) -> None:
+    def abandon_work(self) -> None:
         """The message is withdrawn on which the agent works; it notices that at the end."""
-        self._give_back(self.pace())
+        self._return_item(self.ensure_pacing())
 
     def end_work(self) -> None:
         """The incarnation ends: what it works on waits with the others for what becomes of them."""
-        more = self.more
-        if more is not None and more.pace is not None:
-            pace = more.pace
+        extra = self.extra
+        if extra is not None and extra.pace is not None:
+            pace = extra.pace
             if pace.timer is not None:
                 pace.timer.cancel()
                 pace.timer = None
-            item = self._give_back(pace)
+            item = self._return_item(pace)
             if item is not None:
                 self.put_back([item])
 
-    def _give_back(self, pace: Pace) -> Any:
+    def _return_item(self, pace: Pacing) -> Any:
         item, pace.item = pace.item, None
-        if item is not None and not isinstance(item, Firing):
+        if item is not None and not isinstance(item, InternalTurn):
             self.begun -= 1
             if isinstance(item, Envelope):
                 item.phase = QUEUED
-                item.sits_again()
+                item.on_seat_regained()
         return item
 
     # ---- filled in by those below
@@ -220,6 +220,6 @@ class Paced(Aside):
         """Begin the first run in line that the behaviour allows."""
         raise NotImplementedError
 
-    def settled_down(self) -> None:
+    def on_idle(self) -> None:
         """Nothing waits any more: a stopping agent may end."""
         raise NotImplementedError

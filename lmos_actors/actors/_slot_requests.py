@@ -20,12 +20,12 @@ from trio.lowlevel import (
 
 from lmos_actors.errors import AgentUnavailable, InvalidInput, MailboxFull
 
-from ._box import Box
 from ._gates import BUSY, DRAINING, IDLE, QUIET
 from ._invocation import CURRENT
-from ._mailbox import DONE, OUT_SEATS, OWN_SEATS, PARKED, Ask, Held, Own, Stashed, Tell
+from ._mailbox import DONE, OUT_SEATS, OWN_SEATS, PARKED, Ask, OutgoingTell, SelfMessage, Stashed, Tell
 from ._operation import ASKING, CHECKED, named
 from ._runtime import BUDGET
+from ._slot_mailbox import SlotMailbox
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from ._operation import Operation
 
 
-class Mail(Box):
+class SlotRequests(SlotMailbox):
     """A slot's mailbox, as those see it who send to it."""
 
     __slots__ = ()
 
     traced = False
-    """Every message is recorded, so no turn runs in the asker's step; see `_traced.py`."""
+    """Every message is recorded, so no turn runs in the asker's step; see `_traced_link.py`."""
 
     # ---- asking
 
@@ -69,8 +69,8 @@ class Mail(Box):
         turns = self.turns
         budget = turns.budget = turns.budget - 1
         if budget < 0:
-            await self.breathe()
-        if (self.gate and not self.loosen()) or op.kind:
+            await self.yield_to_others()
+        if (self.gate and not self.leave_tally()) or op.kind:
             return await self.ask_queued(Ask(self, op, args, self.sender(), None), None)
         try:
             return self.run_inline(op, args)
@@ -110,7 +110,7 @@ class Mail(Box):
             self.gate = IDLE
         return value
 
-    async def breathe(self) -> None:
+    async def yield_to_others(self) -> None:
         """Let other tasks run, now that the budget is spent (T6)."""
         await checkpoint()
         self.turns.budget = BUDGET
@@ -121,7 +121,7 @@ class Mail(Box):
     async def ask_queued(self, ask: Ask, seconds: float | None, *, aside: bool = False) -> Any:
         """Post an ask and wait for its answer; `aside`: the agent has put it aside already."""
         if aside:
-            self.stash_asked(ask)
+            self.stash_inline_ask(ask)
         else:
             self.post(ask)
         if ask.phase == DONE:  # the new message was dropped
@@ -165,8 +165,8 @@ class Mail(Box):
         turns = self.turns
         turns.budget -= 1
         if turns.budget < 0:
-            await self.breathe()
-        if (self.gate and not self.loosen()) or op.kind:
+            await self.yield_to_others()
+        if (self.gate and not self.leave_tally()) or op.kind:
             return await self.ask_queued(Ask(self, op, args, self.sender(), None), seconds)
         try:
             return self.run_inline(op, args)
@@ -208,7 +208,7 @@ class Mail(Box):
             self.queue.append((op, args, sender))
             return
         self.queue = [(op, args, sender)]
-        if not self.gate or self.loosen():
+        if not self.gate or self.leave_tally():
             self.gate = BUSY
             self.rt.schedule(self)
         elif self.gate == QUIET:
@@ -235,7 +235,7 @@ class Mail(Box):
         turns = self.turns
         turns.budget -= 1
         if turns.budget < 0:
-            await self.breathe()
+            await self.yield_to_others()
 
     def seat(self, op: Operation, args: tuple[Any, ...], sender: Any) -> None:
         """Accept a one-way message to a turn, for which there is a seat."""
@@ -280,7 +280,7 @@ class Mail(Box):
             self.queue.append((op, args, sender))
             return
         self.queue = [(op, args, sender)]
-        if not self.gate or self.loosen():
+        if not self.gate or self.leave_tally():
             self.gate = BUSY
             self.rt.schedule(self)
         elif self.gate == QUIET:
@@ -298,9 +298,9 @@ class Mail(Box):
         if sender is self and self.state <= DRAINING:
             self._send_own(op, args)
             return
-        if self.mailbox.when_full == "wait" and len(sender.furnish().out) >= OUT_SEATS and self.full():
+        if self.mailbox.when_full == "wait" and len(sender.ensure_extra().out) >= OUT_SEATS and self.full():
             raise MailboxFull(self.path, self.mailbox.size)
-        held = Held(self, op, args, sender)
+        held = OutgoingTell(self, op, args, sender)
         try:
             self.post(held)
         except MailboxFull:
@@ -310,16 +310,16 @@ class Mail(Box):
             return
         if held.phase == PARKED:
             held.holds = sender
-            sender.out_parked(held)
+            sender.outgoing_parked(held)
 
     def _send_own(self, op: Operation, args: tuple[Any, ...]) -> None:
-        more = self.furnish()
-        if more.own >= OWN_SEATS:
+        extra = self.ensure_extra()
+        if extra.own >= OWN_SEATS:
             raise MailboxFull(self.path, OWN_SEATS)
-        self.own_kept()
+        self.take_own_seat()
         self.accepted += 1
         self.put(self.own(op, args))
 
-    def own(self, op: Operation, args: tuple[Any, ...]) -> Own:
+    def own(self, op: Operation, args: tuple[Any, ...]) -> SelfMessage:
         """Make what stands in the queue for a message of the agent to itself."""
-        return Own((op, args, self))
+        return SelfMessage((op, args, self))

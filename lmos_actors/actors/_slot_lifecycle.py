@@ -15,16 +15,16 @@ from trio.lowlevel import enable_ki_protection, reschedule
 
 from lmos_actors.errors import AgentDied, AgentUnavailable
 
-from ._cell import NO_MAIL, SHUT
 from ._crashes import crash_reason
-from ._gates import CLOSED, DOWN, DRAINING, ENDING, GONE, IDLE, RUNNING, TALLIED, TOLD
-from ._holder import is_cancel
-from ._links import Linked
-from ._mailbox import DONE, Held
+from ._gates import CLOSED, DOWN, DRAINING, ENDING, GONE, IDLE, RUNNING, STATE_TEXTS, TALLIED
+from ._lifespan_task import is_cancel
+from ._links import SlotLinks
+from ._mailbox import DONE, OutgoingTell
 from ._monitor import NORMAL, SHUTDOWN, Down, ExitReason
 from ._observers import MONITORS
 from ._operation import named
 from ._parking import park_among
+from ._slot_state import NO_MAIL, SHUT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ._reports import CrashReport
 
 
-class Mortal(Linked):
+class SlotLifecycle(SlotLinks):
     """A slot whose incarnations end: answering, letting go, unwinding, and telling whoever waits."""
 
     __slots__ = ()
@@ -45,22 +45,22 @@ class Mortal(Linked):
         `shutdown`: seconds for what waits and runs, `"brutal"` for none, `"infinity"` for no limit.
         """
         if self.state >= ENDING:
-            self._hurry(shutdown)
+            self._force_stop(shutdown)
             return self.state >= DOWN
         if shutdown == "brutal":
             self.die(reason)
-            self._hurry(shutdown)
+            self._force_stop(shutdown)
         else:
             self.drain(reason, None if shutdown == "infinity" else float(shutdown))
         return self.state >= DOWN
 
-    def _hurry(self, shutdown: float | str) -> None:
-        more = self.more
-        if shutdown == "brutal" and more is not None:
-            if more.holder is not None:
-                more.holder.hurry()
-            if more.household is not None:
-                more.household.kill()
+    def _force_stop(self, shutdown: float | str) -> None:
+        extra = self.extra
+        if shutdown == "brutal" and extra is not None:
+            if extra.lifespan_task is not None:
+                extra.lifespan_task.force_stop()
+            if extra.child_supervisor is not None:
+                extra.child_supervisor.kill()
 
     @property
     def gone(self) -> bool:
@@ -70,43 +70,43 @@ class Mortal(Linked):
     @property
     def at_rest(self) -> bool:
         """Nothing waits, runs, listens or is held: told to stop, it ends at once."""
-        return self.gate in (IDLE, TALLIED) and self.more is None
+        return self.gate in (IDLE, TALLIED) and self.extra is None
 
     @enable_ki_protection
     def drain(self, reason: ExitReason, seconds: float | None) -> None:
         """Take nothing new, let what waits and runs be handled, then end; at once when idle."""
         if self.state >= ENDING:
             return
-        if self.gate in (IDLE, TALLIED) and (self.more is None or not self.more.runs):
+        if self.gate in (IDLE, TALLIED) and (self.extra is None or not self.extra.runs):
             self.state = DRAINING
             self._end(reason)
             return
-        more = self.furnish()
+        extra = self.ensure_extra()
         stopping = self.state == DRAINING
         if not stopping:
             self.state = DRAINING
             self.size = SHUT
             self._refuse_parked("stopping")
-            self._part()
-        if not (stopping and more.reason is not None and more.reason.abnormal):
-            more.reason = reason  # of several, an error is not forgotten
-        if seconds is not None and more.drain_timer is None:
-            more.drain_timer = self.rt.timers.call_at(
-                trio.current_time() + seconds, lambda: self._end(more.reason or reason)
+            self._leave_feeds_and_groups()
+        if not (stopping and extra.reason is not None and extra.reason.abnormal):
+            extra.reason = reason  # of several, an error is not forgotten
+        if seconds is not None and extra.drain_timer is None:
+            extra.drain_timer = self.rt.timers.call_at(
+                trio.current_time() + seconds, lambda: self._end(extra.reason or reason)
             )
         if self.turns.slot is self:
             self.turns.leave = True
-        self.settled_down()
+        self.on_idle()
 
     def _refuse_parked(self, why: str) -> None:
-        more = self.more
-        if more is None or not more.parked:
+        extra = self.extra
+        if extra is None or not extra.parked:
             return
-        parked, more.parked = more.parked, None
+        parked, extra.parked = extra.parked, None
         for envelope in parked:
             envelope.phase = DONE
-            more.refused += 1
-            if isinstance(envelope, Held):
+            extra.refused += 1
+            if isinstance(envelope, OutgoingTell):
                 self.rt.dead_letter(why, self, envelope.sender, envelope.op.name, envelope.args)
             envelope.fail(AgentUnavailable(self.path, why))
 
@@ -114,7 +114,7 @@ class Mortal(Linked):
         """End now (T4): slot emptied, mailbox closed, everybody answered, runs cancelled. Synchronous."""
         if self.state >= ENDING:
             if reason.error is not None and self.state == ENDING:
-                self.furnish().errors += (reason.error,)
+                self.ensure_extra().errors += (reason.error,)
             return
         if reason.error is not None and reason.report is None:
             reason = crash_reason(self, reason.error, None)
@@ -125,40 +125,40 @@ class Mortal(Linked):
         if self.state >= ENDING:
             return
         if self.gate == TALLIED:
-            self.loosen()
+            self.leave_tally()
         self.state = ENDING
         self.gate = CLOSED
         self.size = SHUT
         self.end_work()
         if self.turns.slot is self:
             self.turns.leave = True
-        more = self.more
+        extra = self.extra
         queue, self.queue = self.queue, NO_MAIL
-        if more is None:
-            more = self.furnish() if queue else None
-        if more is not None:
-            more.reason = reason
+        if extra is None:
+            extra = self.ensure_extra() if queue else None
+        if extra is not None:
+            extra.reason = reason
             self._answer_all(queue, reason)
-            self._let_go(reason)
+            self._release_resources(reason)
             self._maybe_finish()
         else:
             self._finish(reason)
 
     def _answer_all(self, queue: Iterable[Any], reason: ExitReason) -> None:
         """Answer whoever still waits: lost with the agent, or with its stop (M1, M2)."""
-        more = self.furnish()
+        extra = self.ensure_extra()
         crashed = reason.abnormal
         why = str(reason) if crashed else "stopped"
         error = None if crashed else AgentUnavailable(self.path, why)
         self._refuse_parked(why)
-        for line in tuple(more.pending.values()):
+        for line in tuple(extra.pending.values()):
             while (envelope := line.first()) is not None:
                 self.lose(envelope, why, error)
-        shelf, more.shelf = more.shelf, None
-        for item in (*(shelf.everything() if shelf is not None else ()), *queue):
+        stash, extra.stash = extra.stash, None
+        for item in (*(stash.all_messages() if stash is not None else ()), *queue):
             self.lose(item, why, error)
-        more.withdrawn = 0
-        for run in tuple(more.runs):
+        extra.withdrawn = 0
+        for run in tuple(extra.runs):
             if not run.settled:
                 if crashed and not run.envelope.waits_for_answer:
                     self.rt.dead_letter(why, self, run.sender, run.op.name, run.args)
@@ -167,79 +167,79 @@ class Mortal(Linked):
                 run.settle_error(lost, "dead_lettered" if crashed else "cancelled")
             run.cancel()
 
-    def _let_go(self, reason: ExitReason) -> None:
-        more = self.furnish()
-        if more.drain_timer is not None:
-            more.drain_timer.cancel()
-            more.drain_timer = None
-        for held in more.out:
+    def _release_resources(self, reason: ExitReason) -> None:
+        extra = self.ensure_extra()
+        if extra.drain_timer is not None:
+            extra.drain_timer.cancel()
+            extra.drain_timer = None
+        for held in extra.out:
             held.holds = None  # still on its way, but it holds nobody back any more
-        more.out.clear()
-        timers, more.timers = more.timers, None
+        extra.out.clear()
+        timers, extra.timers = extra.timers, None
         for timer in tuple(timers or ()):
             timer.cancel()
-        self._part()
+        self._leave_feeds_and_groups()
         self.end_monitors()
-        if more.holder is not None:
-            more.holder.end(reason)
+        if extra.lifespan_task is not None:
+            extra.lifespan_task.end(reason)
 
-    def _part(self) -> None:
+    def _leave_feeds_and_groups(self) -> None:
         """Hear no more of what it follows, and be in no group: it takes nothing new."""
-        more = self.furnish()
-        while more.follows is not None:
-            more.follows.drop()
-        groups, more.groups = more.groups, None
+        extra = self.ensure_extra()
+        while extra.follows is not None:
+            extra.follows.drop()
+        groups, extra.groups = extra.groups, None
         for roll in groups or ():
             roll.lose(self)
 
     def _maybe_finish(self) -> None:
-        more = self.furnish()
-        if self.state == ENDING and not more.runs:
-            if more.holder is not None and not more.holder.ended:
-                more.holder.runs_ended()
-            elif more.household is not None:
-                more.household.dismiss(self.spec.shutdown)
+        extra = self.ensure_extra()
+        if self.state == ENDING and not extra.runs:
+            if extra.lifespan_task is not None and not extra.lifespan_task.ended:
+                extra.lifespan_task.runs_ended()
+            elif extra.child_supervisor is not None:
+                extra.child_supervisor.stop_children(self.spec.shutdown)
             else:
-                self._finish(more.reason or NORMAL)
+                self._finish(extra.reason or NORMAL)
 
-    def holder_ended(self) -> None:
+    def lifespan_ended(self) -> None:
         """The lifespan has been left."""
         if self.state == ENDING:
             self._maybe_finish()
 
-    def household_ended(self, reason: ExitReason | None, raised: Iterable[BaseException]) -> None:
+    def children_ended(self, reason: ExitReason | None, raised: Iterable[BaseException]) -> None:
         """All children have ended; without a reason because they were told to, or could not start.
 
         A supervisor that gives up is a crash of its agent; one whose work is done ends it.
         """
-        more = self.furnish()
-        more.household = None
-        more.errors += tuple(raised)
+        extra = self.ensure_extra()
+        extra.child_supervisor = None
+        extra.errors += tuple(raised)
         if self.state >= ENDING:
             self._maybe_finish()
         elif reason is None:
-            if more.holder is not None:
-                more.holder.runs_ended()
+            if extra.lifespan_task is not None:
+                extra.lifespan_task.runs_ended()
         elif reason.error is None:
             shutdown = self.spec.shutdown
             self.drain(reason, float(shutdown) if isinstance(shutdown, (int, float)) else None)
-        elif more.holder is not None and more.holder.entering:
-            more.holder.fail_entering(reason.error)
+        elif extra.lifespan_task is not None and extra.lifespan_task.entering:
+            extra.lifespan_task.fail_entering(reason.error)
         else:
             self.die(ExitReason("error", error=reason.error))
 
     async def undo_start(self, exc: BaseException) -> BaseException:
         """End what a failed start has begun; return the error, with what was raised meanwhile."""
-        more = self.furnish()
+        extra = self.ensure_extra()
         reason = SHUTDOWN if is_cancel(exc) else ExitReason("error", error=exc)
         with trio.CancelScope(shield=True):
-            if more.holder is not None:
-                more.holder.end(reason)
-                await more.holder.wait_ended()
-            if more.household is not None:
-                more.household.dismiss(self.spec.shutdown)
-                await more.household.wait_ended()
-        late, more.errors = more.errors, ()
+            if extra.lifespan_task is not None:
+                extra.lifespan_task.end(reason)
+                await extra.lifespan_task.wait_ended()
+            if extra.child_supervisor is not None:
+                extra.child_supervisor.stop_children(self.spec.shutdown)
+                await extra.child_supervisor.wait_ended()
+        late, extra.errors = extra.errors, ()
         self._start_over(reason)
         return BaseExceptionGroup("a start that failed, and what followed", [exc, *late]) if late else exc
 
@@ -247,20 +247,20 @@ class Mortal(Linked):
         """A start failed before the agent was opened: nothing of it is left for the next."""
         queue, self.queue = self.queue, NO_MAIL
         self._answer_all(queue, reason)
-        self._let_go(reason)
-        self._unseat()
+        self._release_resources(reason)
+        self._uninstall()
         self._forget_incarnation()
-        self.furnish().silent = False
+        self.ensure_extra().silent = False
         self.end_links(reason)
 
     def _forget_incarnation(self) -> None:
-        more = self.furnish()
-        more.holder = more.shelf = None  # a run that unwound may have made a shelf anew
-        more.active.clear()
-        more.pending.clear()
-        more.random = more.log = more.reason = None
+        extra = self.ensure_extra()
+        extra.lifespan_task = extra.stash = None  # a run that unwound may have made a shelf anew
+        extra.active.clear()
+        extra.pending.clear()
+        extra.random = extra.log = extra.reason = None
 
-    def _unseat(self) -> None:
+    def _uninstall(self) -> None:
         agent, self.agent = self.agent, None
         if agent is not None:
             agent._slot = None
@@ -271,32 +271,32 @@ class Mortal(Linked):
 
     def _finish(self, reason: ExitReason) -> None:
         """Everything has unwound: tell the supervisor and the listeners."""
-        more = self.more
+        extra = self.extra
         told = reason
-        if more is not None and more.errors:
-            reason = self._with_errors(reason, more.errors)
+        if extra is not None and extra.errors:
+            reason = self._with_errors(reason, extra.errors)
         elif reason.error is not None and reason.report is None:
             reason = self._with_errors(reason, ())
-        self._unseat()
+        self._uninstall()
         report = True
-        if more is not None:
-            report, more.silent = not more.silent, False
-            if more.errors:
-                more.errors = ()
+        if extra is not None:
+            report, extra.silent = not extra.silent, False
+            if extra.errors:
+                extra.errors = ()
                 if not told.abnormal and reason.error is not None:
                     self.owner.raised_at_end(self, reason.error)
             self._forget_incarnation()
-            if more.sinks is not None and report:
-                more.sinks.gap(str(reason))
-                more.sinks.push(MONITORS, Down(self.path, self.incarnation, reason))
+            if extra.sinks is not None and report:
+                extra.sinks.gap(str(reason))
+                extra.sinks.push(MONITORS, Down(self.path, self.incarnation, reason))
         if self.rt.instrument is not None:
             crash = {"report": reason.report} if reason.report is not None else {}
             self.rt.record("crashed" if reason.abnormal else "stopped", self, reason=str(reason), **crash)
         if report:
             self.owner.exited(self, reason)
-        if more is not None:
-            if more.buried:
-                self.bury()
+        if extra is not None:
+            if extra.removed:
+                self.remove()
             self._wake_waiters()
             self.end_links(reason)
 
@@ -313,9 +313,9 @@ class Mortal(Linked):
         return raised
 
     def _wake_waiters(self) -> None:
-        more = self.more
-        if more is not None and more.waiters:
-            waiters, more.waiters = more.waiters, None
+        extra = self.extra
+        if extra is not None and extra.waiters:
+            waiters, extra.waiters = extra.waiters, None
             self.rt.timers.woke = True
             for task in waiters:
                 reschedule(task)
@@ -339,25 +339,25 @@ class Mortal(Linked):
 
     def unready(self) -> str:
         """Return why the agent takes no messages now, "" while it does."""
-        return "" if self.state == RUNNING else f"it is {TOLD[self.state]}"
+        return "" if self.state == RUNNING else f"it is {STATE_TEXTS[self.state]}"
 
     async def _wait(self) -> None:
-        more = self.furnish()
-        if more.waiters is None:
-            more.waiters = []
-        await park_among(more.waiters)
+        extra = self.ensure_extra()
+        if extra.waiters is None:
+            extra.waiters = []
+        await park_among(extra.waiters)
 
-    def bury(self) -> None:
+    def remove(self) -> None:
         """Empty the slot for good: its child spec is gone (L2)."""
         if self.state == ENDING:  # something of it still unwinds
-            self.furnish().buried = True
+            self.ensure_extra().removed = True
         if self.state in (ENDING, GONE):
             return
         self.state = GONE
-        self.rt.tally.lost()
+        self.rt.tally.note_removed()
         if self.rt.edge is not None:
             self.rt.edge.gone(self)
-        more = self.more
-        if more is not None and more.sinks is not None:
-            more.sinks.close()
+        extra = self.extra
+        if extra is not None and extra.sinks is not None:
+            extra.sinks.close()
         self._wake_waiters()

@@ -15,7 +15,7 @@ from lmos_actors.errors import AgentError
 
 from ._calls import LocalLink
 from ._gates import BUSY
-from ._mailbox import QUEUED, Ask, Own, Tell
+from ._mailbox import QUEUED, Ask, SelfMessage, Tell
 from ._operation import ASKING, CHECKED, named
 from ._trace_context import current_mark, next_mark
 from .values import conceal_all
@@ -100,9 +100,9 @@ class TracedLink(LocalLink):
             self.queue = [tell]
             self.rt.schedule(self)
 
-    def own(self, op: Operation, args: tuple[Any, ...]) -> Own:
+    def own(self, op: Operation, args: tuple[Any, ...]) -> SelfMessage:
         """As `LocalLink.own`, in the trace of what runs now."""
-        made = TracedOwn((op, args, self))
+        made = TracedSelfMessage((op, args, self))
         made.trace = current_mark(self.rt)
         return made
 
@@ -148,7 +148,7 @@ class TracedLink(LocalLink):
             self.rt.record("event", self, event=name, data=data, trace=mark[1])
 
 
-class TracedOwn(Own):
+class TracedSelfMessage(SelfMessage):
     """A message of an agent to itself that hands on the trace it was sent in."""
 
     trace: Mark | None = None

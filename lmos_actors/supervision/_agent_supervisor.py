@@ -16,7 +16,7 @@ from trio.lowlevel import enable_ki_protection
 from lmos_actors.actors import SHUTDOWN, ExitReason, interruptible
 from lmos_actors.errors import ConfigError, WrongState
 
-from ._inbox import and_raised
+from ._inbox import with_raised
 from ._siblings import class_of
 from ._spec import SupervisorSpec
 from ._supervisor import Supervisor
@@ -32,10 +32,10 @@ A = TypeVar("A")
 BY_DEFAULT: Final = SupervisorSpec("children")
 
 
-class Household(Supervisor):
+class AgentSupervisor(Supervisor):
     """A supervisor that belongs to an incarnation of an agent and stands in the agent's place in the tree."""
 
-    undoes: ClassVar[bool] = True
+    starts_are_cancellable: ClassVar[bool] = True
 
     def __init__(self, slot: LocalLink, /) -> None:
         super().__init__(slot.rt, _spec_of(slot), None)
@@ -46,7 +46,7 @@ class Household(Supervisor):
         self.lives = f"{slot.owner.lives} {slot.incarnation}"
         for reference in self.spec.outward:
             self.place_of(reference.from_above(self.label).sibling)  # which refuses those that lead nowhere
-        self._dismissed = False
+        self._stopping_children = False
         self._limit: Timer | None = None
         self._reset()
         slot.rt.tally.supervisors[self] = None
@@ -70,10 +70,10 @@ class Household(Supervisor):
         """Start an agent under the first free name that its class gives. Raises StartFailed, WrongState."""
         return await self.start_named(class_of(factory) or factory, factory)
 
-    async def request(self, fn: Callable[[], Coroutine[Any, Any, Any]], *, undone: bool = False) -> Any:
+    async def request(self, fn: Callable[[], Coroutine[Any, Any, Any]], *, cancellable: bool = False) -> Any:
         """Have its own task carry something out. Raises WrongState; StartFailed if it could not start."""
         try:
-            return await super().request(fn, undone=undone)
+            return await super().request(fn, cancellable=cancellable)
         except WrongState:
             if self._failure is not None:
                 raise self._failure from self._failure.__cause__
@@ -98,11 +98,11 @@ class Household(Supervisor):
     # ---- end
 
     @enable_ki_protection
-    def dismiss(self, shutdown: float | str) -> None:
+    def stop_children(self, shutdown: float | str) -> None:
         """Stop the children in reverse start order, after `shutdown` seconds at once, then end."""
-        if self._dismissed:
+        if self._stopping_children:
             return
-        self._dismissed = True
+        self._stopping_children = True
         if self._reason is None:
             self._reason = SHUTDOWN
         self._work.cancel("its agent is ending")
@@ -130,21 +130,21 @@ class Household(Supervisor):
         finally:
             if self._limit is not None:
                 self._limit.cancel()
-            self.bury()
-            self._tell()
+            self.remove()
+            self._report_end()
 
     def _report(self) -> None:
         """Nobody above but the agent, which is told by `main`."""
 
-    def _tell(self) -> None:
+    def _report_end(self) -> None:
         raised = tuple(self._raised.values())
         self._raised.clear()
         reason: ExitReason | None = None
-        if not self._dismissed and self._failure is None:
+        if not self._stopping_children and self._failure is None:
             reason = self._reason or SHUTDOWN
             if raised:
-                reason, raised = and_raised(reason, self.path, raised), ()
-        self._slot.household_ended(reason, raised)
+                reason, raised = with_raised(reason, self.path, raised), ()
+        self._slot.children_ended(reason, raised)
 
 
 def _spec_of(slot: LocalLink) -> SupervisorSpec:
@@ -157,7 +157,7 @@ def _spec_of(slot: LocalLink) -> SupervisorSpec:
     return spec
 
 
-def children_of(slot: LocalLink) -> Household | None:
+def children_of(slot: LocalLink) -> AgentSupervisor | None:
     """Return the supervisor of an agent's children, None if it has none."""
-    more = slot.more
-    return None if more is None else cast("Household | None", more.household)
+    extra = slot.extra
+    return None if extra is None else cast("AgentSupervisor | None", extra.child_supervisor)

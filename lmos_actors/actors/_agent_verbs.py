@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, ParamSpec, TypeVar, Type
 
 from lmos_actors.errors import AgentUnavailable, NotFound
 
+from ._blocking_work import outside_of
 from ._follow import Following, follow
 from ._groups import Group, join, leave
-from ._holder import AgentNursery
+from ._lifespan_task import AgentNursery
 from ._mailbox import Stashed
 from ._monitor import NORMAL, check_reason
 from ._options import check_behaviour
-from ._outside import outside_of
-from ._population import Sought
+from ._population import AgentQuery
 from ._ref import Ref
 from ._registry import at_hand, link_to, neighbour_of
 from ._topics import Topic, topic_of
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ._monitor import Down, ExitReason
     from ._observers import Gap
     from ._population import Spread
-    from ._runtime import Household, Startable
+    from ._runtime import AgentSupervisor, Startable
 
 A = TypeVar("A")
 S = TypeVar("S", bound="Acting")
@@ -111,7 +111,7 @@ class Acting:
 
         As `node.find`, which says more.
         """
-        wanted = Sought(cls, name, title, type, capability, affordance)
+        wanted = AgentQuery(cls, name, title, type, capability, affordance)
         return Ref(link_to(self._place().rt, wanted, spread, key))
 
     # ---- doing
@@ -367,16 +367,16 @@ class Acting:
         """Start a Pool of children, and return its PoolRef. Raises what `start_child` does."""
         return self._household("start_pool").start_pool(spec)
 
-    def _household(self, verb: str) -> Household:
+    def _household(self, verb: str) -> AgentSupervisor:
         slot = self._place()
         if slot.turns.slot is not None:
             raise slot.turns.misuse(verb, of="self.")
-        return slot.household()
+        return slot.child_supervisor()
 
     @property
     def children(self) -> Any:
         """The Supervisor of this agent's children. Raises WrongState when the agent is ending."""
-        return self._place().household()
+        return self._place().child_supervisor()
 
     # ---- time, chance, ids, log: the only sources an agent needs (X3)
 
@@ -384,7 +384,7 @@ class Acting:
     def random(self) -> RandomStream:
         """This agent's own stream of random numbers; the same for the same seed."""
         slot = self._place()
-        more = slot.furnish()
+        more = slot.ensure_extra()
         if more.random is None:
             more.random = slot.rt.entropy.stream(f"agent {slot.path} {slot.incarnation}{slot.owner.lives}")
         return more.random
@@ -401,7 +401,7 @@ class Acting:
     def log(self) -> Any:
         """A structlog logger bound to this agent's path."""
         slot = self._place()
-        more = slot.furnish()
+        more = slot.ensure_extra()
         if more.log is None:
             import structlog
 

@@ -18,17 +18,17 @@ from trio.lowlevel import (
 from lmos_actors.errors import MailboxFull
 
 from ._dispatcher import may_run_now, run_now
-from ._mailbox import DONE, NEW, PARKED, RUNNING, Ask, Contended, Line
+from ._mailbox import DONE, NEW, PARKED, RUNNING, Ask, FairQueue, Line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator
 
     import trio
 
-    from ._box import Box
     from ._edge import Watch
     from ._mailbox import Request
     from ._operation import Operation
+    from ._slot_mailbox import SlotMailbox
 
 
 Peer: TypeAlias = "tuple[Hashable, Hashable]"
@@ -186,7 +186,7 @@ class Seats:
     __slots__ = ("counted",)
 
     def __init__(self) -> None:
-        self.counted: dict[Box, _SlotSeats] = {}
+        self.counted: dict[SlotMailbox, _SlotSeats] = {}
         """The agents whose seats are counted."""
 
     def take(self, far: Far, peer: Peer) -> None:
@@ -203,17 +203,17 @@ class Seats:
             there.let_go()
             del self.counted[far.slot]
 
-    def taken(self, slot: Box, peer: Peer) -> int:
+    def taken(self, slot: SlotMailbox, peer: Peer) -> int:
         """Return how many seats of an agent a peer has."""
         return (self.counted.get(slot) or _seats_of(slot)).taken(peer)
 
-    def share(self, slot: Box, peer: Peer) -> int | None:
+    def share(self, slot: SlotMailbox, peer: Peer) -> int | None:
         """Return how many seats a peer has, None where nobody else has any."""
         there = self.counted.get(slot) or _seats_of(slot)
         mine = there.taken(peer)
         return None if there.count == mine else mine
 
-    def make_room(self, slot: Box, peer: Peer) -> None:
+    def make_room(self, slot: SlotMailbox, peer: Peer) -> None:
         """Free a seat of a full mailbox for a peer, if somebody has more seats than it."""
         there = self.counted.get(slot)
         if there is None:
@@ -227,14 +227,14 @@ class Seats:
             slot.displace(loser, MailboxFull(slot.path, slot.mailbox.size, there.taken(loser.peer)))
 
 
-def _seats_of(slot: Box) -> _SlotSeats:
+def _seats_of(slot: SlotMailbox) -> _SlotSeats:
     """Return the seats of the requests from afar that wait for an agent now."""
     there = _SlotSeats()
-    more = slot.more
-    if more is not None:
-        shelf = () if more.shelf is None else more.shelf.everything()
-        lines = (envelope for line in more.pending.values() for envelope in line)
-        waiting: Iterable[Any] = (*shelf, *lines, *slot.queue)
+    extra = slot.extra
+    if extra is not None:
+        stash = () if extra.stash is None else extra.stash.all_messages()
+        lines = (envelope for line in extra.pending.values() for envelope in line)
+        waiting: Iterable[Any] = (*stash, *lines, *slot.queue)
     else:
         waiting = slot.queue
     for each in waiting:
@@ -252,12 +252,14 @@ class Far(Ask):
     """
 
     __slots__ = (
-        "again", "asked", "asker", "giver", "is_seated", "peer", "seats", "until", "was_shelved", "watch",
+        "again", "asked", "asker", "giver", "is_seated", "peer", "seats", "until", "was_stashed", "watch",
     )  # fmt: skip
 
     parks = False
 
-    def __init__(self, slot: Box, op: Operation, args: tuple[Any, ...], asker: Asker, asked: Any) -> None:
+    def __init__(
+        self, slot: SlotMailbox, op: Operation, args: tuple[Any, ...], asker: Asker, asked: Any
+    ) -> None:
         # as `Ask.__init__`, without the call
         self.slot = slot
         self.op = op
@@ -273,7 +275,7 @@ class Far(Ask):
         self.peer: Peer | None = None
         self.seats: Seats | None = None  # where those of its peer are counted
         self.is_seated = False
-        self.was_shelved = False
+        self.was_stashed = False
         self.asker = asker
         self.asked = asked
         self.again: Callable[[], bool] | None = None  # of a pool: sends it to another member
@@ -299,10 +301,10 @@ class Far(Ask):
         try:
             slot.post(self)
         except MailboxFull:
-            self._unseat()
+            self._uninstall()
             raise MailboxFull(slot.path, slot.mailbox.size, seats.share(slot, peer)) from None
         except BaseException:
-            self._unseat()
+            self._uninstall()
             raise
         if len(slot.queue) > 1:
             self.stand_among_peers()
@@ -310,30 +312,30 @@ class Far(Ask):
     def stand_among_peers(self) -> None:
         """Have the peers that wait for turns of the agent take turns, if there are several."""
         slot, queue = self.slot, self.slot.queue
-        if len(queue) > 1 and type(queue) is not Contended:
+        if len(queue) > 1 and type(queue) is not FairQueue:
             before = queue[-2]
             if not (isinstance(before, Far) and before.peer == self.peer):
-                slot.queue = Contended(queue)
+                slot.queue = FairQueue(queue)
 
-    def _unseat(self) -> None:
+    def _uninstall(self) -> None:
         if self.is_seated and self.seats is not None and self.peer is not None:
             self.seats.give_up(self, self.peer)
 
     # ---- the slot's side
 
-    def waits_in_line(self) -> None:
+    def on_pending(self) -> None:
         self.asker.waits(self)
 
     def began(self) -> None:
-        self._unseat()
+        self._uninstall()
         self.asker.began(self)
 
-    def sits_again(self) -> None:
+    def on_seat_regained(self) -> None:
         if self.seats is not None and self.peer is not None and not self.is_seated:
             self.seats.take(self, self.peer)
 
-    def shelved(self) -> None:
-        self.was_shelved = True
+    def on_stashed(self) -> None:
+        self.was_stashed = True
 
     def answer(self, value: Any) -> None:
         self.leave()
@@ -347,7 +349,7 @@ class Far(Ask):
         """It wants no more: it is answered, or its consumer is gone."""
         self.phase = DONE
         if self.is_seated:
-            self._unseat()
+            self._uninstall()
         if self.bucket is not None:
             self.slot.rt.deadlines.forget(self)
         if self.giver is not None:
@@ -404,7 +406,9 @@ class OneWay(Far):
 
     parks = True
 
-    def __init__(self, slot: Box, op: Operation, args: tuple[Any, ...], teller: Teller, asked: Any) -> None:
+    def __init__(
+        self, slot: SlotMailbox, op: Operation, args: tuple[Any, ...], teller: Teller, asked: Any
+    ) -> None:
         super().__init__(slot, op, args, teller, asked)
         self.teller = teller
         self.peer = teller.peer

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import attrs
 
 from ._history import unwrapped
-from ._mailbox import Envelope, Firing
+from ._mailbox import Envelope, InternalTurn
 from ._operation import Operation
 from .values import WHOLE, Discreet, annotations_of_function, secrecy_of
 
@@ -109,7 +109,7 @@ def message_of(item: Any) -> Message | None:
     """Return what a mailbox held as a message, None for what is none."""
     if isinstance(item, Envelope):
         return Message(item.op, None, item.args, item.sender)
-    if isinstance(item, Firing):
+    if isinstance(item, InternalTurn):
         return Message(None, *unwrapped(item.fn, item.args), None)
     if isinstance(item, tuple):
         op, args, sender = item  # pyright: ignore[reportUnknownVariableType]

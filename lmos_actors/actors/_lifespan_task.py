@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from contextvars import Context
 
-    from ._ending import Mortal
     from ._monitor import ExitReason
+    from ._slot_lifecycle import SlotLifecycle
 
 CLOSED_TEXT: Final = "the agent is ending: its nursery takes no more tasks"
 
 
-class Holder:
+class LifespanTask:
     """One incarnation's lifespan and nursery, and the task that holds them open."""
 
     __slots__ = (
-        "_backlog", "_crash", "_entered", "_failure", "_finished_runs", "_hurried", "_leaving",
+        "_backlog", "_crash", "_entered", "_failure", "_finished_runs", "_forced", "_leaving",
         "_opened", "_parked", "_reason", "_slot", "_task", "_waiter", "ended", "nursery", "scope",
     )  # fmt: skip
 
-    def __init__(self, slot: Mortal) -> None:
+    def __init__(self, slot: SlotLifecycle) -> None:
         self._slot = slot
         self._task: trio.lowlevel.Task | None = None
         self._opened = trio.Event()
@@ -50,7 +50,7 @@ class Holder:
         self.ended = False
         self._entered = False
         self._finished_runs = False
-        self._hurried = False
+        self._forced = False
         self._leaving = False
         self._failure: BaseException | None = None
         self._crash: BaseException | None = None
@@ -153,9 +153,9 @@ class Holder:
         self._finished_runs = True
         self._wake()
 
-    def hurry(self) -> None:
+    def force_stop(self) -> None:
         """Give no time to enter or leave; what runs and tasks take to unwind, they take."""
-        self._hurried = True
+        self._forced = True
         if self._leaving or not self._entered:
             self.scope.cancel("the agent was stopped at once")
 
@@ -190,7 +190,7 @@ class Holder:
             left = RuntimeError("lifespan() left before the agent ended")
             slot.die(crash_reason(slot, left, "lifespan()"))
         self._tell_waiter()
-        slot.holder_ended()
+        slot.lifespan_ended()
 
     def _raised(self, exc: BaseException) -> None:
         if not self._entered:
@@ -225,8 +225,8 @@ class Holder:
         await self._wait_runs_and_children()
         self._leaving = True
         shutdown = self._slot.spec.shutdown
-        if self._hurried or shutdown == "brutal":
-            self.hurry()
+        if self._forced or shutdown == "brutal":
+            self.force_stop()
         elif self.scope.deadline > trio.current_time() and isinstance(shutdown, (int, float)):
             self.scope.deadline = trio.current_time() + shutdown
         error = self._crash or (self._reason.error if self._reason is not None else None)
@@ -246,12 +246,12 @@ class Holder:
             nursery.cancel_scope.cancel("the agent is ending")
 
     async def _wait_runs_and_children(self) -> None:
-        more = self._slot.furnish()
-        while more.runs and not self._finished_runs:
+        extra = self._slot.ensure_extra()
+        while extra.runs and not self._finished_runs:
             await self._park()
-        if more.household is not None:
-            more.household.dismiss(self._slot.spec.shutdown)
-        while more.household is not None:
+        if extra.child_supervisor is not None:
+            extra.child_supervisor.stop_children(self._slot.spec.shutdown)
+        while extra.child_supervisor is not None:
             await self._park()
 
     async def _park(self) -> None:
@@ -290,7 +290,7 @@ def is_cancel(exc: BaseException) -> bool:
     return _without_cancelled(exc) is None
 
 
-def own_task(slot: Mortal) -> OwnTask:
+def own_task(slot: SlotLifecycle) -> OwnTask:
     """Make what stands for a task of an agent that the code that runs now starts."""
     run = CURRENT.get()
     request = None
@@ -308,17 +308,17 @@ class AgentNursery:
 
     __slots__ = ("_slot",)
 
-    def __init__(self, slot: Mortal) -> None:
+    def __init__(self, slot: SlotLifecycle) -> None:
         self._slot = slot
 
-    def _holder(self) -> Holder:
-        more = self._slot.furnish()
-        if more.holder is None:
+    def _holder(self) -> LifespanTask:
+        extra = self._slot.ensure_extra()
+        if extra.lifespan_task is None:
             if self._slot.state >= ENDING:
                 raise RuntimeError(CLOSED_TEXT)
-            more.holder = Holder(self._slot)
-            more.holder.begin()
-        return more.holder
+            extra.lifespan_task = LifespanTask(self._slot)
+            extra.lifespan_task.begin()
+        return extra.lifespan_task
 
     def start_soon(
         self, async_fn: Callable[..., Awaitable[object]], *args: Any, name: str | None = None

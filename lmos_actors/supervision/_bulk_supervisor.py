@@ -14,23 +14,23 @@ import trio
 
 from lmos_actors.errors import ConfigError, StartFailed, WrongState
 
-from ._branch import Branch
 from ._children import mailbox_of, needs_waiting
 from ._plan import Plan
 from ._spec import ChildSpec, SupervisorSpec
 from ._supervisor import Supervisor
+from ._supervisor_loop import SupervisorLoop
 
 if TYPE_CHECKING:
     from lmos_actors.actors import LocalLink, Runtime
 
-    from ._branch import Child
+    from ._supervisor_loop import Child
 
 INSTANTS: Final = 10_000
 """At how many instants the agents of a crowd are started at most, when that takes time."""
 
 
 @attrs.frozen(weakref_slot=False)
-class Crowd(SupervisorSpec):
+class BulkSpec(SupervisorSpec):
     """`count` agents of one spec, called `0`, `1`, …, below a supervisor of the strategy `one_for_one`.
 
     In its first life they are started one after the other, evenly over `over` seconds, from the moment on at
@@ -63,15 +63,15 @@ class Crowd(SupervisorSpec):
             raise ConfigError(f"must be finite and at least 0, not {self.over!r}", f"{self.name}.over")
 
 
-class CrowdSupervisor(Supervisor):
+class BulkSupervisor(Supervisor):
     """The supervisor of a crowd."""
 
-    def __init__(self, rt: Runtime, crowd: Crowd, parent: Branch | None) -> None:
-        super().__init__(rt, crowd, parent)
-        self.crowd = crowd
-        mailbox = mailbox_of(crowd.member)
+    def __init__(self, rt: Runtime, bulk_spec: BulkSpec, parent: SupervisorLoop | None) -> None:
+        super().__init__(rt, bulk_spec, parent)
+        self.bulk_spec = bulk_spec
+        mailbox = mailbox_of(bulk_spec.member)
         self.members: tuple[LocalLink, ...] = tuple(
-            self._new_slot(crowd.member, str(number), mailbox) for number in range(crowd.count)
+            self._new_slot(bulk_spec.member, str(number), mailbox) for number in range(bulk_spec.count)
         )
         """The slots, by number, whatever has become of their agents."""
 
@@ -84,7 +84,7 @@ class CrowdSupervisor(Supervisor):
             self._plan.add(member)
 
     async def _start_children(self) -> None:
-        if self.incarnation > 1 or not self.crowd.over:
+        if self.incarnation > 1 or not self.bulk_spec.over:
             await super()._start_children()
             return
         self._failure = None
@@ -93,11 +93,11 @@ class CrowdSupervisor(Supervisor):
             self._nursery.start_soon(self._start_over_time, name=f"supervisor {self.path} starts its agents")
 
     async def _start_over_time(self) -> None:
-        count, begin = self.crowd.count, trio.current_time()
+        count, begin = self.bulk_spec.count, trio.current_time()
         groups = min(count, INSTANTS)
         first = 0
         for group in range(groups):
-            await trio.sleep_until(begin + self.crowd.over * group / groups)
+            await trio.sleep_until(begin + self.bulk_spec.over * group / groups)
             last = count * (group + 1) // groups
             for member in self.members[first:last]:
                 if not await self._start_member(member):
@@ -109,7 +109,7 @@ class CrowdSupervisor(Supervisor):
         if member.status != "stopped" or member.incarnation:
             return True  # somebody has started it before its time
         try:
-            if self.idle and not needs_waiting(self.crowd.member):
+            if self.idle and not needs_waiting(self.bulk_spec.member):
                 member.start_now()
                 self._plan.started(member)
                 self._announce((member,))
@@ -133,4 +133,4 @@ class CrowdSupervisor(Supervisor):
         return member if member in self._plan.children else None
 
 
-Branch.kinds[Crowd] = CrowdSupervisor
+SupervisorLoop.kinds[BulkSpec] = BulkSupervisor

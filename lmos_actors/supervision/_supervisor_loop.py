@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import trio
 from trio.lowlevel import checkpoint, enable_ki_protection, reschedule
 
-from lmos_actors.actors import NORMAL, SHUTDOWN, ExitReason, Finder, LocalLink, Ref, Runners, Sought
+from lmos_actors.actors import NORMAL, SHUTDOWN, AgentQuery, ExitReason, LocalLink, LookupLink, Ref, Runners
 from lmos_actors.errors import ConfigError, IdTaken, RestartIntensityExceeded, StartFailed
 
 from ._children import Names, mailbox_of
 from ._ids import Ids
-from ._inbox import Delays, Inbox, Request, and_raised, as_one
+from ._inbox import Delays, Inbox, Request, merged_error, with_raised
 from ._plan import Decision, Plan
 from ._spec import ChildSpec, Pool, SupervisorSpec
 
@@ -37,18 +37,18 @@ Child: TypeAlias = "LocalLink | Supervisor"
 BUDGET = 64  # messages between checkpoints
 
 
-class Branch:
+class SupervisorLoop:
     """One supervisor of a running tree and what hangs from it, over all its incarnations."""
 
-    kinds: ClassVar[dict[type, Callable[[Runtime, Any, Branch], Supervisor]]] = {}
+    kinds: ClassVar[dict[type, Callable[[Runtime, Any, SupervisorLoop], Supervisor]]] = {}
     """What runs each kind of spec; filled in by the classes that do."""
 
-    def __init__(self, rt: Runtime, spec: SupervisorSpec, parent: Branch | None) -> None:
+    def __init__(self, rt: Runtime, spec: SupervisorSpec, parent: SupervisorLoop | None) -> None:
         self.rt = rt
         self.spec = spec
         self.made_from: Spec = spec
         self.parent = parent
-        self.above: Branch | None = parent  # that of an agent's children has no parent
+        self.above: SupervisorLoop | None = parent  # that of an agent's children has no parent
         self._path = "root" if parent is None else parent.child_path(spec.name)
         self.lives: str = "" if parent is None else parent.lives  # of agents above it: chance differs in each
         self.ids: Ids = Ids() if parent is None else parent.ids  # of the whole node
@@ -91,7 +91,7 @@ class Branch:
 
     def place_of(self, sibling: Sibling) -> str:
         """Return the path from the root that a reference of a child leads to. Raises ConfigError."""
-        here: Branch | None = self
+        here: SupervisorLoop | None = self
         for _ in range(sibling.ups):
             here = None if here is None else here.above
         if here is None:
@@ -106,12 +106,12 @@ class Branch:
         """
         path, resolver = self.place_of(sibling), self.rt.resolver
         found = None if resolver is None else resolver.at(path)
-        return Ref(Finder(self.rt, Sought(None, path, is_place=True)) if found is None else found)
+        return Ref(LookupLink(self.rt, AgentQuery(None, path, is_place=True)) if found is None else found)
 
     @property
     def lineage(self) -> tuple[tuple[str, str], ...]:
         """The supervisors from the root down to this one: the name and the strategy of each."""
-        above: list[Branch] = [self]
+        above: list[SupervisorLoop] = [self]
         while (branch := above[-1].above) is not None:
             above.append(branch)
         return tuple((branch.label, branch.spec.strategy) for branch in reversed(above))
@@ -208,7 +208,7 @@ class Branch:
             child.status = "stopped"
             self._names.give(spec.name, child)
             self._plan.add(child)
-        self._bury(kept.values())
+        self._remove_all(kept.values())
 
     async def _start_children(self) -> None:
         for child in tuple(self._plan.children):
@@ -330,12 +330,14 @@ class Branch:
     @enable_ki_protection
     def kill(self) -> None:
         """Give nobody below any more time."""
-        doomed = self.rt.doomed
-        doomed.append(self)
-        if len(doomed) == 1:  # else whoever works them off comes to this one: no depth of the stack is needed
-            for branch in doomed:  # it grows meanwhile
+        being_killed = self.rt.being_killed
+        being_killed.append(self)
+        if (
+            len(being_killed) == 1
+        ):  # else whoever works them off comes to this one: no depth of the stack is needed
+            for branch in being_killed:  # it grows meanwhile
                 branch._kill()
-            doomed.clear()
+            being_killed.clear()
 
     def _kill(self) -> None:
         self._brutal = True
@@ -377,9 +379,9 @@ class Branch:
         raised = tuple(self._raised.values())
         self._raised.clear()
         if raised and self.parent is not None and self.status == "stopping":
-            self.parent.raised_at_end(self, as_one(self.path, raised))
+            self.parent.raised_at_end(self, merged_error(self.path, raised))
         elif raised:
-            reason = and_raised(reason, self.path, raised)
+            reason = with_raised(reason, self.path, raised)
         if self.parent is not None:
             self.parent.exited(self, reason)
         elif self.on_end is not None:
@@ -396,23 +398,23 @@ class Branch:
 
     def _new_slot(self, spec: ChildSpec[Any], name: str | int, mailbox: MailboxOptions) -> LocalLink:
         slot: LocalLink = self.rt.link(self.rt, self, spec, name, mailbox)
-        self.rt.tally.loose.append(slot)
+        self.rt.tally.untallied.append(slot)
         return slot
 
     def _forget(self, child: Child) -> None:
         """The child's spec is gone, and with it the slot."""
         self._delays.drop(child)
         self._names.forget(child.label, child)
-        self._bury((child,))
+        self._remove_all((child,))
 
-    def bury(self) -> None:
+    def remove(self) -> None:
         """Empty all slots below for good: the spec is gone, or the node has ended (L2)."""
         self.rt.tally.supervisors.pop(self, None)
-        self._bury(self._plan.children)
+        self._remove_all(self._plan.children)
 
-    def _bury(self, children: Iterable[Child]) -> None:
+    def _remove_all(self, children: Iterable[Child]) -> None:
         for child in children:
-            child.bury()
+            child.remove()
             if isinstance(child, LocalLink):
                 self.ids.free(child)
             self.rt.population.changed((child,))
