@@ -13,7 +13,7 @@ import attrs
 
 from lmos_actors.actors import Agent, MailboxOptions, Ref, set_service_time
 from lmos_actors.files import KEEP, decode, fill, inside, is_list, is_mapping, references
-from lmos_actors.supervision import ChildSpec, BulkSpec
+from lmos_actors.supervision import BulkSpec, ChildSpec
 
 from ..format import backoff_of, by_state_name, fields_of_agent, neighbours_of
 from ..model import Distribution
