@@ -32,7 +32,7 @@ from lmos_actors.errors import (
 )
 from lmos_actors.reports import bar, printable
 
-from .run._show import takes_all
+from .run._display import takes_all
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -47,7 +47,7 @@ WIDTH: Final = 80
 
 
 @attrs.frozen
-class Said:
+class OutputLine:
     """One line: its members as JSON, the value that it is about, and what stands before that for people."""
 
     members: dict[str, Any]
@@ -64,7 +64,7 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-class Answers:
+class AnswerPrinter:
     """Prints answers to the output, and the rest to the error output."""
 
     def __init__(self, *, json: bool = False, raw: bool = False, quiet: bool = False) -> None:
@@ -77,10 +77,10 @@ class Answers:
 
     # ---- answers
 
-    async def say(self, *lines: Said) -> None:
+    async def say(self, *lines: OutputLine) -> None:
         """Print lines; waits until somebody has taken them. Raises OSError."""
         data = b"".join(self._bytes(line) for line in lines if not line.aside or self.form == "json")
-        self.still()
+        self.clear_progress()
         if not data:
             return
         self._out.flush()
@@ -90,22 +90,22 @@ class Answers:
         else:
             await trio.to_thread.run_sync(_write_all, descriptor, data, abandon_on_cancel=True)
 
-    def _bytes(self, line: Said) -> bytes:
+    def _bytes(self, line: OutputLine) -> bytes:
         if self.form == "raw" and isinstance(line.value, bytes):
             return line.value
         text = {"raw": self._raw, "json": self._json, "text": self._text}[self.form](line)
         return text.encode(self._out.encoding or "utf-8", "backslashreplace")
 
-    def _raw(self, line: Said) -> str:
+    def _raw(self, line: OutputLine) -> str:
         return f"{line.value if isinstance(line.value, str) else self._dumped(line.value)}\n"
 
-    def _json(self, line: Said) -> str:
+    def _json(self, line: OutputLine) -> str:
         return f"{self._dumped(line.members)}\n"
 
     def _dumped(self, data: Any) -> str:
         return json.dumps(data, ensure_ascii=not takes_all(self._out), default=_as_base64)
 
-    def _text(self, line: Said) -> str:
+    def _text(self, line: OutputLine) -> str:
         from rich.console import Console
         from rich.highlighter import JSONHighlighter
         from rich.text import Text
@@ -137,7 +137,7 @@ class Answers:
         self._moving = True
         await trio.sleep(BETWEEN)
 
-    def still(self) -> None:
+    def clear_progress(self) -> None:
         """Take away what moves."""
         if self._moving:
             self._moving = False
@@ -154,7 +154,7 @@ class Answers:
         self._beside(f"lmos-actors: {text}")
 
     def _beside(self, text: str) -> None:
-        self.still()
+        self.clear_progress()
         print(printable(text), file=self._err, flush=True)
 
 

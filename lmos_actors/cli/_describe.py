@@ -29,9 +29,9 @@ from lmos_actors.scenario import accepts, import_target, project_root
 from lmos_actors.supervision import name_of
 
 from ._signals import signals
-from .options._knocking import Knocking
+from .options._server import ServerOptions
+from .run._display import takes_all
 from .run._load import complain, importing
-from .run._show import takes_all
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ NOT_REACHED = 3
 
 
 @attrs.frozen(kw_only=True)
-class Asked:
+class DescribeOptions:
     """What `describe` was given beside its subject."""
 
     base: str | None = None
@@ -58,20 +58,20 @@ class Asked:
     against: str | None = None
     reader: str | None = None
     json: bool = False
-    knocking: Knocking = attrs.Factory(Knocking)
+    server: ServerOptions = attrs.Factory(ServerOptions)
 
 
-def describe_subject(subject: str, asked: Asked) -> int:
+def describe_subject(subject: str, options: DescribeOptions) -> int:
     """Print the description of a class, or check that of a file or at a URL. Returns the exit code."""
     if "://" in subject:
-        _refuse_options(asked)
-        return _describe_url(subject, asked)
-    stray = asked.knocking.first_given()
+        _refuse_options(options)
+        return _describe_url(subject, options)
+    stray = options.server.first_given()
     if stray is not None:
         raise ConfigError("goes with a URL", stray)
     if subject.lower().endswith(SUFFIXES):
-        _refuse_options(asked)
-        return _describe_file(subject, asked)
+        _refuse_options(options)
+        return _describe_file(subject, options)
     if ":" not in subject:
         raise ConfigError(
             f'"{subject}" is no class, path/file.py:Class, no file that ends in .json, and no URL'
@@ -79,19 +79,19 @@ def describe_subject(subject: str, asked: Asked) -> int:
     cls = agent_class(subject)
     if isinstance(cls, int):
         return cls
-    served = _served(cls, asked)
-    if asked.against is not None or asked.reader is not None:
-        return _report(_Subject(subject, dump(served)), asked)
-    findings = check(served, strict=asked.strict)
+    served = _served(cls, options)
+    if options.against is not None or options.reader is not None:
+        return _report(_Subject(subject, dump(served)), options)
+    findings = check(served, strict=options.strict)
     for finding in findings:
         print(visible(f"{subject}: {finding.severity}: {finding}"), file=sys.stderr)
     _write(dump(served), indent=2)
     return FAILED if _fails(findings) else 0
 
 
-def _refuse_options(asked: Asked) -> None:
+def _refuse_options(options: DescribeOptions) -> None:
     for option in ("base", "name", "id"):
-        if getattr(asked, option) is not None:
+        if getattr(options, option) is not None:
             raise ConfigError("goes with a class; a description says it itself", f"--{option}")
 
 
@@ -112,12 +112,12 @@ def from_here(target: str) -> tuple[str, Path]:
     return (f"{file.relative_to(root).as_posix()}:{name}" if place.endswith(".py") else target), root
 
 
-def _served(cls: type[Agent], asked: Asked) -> Description:
+def _served(cls: type[Agent], options: DescribeOptions) -> Description:
     """Return the description as a node at that address serves it."""
-    name, base = asked.name or name_of(cls), asked.base or BASE
-    if asked.id is not None and not is_uri(asked.id):
-        raise ConfigError(f'"{asked.id}" is no URI, such as urn:uuid:{uuid5(NAMESPACE_URL, name)}', "--id")
-    own = asked.id or f"urn:uuid:{uuid5(NAMESPACE_URL, f'{base}/agents/{name}')}"
+    name, base = options.name or name_of(cls), options.base or BASE
+    if options.id is not None and not is_uri(options.id):
+        raise ConfigError(f'"{options.id}" is no URI, such as urn:uuid:{uuid5(NAMESPACE_URL, name)}', "--id")
+    own = options.id or f"urn:uuid:{uuid5(NAMESPACE_URL, f'{base}/agents/{name}')}"
     described = _described(cls, own)
     try:
         return with_forms(described, name, [base])
@@ -135,30 +135,30 @@ def _described(cls: type[Agent], own: str | None = None) -> Description:
 # ---- files
 
 
-def _describe_file(file: str, asked: Asked) -> int:
+def _describe_file(file: str, options: DescribeOptions) -> int:
     try:
         document = read(file)
         if document.mistakes:
             raise FileError(document.mistakes)
     except FileError as error:
         return complain(error)
-    return _report(_Subject(file, document.data, document), asked)
+    return _report(_Subject(file, document.data, document), options)
 
 
 # ---- descriptions that are served
 
 
-def _describe_url(url: str, asked: Asked) -> int:
+def _describe_url(url: str, options: DescribeOptions) -> int:
     from lmos_actors.bindings import fetch, headers_with
     from lmos_actors.transport import TcpNetwork, endpoint_of
 
     if url.startswith(("ws://", "wss://")):
         raise ConfigError("descriptions are read by http:// or https://", url)
     place = f"{url.rstrip('/')}{WELL_KNOWN}" if endpoint_of(url).target == "/" else url
-    knocking = asked.knocking
-    headers = tuple((name.encode(), value.encode()) for name, value in knocking.headers().items())
-    known = partial(headers_with, knocking.credentials(url))
-    ask = partial(fetch, TcpNetwork(), place, knocking.tls(), headers, headers_for=known)
+    server = options.server
+    headers = tuple((name.encode(), value.encode()) for name, value in server.headers().items())
+    known = partial(headers_with, server.credentials(url))
+    ask = partial(fetch, TcpNetwork(), place, server.tls(), headers, headers_for=known)
     try:
         with signals.in_order():
             text, _ = trio.run(ask)
@@ -169,7 +169,7 @@ def _describe_url(url: str, asked: Asked) -> int:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"is no JSON: {error}", place) from None
-    return _report(_Subject(url, data), asked)
+    return _report(_Subject(url, data), options)
 
 
 # ---- what is said about any of them
@@ -213,23 +213,23 @@ def _part(value: Any, key: str | int) -> Any:
     return items[key] if key < len(items) else None
 
 
-def _report(subject: _Subject, asked: Asked) -> int:
+def _report(subject: _Subject, options: DescribeOptions) -> int:
     """Check it, compare it if that is asked, and print both. Returns the exit code."""
-    expected = agent_class(asked.against) if asked.against is not None else None
+    expected = agent_class(options.against) if options.against is not None else None
     if isinstance(expected, int):
         return expected
-    findings = check(subject.data, strict=asked.strict)
+    findings = check(subject.data, strict=options.strict)
     differing = _differences(subject, expected) if expected is not None else ()
-    unread = READERS[asked.reader](subject.data) if asked.reader is not None else ()
-    failed = _fails(findings) or bool(unread) or any(_counts(each, asked) for each in differing or ())
-    if asked.json:
-        _write(_as_data(subject, _Found(findings, differing, unread), FAILED if failed else 0))
+    unread = READERS[options.reader](subject.data) if options.reader is not None else ()
+    failed = _fails(findings) or bool(unread) or any(_counts(each, options) for each in differing or ())
+    if options.json:
+        _write(_as_data(subject, _Findings(findings, differing, unread), FAILED if failed else 0))
     else:
-        _print(subject, _Found(findings, differing, unread), asked)
+        _print(subject, _Findings(findings, differing, unread), options)
     return FAILED if failed else 0
 
 
-class _Found(NamedTuple):
+class _Findings(NamedTuple):
     """What was found about a description: wrong, different from a class, unreadable for somebody."""
 
     findings: Sequence[Finding]
@@ -257,11 +257,11 @@ def _fails(findings: Sequence[Finding]) -> bool:
     return any(finding.severity == "error" for finding in findings)
 
 
-def _counts(difference: Difference, asked: Asked) -> bool:
-    return difference.breaks or (asked.strict and difference.weight != "wording")
+def _counts(difference: Difference, options: DescribeOptions) -> bool:
+    return difference.breaks or (options.strict and difference.weight != "wording")
 
 
-def _as_data(subject: _Subject, found: _Found, code: int) -> dict[str, Any]:
+def _as_data(subject: _Subject, found: _Findings, code: int) -> dict[str, Any]:
     return {
         "subject": subject.name,
         "findings": [subject.as_data(each, severity=each.severity, fix=each.fix) for each in found.findings],
@@ -275,7 +275,7 @@ def _as_data(subject: _Subject, found: _Found, code: int) -> dict[str, Any]:
     }
 
 
-def _print(subject: _Subject, found: _Found, asked: Asked) -> None:
+def _print(subject: _Subject, found: _Findings, options: DescribeOptions) -> None:
     for finding in found.findings:
         print(subject.line(finding.severity, finding))
     for difference in found.differences or ():
@@ -283,12 +283,12 @@ def _print(subject: _Subject, found: _Found, asked: Asked) -> None:
     for finding in found.unread:
         print(subject.line("unreadable", finding))
     said = [_counted([each.severity for each in found.findings], _SEVERITIES) or "ok"]
-    if asked.against is not None:
+    if options.against is not None:
         weights = _counted([each.weight for each in found.differences or ()], _WEIGHTS) or "nothing differs"
-        said.append(f"against {asked.against}: {'not compared' if found.differences is None else weights}")
-    if asked.reader is not None:
+        said.append(f"against {options.against}: {'not compared' if found.differences is None else weights}")
+    if options.reader is not None:
         stops = f"stopped by {_counted(['thing'] * len(found.unread), _THINGS)}"
-        said.append(f"{asked.reader}: {stops if found.unread else 'can read it'}")
+        said.append(f"{options.reader}: {stops if found.unread else 'can read it'}")
     print(f"{subject.name}: {_head(subject.data)}: {'; '.join(said)}")
 
 

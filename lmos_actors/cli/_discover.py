@@ -26,7 +26,7 @@ NOT_REACHED: Final = 3
 
 
 @attrs.frozen(kw_only=True)
-class Quest:
+class AgentQuery:
     """What is looked for, and where."""
 
     source: str
@@ -35,11 +35,11 @@ class Quest:
     json: bool = False
 
 
-def discover(quest: Quest) -> int:
+def discover(query: AgentQuery) -> int:
     """Return what is there. Returns the exit code. Raises ConfigError."""
     try:
         with signals.in_order():
-            explored = trio.run(_explored, quest)
+            explored = trio.run(_explored, query)
     except TransportError as error:
         print(f"lmos-actors: {printable(explained(error, who=PRESENT))}", file=sys.stderr)
         return NOT_REACHED
@@ -48,13 +48,13 @@ def discover(quest: Quest) -> int:
         if group is not None and any(isinstance(each, KeyboardInterrupt) for each in group.exceptions):
             raise KeyboardInterrupt from None
         raise
-    _say(explored, as_json=quest.json or not sys.stdout.isatty())
+    _say(explored, as_json=query.json or not sys.stdout.isatty())
     return OK if explored.things else NOTHING
 
 
-async def _explored(quest: Quest) -> Explored:
-    async with open_node(**quest.options) as node:
-        return await node.discover(quest.source, **quest.criteria)
+async def _explored(query: AgentQuery) -> Explored:
+    async with open_node(**query.options) as node:
+        return await node.discover(query.source, **query.criteria)
 
 
 def _say(explored: Explored, *, as_json: bool) -> None:

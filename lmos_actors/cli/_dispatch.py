@@ -139,7 +139,7 @@ def _run(words: list[str]) -> int:
 def _wrong_usage(words: list[str], error: ConfigError) -> int:
     """Print what is wrong; where JSON is wanted, there too."""
     if "--json" in words and words[0] in _RESULTS:
-        from .run._show import mistakes_of, print_wrong
+        from .run._display import mistakes_of, print_wrong
 
         of_option = error.path.startswith("-")
         print_wrong(mistakes_of(ConfigError(str(error)) if of_option else error), USAGE)

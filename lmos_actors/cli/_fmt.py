@@ -13,7 +13,7 @@ from lmos_actors.reports import worst
 from lmos_actors.scenario import orders_of
 
 from .run._load import complain
-from .run._written import replace_file
+from .run._report_files import replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ from trio.testing import wait_all_tasks_blocked
 from lmos_actors import Agent, AgentDied, ChildSpec, Event, Gap, SupervisorSpec, action, event, open_node
 from lmos_actors.actors import set_service_time
 from lmos_actors.bindings import fetch
-from lmos_actors.cli.remote._listening import Hearing
+from lmos_actors.cli.remote._subscriptions import EventSubscription
 from lmos_actors.transport import MemoryNetwork, endpoint_of
 from tests.bindings.server_connections import serving
 from tests.bindings.web import Web
@@ -145,7 +145,7 @@ async def listen_command(_: Path) -> AsyncGenerator[Ear]:
     """`lmos-actors listen` with an output that takes one line when the test does."""
     send, lines = trio.open_memory_channel[Any](0)
 
-    class Answers:
+    class AnswerPrinter:
         async def say(self, *said: Any) -> None:
             for each in said:
                 await send.send(each.members)
@@ -153,17 +153,17 @@ async def listen_command(_: Path) -> AsyncGenerator[Ear]:
         def note(self, text: str) -> None:
             pass
 
-    class Talk:
-        answers: Any = Answers()
+    class RemoteSession:
+        answers: Any = AnswerPrinter()
         thing: Any = None
 
         def about(self, kind: str, name: str) -> None:
             pass
 
     async with two() as (bell, client, _network), trio.open_nursery() as nursery:
-        talk: Any = Talk()
-        talk.thing = await client.consume_thing(THING)
-        nursery.start_soon(Hearing(event="rang"), talk)
+        session: Any = RemoteSession()
+        session.thing = await client.consume_thing(THING)
+        nursery.start_soon(EventSubscription(event="rang"), session)
 
         async def take() -> Any:
             await wait_all_tasks_blocked()

@@ -23,7 +23,7 @@ from lmos_actors import (
 )
 
 if TYPE_CHECKING:
-    from lmos_actors.cli.remote._remote import Reach
+    from lmos_actors.cli.remote._session import RemoteAgent
 
 SAID: list[str] = []
 
@@ -106,13 +106,13 @@ class Weather(Agent):
 
 
 @asynccontextmanager
-async def open_far(reach: Reach, opened: Any, background: Any = None) -> AsyncIterator[Any]:
+async def open_far(target: RemoteAgent, opened: Any, background: Any = None) -> AsyncIterator[Any]:
     """Serve an agent in the same run and reach it; on virtual time the network is one in memory."""
     async with open_node(listen="ws://127.0.0.1:0") as node, trio.open_nursery() as nursery:
         weather = await node.start(Weather)
         place = node.urls[0].partition("://")[2]
         if background is not None:
             nursery.start_soon(background, weather, node)
-        async with opened(attrs.evolve(reach, url=reach.url.replace("127.0.0.1:8080", place))) as thing:
+        async with opened(attrs.evolve(target, url=target.url.replace("127.0.0.1:8080", place))) as thing:
             yield thing
         nursery.cancel_scope.cancel()

@@ -23,7 +23,7 @@ from lmos_actors import (
     RemoteProtocolError,
     Unauthorized,
 )
-from lmos_actors.cli._answers import Answers, Said, error_members, explained
+from lmos_actors.cli._answers import AnswerPrinter, OutputLine, error_members, explained
 from lmos_actors.protocol.lmos import Problem
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Stream]:
 async def said(stream: Callable[..., Stream], value: Any, *, whole: bool = True, **options: Any) -> str:
     terminal = options.pop("terminal", False)
     out = stream(terminal=terminal, encoding=options.pop("encoding", "utf-8"))
-    await Answers(**options).say(Said({"output": value}, value, whole=whole))
+    await AnswerPrinter(**options).say(OutputLine({"output": value}, value, whole=whole))
     return out.text
 
 
@@ -120,15 +120,15 @@ async def test_halves_of_characters_are_escaped(stream: Callable[..., Stream]) -
 
 async def test_bytes_alone_are_the_bytes(stream: Callable[..., Stream]) -> None:
     out = stream(terminal=False)
-    await Answers(raw=True).say(*(Said({}, part) for part in (b"\xff", b"\n\x00")))
+    await AnswerPrinter(raw=True).say(*(OutputLine({}, part) for part in (b"\xff", b"\n\x00")))
     assert out.kept.getvalue() == b"\xff\n\x00"
 
 
 async def test_what_is_told_aside_is_in_json_alone(stream: Callable[..., Stream]) -> None:
-    gap = Said({"gap": "lost"}, None, aside=True)
+    gap = OutputLine({"gap": "lost"}, None, aside=True)
     for form, text in (({"json": True}, '{"gap": "lost"}\n'), ({"raw": True}, ""), ({}, "")):
         out = stream(terminal=True)
-        await Answers(**form).say(gap)
+        await AnswerPrinter(**form).say(gap)
         assert out.text == text
 
 
@@ -138,10 +138,10 @@ async def test_progress_moves_on_a_terminal_and_is_taken_away(
     monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((30, 24)))
     out, err = stream(terminal=True), stream("stderr", terminal=True)
     monkeypatch.setattr(err, "fileno", lambda: 2, raising=False)
-    answers = Answers()
+    answers = AnswerPrinter()
     await answers.progress("forecast", 0.5)
     await answers.progress("forecast", {"step": HOSTILE * 20})
-    await answers.say(Said({}, "done"))
+    await answers.say(OutputLine({}, "done"))
     first, second, after = err.text.split("\r\x1b[2K")[1:]
     assert first == "forecast  #####..... 50%"
     assert second.startswith('forecast  {"step": "a\\u001b')
@@ -155,7 +155,7 @@ async def test_a_terminal_without_a_width_gets_whole_lines(
     monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((0, 0)))
     err = stream("stderr", terminal=True)
     monkeypatch.setattr(err, "fileno", lambda: 2, raising=False)
-    await Answers().progress("forecast", 0.5)
+    await AnswerPrinter().progress("forecast", 0.5)
     assert err.text == "\r\x1b[2Kforecast  #####..... 50%"
 
 
@@ -165,13 +165,13 @@ async def test_progress_elsewhere_is_a_line_now_and_then(
     stream(terminal=False)
     err = stream("stderr", terminal=False)
     began = trio.current_time()
-    await Answers().progress("forecast", 0.25)
+    await AnswerPrinter().progress("forecast", 0.25)
     assert (err.text, trio.current_time() - began) == ("forecast: 0.25\n", 1.0)
 
 
 async def test_quiet(stream: Callable[..., Stream]) -> None:
     err = stream("stderr", terminal=True)
-    answers = Answers(quiet=True)
+    answers = AnswerPrinter(quiet=True)
     await answers.progress("forecast", 0.25)
     answers.note("gap")
     assert err.text == ""
@@ -191,15 +191,15 @@ async def test_a_reader_that_does_not_read_holds_nobody_else_back(
 ) -> None:
     reading, out = pipe
     monkeypatch.setattr(sys, "stdout", out)
-    line = Said({}, "x" * 1_000_000)
+    line = OutputLine({}, "x" * 1_000_000)
     with trio.move_on_after(0.1) as waiting:
-        await Answers(raw=True).say(line)
+        await AnswerPrinter(raw=True).say(line)
     assert waiting.cancelled_caught
     reader = threading.Thread(target=os.close, args=(reading,))
     reader.start()
     reader.join()
     with pytest.raises(BrokenPipeError):
-        await Answers(raw=True).say(line)
+        await AnswerPrinter(raw=True).say(line)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import pytest
 import trustme
 
 from lmos_actors.cli import main
-from lmos_actors.cli.options._guarding import misfits
-from lmos_actors.cli.serve._serve import Order
+from lmos_actors.cli.options._security import misfits
+from lmos_actors.cli.serve._serve import ServeRequest
 from tests.cli.test_serve import project as project, serving
 
 if TYPE_CHECKING:
@@ -215,11 +215,13 @@ def test_certificates_of_clients_and_what_is_said_without_one(
 
 
 def test_an_order_listens_over_tls_where_there_is_a_certificate() -> None:
-    from lmos_actors.cli.options._guarding import Guarding, Presenting
+    from lmos_actors.cli.options._security import CredentialOptions, SecurityOptions
 
     for cert, scheme in ((None, "ws"), ("a.pem", "wss")):
-        order = Order(targets=(), guarding=Guarding(cert=cert), presenting=Presenting())
-        assert order.addresses() == (f"{scheme}://127.0.0.1:8080",)
+        request = ServeRequest(
+            targets=(), security=SecurityOptions(cert=cert), credentials=CredentialOptions()
+        )
+        assert request.addresses() == (f"{scheme}://127.0.0.1:8080",)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from lmos_actors import open_node
 from lmos_actors.cli._app import app
-from lmos_actors.cli.options._guarding import in_shell
+from lmos_actors.cli.options._security import in_shell
 from lmos_actors.cli.serve._serve import OPTIONS, as_option
 from tests.source import ROOT
 

@@ -23,9 +23,9 @@ from lmos_actors import (
     OutcomeUnknown,
 )
 from lmos_actors.cli import main
-from lmos_actors.cli._answers import Answers
-from lmos_actors.cli.remote._asking import Calling
-from lmos_actors.cli.remote._remote import GRACE, Talk, code_of, open_thing as OPENED
+from lmos_actors.cli._answers import AnswerPrinter
+from lmos_actors.cli.remote._requests import ActionCall
+from lmos_actors.cli.remote._session import GRACE, RemoteSession, code_of, open_thing as OPENED
 from lmos_actors.node._network import default_network
 from tests.cli import served_agent
 from tests.cli.served_agent import Weather, open_far
@@ -59,7 +59,7 @@ def call(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> 
 
     def call(verb: str, *words: str, background: Any = None, url: str = URL) -> Ran:
         opened = partial(open_far, opened=OPENED, background=background)
-        monkeypatch.setattr("lmos_actors.cli.remote._remote.open_thing", opened)
+        monkeypatch.setattr("lmos_actors.cli.remote._session.open_thing", opened)
         capfd.readouterr()
         with pytest.raises(SystemExit) as ended:
             main([verb, url, *words])
@@ -185,7 +185,7 @@ async def test_who_does_not_answer_a_cancel_is_not_waited_for_long(
 ) -> None:
     with trio.CancelScope() as ended:
         ended.cancel()
-        await Calling("ask", None)._cancel(Talk(Answers(), interrupted=True), Deaf())
+        await ActionCall("ask", None)._cancel(RemoteSession(AnswerPrinter(), interrupted=True), Deaf())
     assert trio.current_time() == pytest.approx(2.0)
     assert capfd.readouterr().err == "interrupted: ask: nothing is known of it\n"
 

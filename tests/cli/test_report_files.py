@@ -14,7 +14,7 @@ import pytest
 from junitparser import JUnitXml
 
 from lmos_actors.cli import main
-from lmos_actors.cli.run._written import Written
+from lmos_actors.cli.run._report_files import Written
 from lmos_actors.errors import ConfigError
 from lmos_actors.reports import mermaid
 from lmos_actors.scenario import LogFile
@@ -194,7 +194,7 @@ def test_what_has_no_room_in_a_log_leaves_whole_runs(
         left -= len(part)
         return whole(descriptor, part)
 
-    monkeypatch.setattr("lmos_actors.cli.run._written.os.write", write)
+    monkeypatch.setattr("lmos_actors.cli.run._report_files.os.write", write)
     file = project.write("good.yaml", story(NOTE, seeds=[1, 2, 3]))
     ran = call(file, "--log", "log.jsonl")
     monkeypatch.undo()
@@ -283,10 +283,10 @@ def test_the_first_run_that_failed_is_drawn(tmp_path: Path) -> None:
 def test_the_page_is_given_a_bounded_part_of_the_logs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lmos_actors.cli.run._written.MOST_KEPT", 10)
+    monkeypatch.setattr("lmos_actors.cli.run._report_files.MOST_KEPT", 10)
     given: list[Any] = []
     monkeypatch.setattr(
-        "lmos_actors.cli.run._written.html_page", lambda results, **_: given.extend(results) or "page"
+        "lmos_actors.cli.run._report_files.html_page", lambda results, **_: given.extend(results) or "page"
     )
     written = Written({"html": str(tmp_path / "h")}, [])
     log = tuple(sent(n, "user", "a", "ask") for n in range(8))

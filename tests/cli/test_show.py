@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lmos_actors.cli.run._display import Show
 from lmos_actors.cli.run._live import MOST_RUNS, Moving, Screen, picture
-from lmos_actors.cli.run._show import Show
 from lmos_actors.reports import CheckResult, FileResult, RunResult
 from tests.reports.sample_results import HOSTILE, failed, result, run
 from tests.scenario.project import CAST, Project, Ran, story

@@ -23,8 +23,8 @@ from lmos_actors import (
     simulate,
 )
 from lmos_actors.cli._answers import Answers
-from lmos_actors.cli.remote._listening import Hearing
-from lmos_actors.cli.remote._remote import Talk
+from lmos_actors.cli.remote._session import Talk
+from lmos_actors.cli.remote._subscriptions import Hearing
 from lmos_actors.transport import MemoryNetwork
 from tests.protocol.lmos.kotlin_server import Closed as Unreadable, KotlinServer
 from tests.wire_conformance.bench import Bench, World

@@ -10,11 +10,11 @@ from cyclopts import Group, Parameter
 from lmos_actors.errors import ConfigError
 
 from .._app import ELSEWHERE, REACHED, Switch, Time
-from ..options._knocking import Knocking
+from ..options._server import ServerOptions
 from ._discover import app as app
 
 JUDGED = Group("How it is judged", sort_key=0.5)
-TOLD = Group("What is told", sort_key=2)
+OUTPUT = Group("What is told", sort_key=2)
 CLIENTS = Group("Clients, in place of a server", sort_key=3)
 
 _LEVELS = Literal["spec", "lenient", "kotlin-wot"]
@@ -22,7 +22,7 @@ _LEVELS = Literal["spec", "lenient", "kotlin-wot"]
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Conforming(Knocking):
+class ConformOptionGroup(ServerOptions):
     """The options of `conform`, but for those that say what is told."""
 
     case: Annotated[list[str] | None, Parameter(negative=(), metavar="PATTERN", group=JUDGED)] = None
@@ -134,20 +134,20 @@ kotlin-wot: spoken to, and judged, as kotlin-wot has it."""
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class OutputOptions:
     """The options that say what is told, and where."""
 
-    json: Annotated[bool | str, Parameter(negative=(), metavar="[FILE]", group=TOLD, show_default=False)] = (
-        False
-    )
+    json: Annotated[
+        bool | str, Parameter(negative=(), metavar="[FILE]", group=OUTPUT, show_default=False)
+    ] = False
     """Print the report card as JSON, and nothing else; or write it to a file."""
-    junit: Annotated[str | None, Parameter(metavar="FILE", group=TOLD)] = None
+    junit: Annotated[str | None, Parameter(metavar="FILE", group=OUTPUT)] = None
     """Write JUnit XML."""
-    html: Annotated[str | None, Parameter(metavar="FILE", group=TOLD)] = None
+    html: Annotated[str | None, Parameter(metavar="FILE", group=OUTPUT)] = None
     """Write one HTML file that needs no network."""
-    verbose: Annotated[Switch, Parameter(name=["-v", "--verbose"], group=TOLD)] = False
+    verbose: Annotated[Switch, Parameter(name=["-v", "--verbose"], group=OUTPUT)] = False
     """A line for every case, and all that went by of those that did not pass."""
-    list_: Annotated[Switch, Parameter(name="--list", group=TOLD)] = False
+    list_: Annotated[Switch, Parameter(name="--list", group=OUTPUT)] = False
     """Print the cases, and try none."""
 
     @property
@@ -156,14 +156,14 @@ class Told:
         return self.json is True
 
     @property
-    def papers(self) -> dict[str, str | None]:
+    def card_files(self) -> dict[str, str | None]:
         """The files to write, by option."""
         file = self.json if isinstance(self.json, str) else None
         return {"--json": file, "--junit": self.junit, "--html": self.html}
 
 
-_USUAL = Conforming()
-_TOLD = Told()
+_USUAL = ConformOptionGroup()
+_OUTPUT = OutputOptions()
 
 
 @app.command(sort_key=41, group=ELSEWHERE)
@@ -171,8 +171,8 @@ def conform(
     url: Annotated[str | None, Parameter(name="URL", negative=())] = None,
     /,
     *,
-    conforming: Conforming = _USUAL,
-    told: Told = _TOLD,
+    given: ConformOptionGroup = _USUAL,
+    output: OutputOptions = _OUTPUT,
 ) -> int:
     """Judge a server that speaks LMOS over a WebSocket, whoever wrote it, case by case.
 
@@ -200,55 +200,55 @@ description, 124 time limit, 130 interrupted.
         The URL of a description, of a server that has one at its well-known place, or of a WebSocket; \
 or a file with a description.
     """
-    from ..conform._conform import Order, cases_of, judge, list_cases
-    from ..remote._remote import check_place
+    from ..conform._conform import ConformRequest, cases_of, judge, list_cases
+    from ..remote._session import check_place
 
-    conforming.check_serve(url)
-    if conforming.serve is not False:
-        return _serve(conforming, told)
-    if url is None and isinstance(told.json, str) and "://" in told.json:
-        raise ConfigError(f"was given {told.json}: write the URL before it", "--json")
-    cases = cases_of(conforming.case or ())
-    if told.list_:
-        return list_cases(cases, json=told.printed)
+    given.check_serve(url)
+    if given.serve is not False:
+        return _serve(given, output)
+    if url is None and isinstance(output.json, str) and "://" in output.json:
+        raise ConfigError(f"was given {output.json}: write the URL before it", "--json")
+    cases = cases_of(given.case or ())
+    if output.list_:
+        return list_cases(cases, json=output.printed)
     if url is None:
         raise ConfigError("give the URL of what is to be judged, or --list")
     check_place(url)
-    inputs = [each for each in (url, conforming.description, conforming.hints) if each and "://" not in each]
+    inputs = [each for each in (url, given.description, given.hints) if each and "://" not in each]
     return judge(
-        Order(
+        ConformRequest(
             url=url,
-            options=conforming.options(url),
+            options=given.options(url),
             cases=cases,
-            within=conforming.within,
-            json=told.printed,
-            verbose=told.verbose,
-            papers=told.papers,
+            within=given.within,
+            json=output.printed,
+            verbose=output.verbose,
+            card_files=output.card_files,
             inputs=inputs,
-            command=conforming.words(url),
+            command=given.words(url),
         )
     )
 
 
-def _serve(conforming: Conforming, told: Told) -> int:
+def _serve(given: ConformOptionGroup, output: OutputOptions) -> int:
     from lmos_actors.conformance import Level
 
-    from ..conform._serve import ADDRESS, ServeOrder, list_client_cases, serve_clients
+    from ..conform._serve import ADDRESS, JudgeClientsRequest, list_client_cases, serve_clients
 
-    if told.list_:
-        return list_client_cases(json=told.printed)
-    address = conforming.serve if isinstance(conforming.serve, str) else ADDRESS
+    if output.list_:
+        return list_client_cases(json=output.printed)
+    address = given.serve if isinstance(given.serve, str) else ADDRESS
     return serve_clients(
-        ServeOrder(
+        JudgeClientsRequest(
             address=address,
-            once=conforming.once,
-            level=Level(conforming.level),
-            patience=conforming.patience,
-            seed=conforming.seed,
-            within=conforming.within,
-            json=told.printed,
-            verbose=told.verbose,
-            papers=told.papers,
-            command=conforming.words("--serve", address, *(["--once"] if conforming.once else [])),
+            once=given.once,
+            level=Level(given.level),
+            patience=given.patience,
+            seed=given.seed,
+            within=given.within,
+            json=output.printed,
+            verbose=output.verbose,
+            card_files=output.card_files,
+            command=given.words("--serve", address, *(["--once"] if given.once else [])),
         )
     )

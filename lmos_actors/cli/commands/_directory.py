@@ -8,7 +8,7 @@ import attrs
 from cyclopts import App, Parameter
 
 from .._app import ELSEWHERE, PRINTED, Switch, Time
-from ..options._guarding import Guarding, Presenting
+from ..options._security import CredentialOptions, SecurityOptions
 from ._serve import WATCHED, WHERE, app as app
 
 directory = App(
@@ -23,8 +23,8 @@ directory = App(
 )
 app.command(directory)
 
-_OPEN = Guarding()
-_NOTHING = Presenting()
+_OPEN = SecurityOptions()
+_NOTHING = CredentialOptions()
 
 
 @directory.command
@@ -35,7 +35,7 @@ def serve(
     database: Annotated[str | None, Parameter(metavar="FILE")] = None,
     max_entries: Annotated[int | None, Parameter(metavar="N")] = None,
     max_ttl: Annotated[Time | None, Parameter(show_default=False)] = None,
-    guarding: Guarding = _OPEN,
+    security: SecurityOptions = _OPEN,
     metrics: Annotated[Switch, Parameter(group=WATCHED)] = False,
     tracing: Annotated[str | None, Parameter(metavar="URL", group=WATCHED)] = None,
     json: Annotated[Switch, Parameter(group=PRINTED)] = False,
@@ -80,18 +80,18 @@ also for those that name none.
     """
     from lmos_actors.discovery import DirectoryOptions
 
-    from ..serve._serve import Order, serve_targets
+    from ..serve._serve import ServeRequest, serve_targets
 
     options = DirectoryOptions(path=database, max_ttl=max_ttl)
     if max_entries is not None:
         options = attrs.evolve(options, max_entries=max_entries)
     return serve_targets(
-        Order(
+        ServeRequest(
             targets=(),
             listen=listen or (),
             public_url=public_url,
-            guarding=guarding,
-            presenting=_NOTHING,
+            security=security,
+            credentials=_NOTHING,
             metrics=metrics,
             tracing=tracing,
             directory=options,

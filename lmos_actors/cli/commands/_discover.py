@@ -7,12 +7,12 @@ from typing import Annotated
 from cyclopts import Group, Parameter
 
 from .._app import ELSEWHERE, PRESENTED, PRINTED, Switch
-from ..options._guarding import Presenting
+from ..options._security import CredentialOptions
 from ._directory import app as app
 
 SOUGHT = Group("Which agents", sort_key=1)
 
-_NOTHING = Presenting()
+_NOTHING = CredentialOptions()
 
 
 @app.command(sort_key=8, group=ELSEWHERE)
@@ -24,7 +24,7 @@ def discover(
     type: Annotated[str | None, Parameter(group=SOUGHT)] = None,
     capability: Annotated[str | None, Parameter(group=SOUGHT)] = None,
     affordance: Annotated[str | None, Parameter(metavar="NAME", group=SOUGHT)] = None,
-    presenting: Presenting = _NOTHING,
+    credentials: CredentialOptions = _NOTHING,
     cert: Annotated[str | None, Parameter(metavar="FILE", group=PRESENTED)] = None,
     key: Annotated[str | None, Parameter(metavar="FILE", group=PRESENTED)] = None,
     insecure: Annotated[Switch, Parameter(group=PRESENTED)] = False,
@@ -66,8 +66,8 @@ is listened to for three seconds, for who announces itself by DNS-SD (needs the 
     json
         Print JSON lines on a terminal too, as is done where the output is none.
     """
-    from .._discover import Quest, discover
+    from .._discover import AgentQuery, discover
 
     criteria = {"title": title, "type": type, "capability": capability, "affordance": affordance}
-    options = presenting.options(insecure=insecure, cert=cert, key=key)
-    return discover(Quest(source=source or "mdns", criteria=criteria, options=options, json=json))
+    options = credentials.options(insecure=insecure, cert=cert, key=key)
+    return discover(AgentQuery(source=source or "mdns", criteria=criteria, options=options, json=json))

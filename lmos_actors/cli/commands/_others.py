@@ -12,12 +12,12 @@ from cyclopts import Parameter
 from lmos_actors.errors import ConfigError
 
 from .._app import ELSEWHERE, MACHINE, STORIES, Files, Settings, Switch, json_text, settings_of
-from ..options._knocking import Knocking
+from ..options._server import ServerOptions
 from ._conform import app as app
 
 SCHEMA_FILE = Path(".lmos/schema.json")
 
-_ALONE = Knocking()
+_ALONE = ServerOptions()
 
 
 _ZSH_END = """
@@ -99,7 +99,7 @@ def schema(*, write: Switch = False) -> int:
     """
     from lmos_actors.scenario import scenario_schema
 
-    from ..run._written import replace_file, unwritten
+    from ..run._report_files import replace_file, unwritten
 
     text = json_text(scenario_schema())
     if not write:
@@ -125,7 +125,7 @@ def describe(
     base: Annotated[str | None, Parameter(metavar="URI")] = None,
     name: Annotated[str | None, Parameter(metavar="NAME")] = None,
     id_: Annotated[str | None, Parameter(name="--id", metavar="URI")] = None,
-    knocking: Knocking = _ALONE,
+    server: ServerOptions = _ALONE,
     json: Switch = False,
 ) -> int:
     """Print the description of an agent class, or check a description in a file or at a URL.
@@ -166,9 +166,9 @@ def describe(
     json
         Print what is found as JSON.
     """
-    from .._describe import Asked, describe_subject
+    from .._describe import DescribeOptions, describe_subject
 
-    asked = Asked(
+    options = DescribeOptions(
         base=base,
         name=name,
         id=id_,
@@ -176,9 +176,9 @@ def describe(
         against=against,
         reader=reader,
         json=json,
-        knocking=knocking,
+        server=server,
     )
-    return describe_subject(subject, asked)
+    return describe_subject(subject, options)
 
 
 @app.command(name="fmt", sort_key=45, group=STORIES)
@@ -259,7 +259,7 @@ def completion(shell: Literal["bash", "zsh", "fish"], /, *, install: Switch = Fa
         if end:
             _have_zsh_read(place)
     except OSError as error:
-        from ..run._written import unwritten
+        from ..run._report_files import unwritten
 
         raise unwritten(str(error.filename), error) from None
     print(f"wrote {place}", file=sys.stderr)

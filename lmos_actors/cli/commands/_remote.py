@@ -10,12 +10,12 @@ from cyclopts import Parameter
 from lmos_actors.errors import ConfigError
 
 from .._app import ELSEWHERE, PRINTED, REACHED, Switch, Time
-from ..options._knocking import Knocking
+from ..options._server import ServerOptions
 from ._logs import app as app
 
 if TYPE_CHECKING:
-    from .._answers import Answers
-    from ..remote._remote import Reach, Work
+    from .._answers import AnswerPrinter
+    from ..remote._session import RemoteAgent, Work
 
 Word: TypeAlias = Annotated[str, Parameter(allow_leading_hyphen=True)]
 Url: TypeAlias = Annotated[str, Parameter(name="URL")]
@@ -23,7 +23,7 @@ Url: TypeAlias = Annotated[str, Parameter(name="URL")]
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Reaching(Knocking):
+class RemoteOptions(ServerOptions):
     """The options that all of them have in common."""
 
     thing: Annotated[str | None, Parameter(metavar="ID", group=REACHED)] = None
@@ -39,18 +39,18 @@ class Reaching(Knocking):
     quiet: Annotated[Switch, Parameter(name=["-q", "--quiet"], group=PRINTED)] = False
     """Print no progress and no remarks, only answers and errors."""
 
-    def converse(self, url: str, work: Work) -> int:
+    def run_session(self, url: str, work: Work) -> int:
         """Reach the agent and do the work. Raises ConfigError."""
-        from ..remote._remote import converse
+        from ..remote._session import run_session
 
-        return converse(self._reach(url), self._answers(), work)
+        return run_session(self._target(url), self._answers(), work)
 
-    def _reach(self, url: str) -> Reach:
-        from ..remote._remote import Reach
+    def _target(self, url: str) -> RemoteAgent:
+        from ..remote._session import RemoteAgent
 
         if self.within is not None and self.within <= 0:
             raise ConfigError("must be more than 0s", "--within")
-        return Reach(
+        return RemoteAgent(
             url=url,
             thing=self.thing,
             headers=self.headers(),
@@ -60,16 +60,16 @@ class Reaching(Knocking):
             tls=self.tls(),
         )
 
-    def _answers(self) -> Answers:
-        from .._answers import Answers
+    def _answers(self) -> AnswerPrinter:
+        from .._answers import AnswerPrinter
 
         if self.json and self.raw:
             raise ConfigError("give --json or --raw, not both", "--raw")
-        return Answers(json=self.json, raw=self.raw, quiet=self.quiet)
+        return AnswerPrinter(json=self.json, raw=self.raw, quiet=self.quiet)
 
 
-_ALONE = Reaching()
-_OPTIONS = tuple(f"--{field.name}" for field in fields(Reaching))
+_ALONE = RemoteOptions()
+_OPTIONS = tuple(f"--{field.name}" for field in fields(RemoteOptions))
 
 Count: TypeAlias = Annotated[int | None, Parameter(metavar="N", group=PRINTED)]
 
@@ -87,7 +87,7 @@ def call(
     /,
     *input_: Annotated[str, Parameter(name="INPUT", allow_leading_hyphen=True)],
     stream: Annotated[Switch, Parameter(group=REACHED)] = False,
-    reaching: Reaching = _ALONE,
+    options: RemoteOptions = _ALONE,
 ) -> int:
     """Have an agent carry out an action, and print its answer, or its answers as they come.
 
@@ -118,10 +118,10 @@ interactionMode=text
         The action has many answers, which no description says.
     """
     from .._inputs import input_of
-    from ..remote._asking import Calling
+    from ..remote._requests import ActionCall
 
     given = input_of(input_, ("--stream", *_OPTIONS))
-    return reaching.converse(url, Calling(action, given, stream))
+    return options.run_session(url, ActionCall(action, given, stream))
 
 
 @app.command(sort_key=2, group=ELSEWHERE)
@@ -129,7 +129,7 @@ def read(
     url: Url,
     /,
     *property_: Annotated[str, Parameter(name="PROPERTY")],
-    reaching: Reaching = _ALONE,
+    options: RemoteOptions = _ALONE,
 ) -> int:
     """Print the values of properties of an agent: of those that are named, or of all.
 
@@ -147,9 +147,9 @@ def read(
     property_
         The names of properties.
     """
-    from ..remote._asking import Reading
+    from ..remote._requests import PropertyRead
 
-    return reaching.converse(url, Reading(property_))
+    return options.run_session(url, PropertyRead(property_))
 
 
 @app.command(sort_key=3, group=ELSEWHERE)
@@ -159,7 +159,7 @@ def write(
     value: Annotated[str, Parameter(name="VALUE", allow_leading_hyphen=True)],
     /,
     *,
-    reaching: Reaching = _ALONE,
+    options: RemoteOptions = _ALONE,
 ) -> int:
     """Set a property of an agent.
 
@@ -180,9 +180,9 @@ def write(
         JSON; where the description wants a text, that text; - reads the standard input, @FILE a file.
     """
     from .._inputs import written_in
-    from ..remote._asking import Writing
+    from ..remote._requests import PropertyWrite
 
-    return reaching.converse(url, Writing(property_, written_in(value, "VALUE", _OPTIONS)))
+    return options.run_session(url, PropertyWrite(property_, written_in(value, "VALUE", _OPTIONS)))
 
 
 @app.command(sort_key=4, group=ELSEWHERE)
@@ -192,7 +192,7 @@ def observe(
     /,
     *,
     count: Count = None,
-    reaching: Reaching = _ALONE,
+    options: RemoteOptions = _ALONE,
 ) -> int:
     """Print the value of a property of an agent, and each change of it, until Ctrl-C.
 
@@ -214,9 +214,9 @@ def observe(
     count
         End after so many values.
     """
-    from ..remote._listening import Observing
+    from ..remote._subscriptions import PropertyObservation
 
-    return reaching.converse(url, Observing(name=property_, count=_checked(count)))
+    return options.run_session(url, PropertyObservation(name=property_, count=_checked(count)))
 
 
 @app.command(sort_key=5, group=ELSEWHERE)
@@ -226,7 +226,7 @@ def listen(
     /,
     *,
     count: Count = None,
-    reaching: Reaching = _ALONE,
+    options: RemoteOptions = _ALONE,
 ) -> int:
     """Print the events of an agent, all or those of one name, until Ctrl-C.
 
@@ -248,13 +248,13 @@ def listen(
     count
         End after so many events.
     """
-    from ..remote._listening import Hearing
+    from ..remote._subscriptions import EventSubscription
 
-    return reaching.converse(url, Hearing(event=event, count=_checked(count)))
+    return options.run_session(url, EventSubscription(event=event, count=_checked(count)))
 
 
 @app.command(sort_key=6, group=ELSEWHERE)
-def monitor(url: Url, /, *, count: Count = None, reaching: Reaching = _ALONE) -> int:
+def monitor(url: Url, /, *, count: Count = None, options: RemoteOptions = _ALONE) -> int:
     """Print each end of an incarnation of an agent, and why it came, until Ctrl-C.
 
     lmos-actors monitor http://127.0.0.1:8080/agents/weather
@@ -269,6 +269,6 @@ def monitor(url: Url, /, *, count: Count = None, reaching: Reaching = _ALONE) ->
     count
         End after so many ends.
     """
-    from ..remote._listening import Monitoring
+    from ..remote._subscriptions import LifecycleMonitor
 
-    return reaching.converse(url, Monitoring(count=_checked(count)))
+    return options.run_session(url, LifecycleMonitor(count=_checked(count)))

@@ -7,16 +7,16 @@ from typing import Annotated
 from cyclopts import Group, Parameter
 
 from .._app import ELSEWHERE, PRESENTED, PRINTED, Switch
-from ..options._guarding import Guarding, Presenting
-from ..options._introducing import Introducing
+from ..options._discovery import DiscoveryOptions
+from ..options._security import CredentialOptions, SecurityOptions
 from ._remote import app as app
 
 WHERE = Group("Where it is reached", sort_key=1)
 WATCHED = Group("How it is watched", sort_key=1.5)
 
-_OPEN = Guarding()
-_NOTHING = Presenting()
-_ALONE = Introducing()
+_OPEN = SecurityOptions()
+_NOTHING = CredentialOptions()
+_ALONE = DiscoveryOptions()
 
 
 @app.command(sort_key=0, group=ELSEWHERE)
@@ -27,12 +27,12 @@ def serve(
     tree: Annotated[str | None, Parameter(metavar="TREE")] = None,
     listen: Annotated[list[str] | None, Parameter(negative=(), metavar="URL", group=WHERE)] = None,
     public_url: Annotated[str | None, Parameter(metavar="URL", group=WHERE)] = None,
-    guarding: Guarding = _OPEN,
-    presenting: Presenting = _NOTHING,
+    security: SecurityOptions = _OPEN,
+    credentials: CredentialOptions = _NOTHING,
     present_cert: Annotated[str | None, Parameter(metavar="FILE", group=PRESENTED)] = None,
     present_key: Annotated[str | None, Parameter(metavar="FILE", group=PRESENTED)] = None,
     arg: Annotated[list[str] | None, Parameter(negative=(), metavar="NAME=VALUE")] = None,
-    introducing: Introducing = _ALONE,
+    discovery: DiscoveryOptions = _ALONE,
     metrics: Annotated[Switch, Parameter(group=WATCHED)] = False,
     tracing: Annotated[str | None, Parameter(metavar="URL", group=WATCHED)] = None,
     json: Annotated[Switch, Parameter(group=PRINTED)] = False,
@@ -92,13 +92,13 @@ that comes in or goes out. Needs the extra otel.
     json
         Print JSON lines on a terminal too, as is done where the output is none.
     """
-    from ..serve._serve import Order, serve_targets
+    from ..serve._serve import ServeRequest, serve_targets
 
     return serve_targets(
-        Order(
+        ServeRequest(
             targets=targets or (), tree=tree, listen=listen or (), public_url=public_url, arguments=arg or (),
-            guarding=guarding, presenting=presenting, present_cert=present_cert, present_key=present_key,
-            introducing=introducing,
+            security=security, credentials=credentials, present_cert=present_cert, present_key=present_key,
+            discovery=discovery,
             metrics=metrics, tracing=tracing, json=json,
         )
     )  # fmt: skip

@@ -25,8 +25,8 @@ from ._output import (
     NOT_REACHED,
     OK,
     TIME_LIMIT,
-    Papers,
-    Telling,
+    CardFiles,
+    CardPrinter,
     complain,
     print_card,
     print_json,
@@ -45,8 +45,8 @@ FEW: Final = 5
 
 
 @attrs.frozen(kw_only=True)
-class Order:
-    """What `conform` was told. `json`: to print JSON alone; `papers`: the files to write, by option."""
+class ConformRequest:
+    """What `conform` was told. `json`: to print JSON alone; `card_files`: the files to write, by option."""
 
     url: str
     options: ConformOptions
@@ -54,7 +54,7 @@ class Order:
     within: float | None = None
     json: bool = False
     verbose: bool = False
-    papers: Mapping[str, str | None] = attrs.field(factory=dict[str, "str | None"])
+    card_files: Mapping[str, str | None] = attrs.field(factory=dict[str, "str | None"])
     inputs: Sequence[str] = ()
     command: Sequence[str] = ()
 
@@ -124,19 +124,19 @@ def _case_data(case: Case) -> dict[str, Any]:
     return {**plain, "section": section}
 
 
-def judge(order: Order, network: Network | None = None) -> int:
+def judge(request: ConformRequest, network: Network | None = None) -> int:
     """Judge a server, and return the exit code. Raises ConfigError, OSError, KeyboardInterrupt."""
-    papers = Papers.opened(order.papers, order.inputs)
-    telling = Telling(order.cases, json=order.json, verbose=order.verbose)
+    card_files = CardFiles.opened(request.card_files, request.inputs)
+    printer = CardPrinter(request.cases, json=request.json, verbose=request.verbose)
     try:
         with signals.in_order():
-            judging = Judging(order, telling)
-            trio.run(judging.run, TcpNetwork() if network is None else network)
+            server_run = ServerRun(request, printer)
+            trio.run(server_run.run, TcpNetwork() if network is None else network)
             with signals.held(drop=True):
-                return judging.told(papers)
+                return server_run.finish(card_files)
     finally:
-        telling.close()
-        papers.close()
+        printer.close()
+        card_files.close()
 
 
 def not_tried(case: Case, why: str) -> Result:
@@ -151,11 +151,11 @@ def not_tried(case: Case, why: str) -> Result:
     )
 
 
-class Judging:
+class ServerRun:
     """One run of `conform`: what has come of it so far, and how it ended."""
 
-    def __init__(self, order: Order, telling: Telling) -> None:
-        self._order, self._telling = order, telling
+    def __init__(self, request: ConformRequest, printer: CardPrinter) -> None:
+        self._order, self._telling = request, printer
         self._card: Card | None = None
         self._failure: BaseException | None = None
         self._interrupted = ""  # the name of the signal
@@ -194,7 +194,7 @@ class Judging:
 
     # --- afterwards
 
-    def told(self, papers: Papers) -> int:
+    def finish(self, card_files: CardFiles) -> int:
         """Show and write what has come of it; gives the exit code. Raises ConfigError, OSError."""
         failure = self._failure
         if isinstance(failure, ConfigError):  # it may name things as their server calls them
@@ -207,7 +207,7 @@ class Judging:
             traceback.print_exception(failure)
             return NOT_REACHED
         card, code = self._ended()
-        papers.write(card, code)
+        card_files.write(card, code)
         self._telling.end(card, self._more(card))
         if self._order.json:
             print_card(card, code)
@@ -216,30 +216,30 @@ class Judging:
             late = code == TIME_LIMIT
             why = f"time limit: {self._order.within:g}s have passed" if late else "interrupted"
             complain(f"{why}; {left} of {len(self._order.cases)} cases were not tried")
-        papers.say()
+        card_files.say()
         return code
 
     def _ended(self) -> tuple[Card, int]:
-        order, card = self._order, self._card
-        command = shlex.join(order.command)
+        request, card = self._order, self._card
+        command = shlex.join(request.command)
         if card is not None:
             return attrs.evolve(card, command=command), OK if card.passed else FAILED
         done, code = self._telling.results, INTERRUPTED_BY.get(self._interrupted, TIME_LIMIT)
         why = f"interrupted ({self._interrupted})" if self._interrupted else "time limit"
         tried = {result.id for result in done}
-        left = [not_tried(case, why) for case in order.cases if case.id not in tried]
+        left = [not_tried(case, why) for case in request.cases if case.id not in tried]
         made = Card(
-            subject=order.url,
+            subject=request.url,
             role="server",
             title="",
-            thing=order.options.thing or "",
-            level=order.options.level,
+            thing=request.options.thing or "",
+            level=request.options.level,
             spoken="",
-            seed=order.options.seed,
+            seed=request.options.seed,
             results=(*done, *left),
             seconds=self._seconds,
             command=command,
-            cut=f"{why}, {len(done)} of {len(order.cases)} cases tried, exit code {code}",
+            cut=f"{why}, {len(done)} of {len(request.cases)} cases tried, exit code {code}",
         )
         return made, code
 

@@ -23,8 +23,8 @@ from lmos_actors.conformance import (
 from lmos_actors.errors import ConfigError
 from lmos_actors.reports import printable
 
-from ..run._show import takes_all
-from ..run._written import Target, opened_file, same_file
+from ..run._display import takes_all
+from ..run._report_files import Target, opened_file, same_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -48,14 +48,14 @@ def group_of(case: Case | Result) -> str:
     return case.id.partition(".")[0]
 
 
-class Telling:
+class CardPrinter:
     """Prints how cases come out: each group when it is over. With `json` only what moves on a terminal."""
 
     def __init__(self, cases: Sequence[Case], *, json: bool, verbose: bool) -> None:
         self.results: list[Result] = []
         self._cases, self._json, self._verbose = cases, json, verbose
         self._width = max(map(len, map(group_of, cases)), default=0)
-        self._told = 0
+        self._printed_count = 0
         self._out = sys.stderr if json else sys.stdout
         self._moving: Moving | None = None
         self._screen: Screen | None = None
@@ -89,17 +89,17 @@ class Telling:
         self._move()
         done = len(self.results)
         if done == len(self._cases) or group_of(self._cases[done]) != group_of(result):
-            self._tell()
+            self._print_groups()
 
-    def _tell(self) -> None:
-        new, self._told = self.results[self._told :], len(self.results)
+    def _print_groups(self) -> None:
+        new, self._printed_count = self.results[self._printed_count :], len(self.results)
         for _, results in groupby(new, group_of):
             self.print(group_lines(list(results), width=self._width, verbose=self._verbose))
 
     def end(self, card: Card, more: Iterable[str] = ()) -> None:
         """Tell the rest of the cases, their sum, and more. Raises OSError."""
         self.close()
-        self._tell()
+        self._print_groups()
         self.print([*end_lines(card), *more])
 
     def print(self, lines: Iterable[str]) -> None:
@@ -143,23 +143,23 @@ def print_card(card: Card, code: int) -> None:
 
 
 @attrs.define
-class Papers:
+class CardFiles:
     """The files that a card is written to: all opened before anything is judged, and written at the end."""
 
     _open: dict[str, Target] = attrs.field(factory=dict[str, Target])
 
     @classmethod
-    def opened(cls, asked: Mapping[str, str | None], inputs: Iterable[str]) -> Papers:
+    def opened(cls, asked: Mapping[str, str | None], inputs: Iterable[str]) -> CardFiles:
         """Open the files that options name. Raises ConfigError for what cannot, or must not, be written."""
-        papers = cls()
+        card_files = cls()
         try:
             for option, path in asked.items():
                 if path is not None:
-                    papers._add(option, path, list(inputs))
+                    card_files._add(option, path, list(inputs))
         except ConfigError:
-            papers.close()
+            card_files.close()
             raise
-        return papers
+        return card_files
 
     def _add(self, option: str, path: str, inputs: Sequence[str]) -> None:
         if any(same_file(path, each) for each in inputs):

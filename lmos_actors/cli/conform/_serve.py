@@ -23,8 +23,8 @@ from ._output import (
     NOT_REACHED,
     OK,
     TIME_LIMIT,
-    Papers,
-    Telling,
+    CardFiles,
+    CardPrinter,
     complain,
     print_card,
     print_json,
@@ -41,7 +41,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 @attrs.frozen(kw_only=True)
-class ServeOrder:
+class JudgeClientsRequest:
     """What `conform --serve` was told."""
 
     address: str = ADDRESS
@@ -52,7 +52,7 @@ class ServeOrder:
     within: float | None = None
     json: bool = False
     verbose: bool = False
-    papers: Mapping[str, str | None] = attrs.field(factory=dict[str, "str | None"])
+    card_files: Mapping[str, str | None] = attrs.field(factory=dict[str, "str | None"])
     command: Sequence[str] = ()
 
     def endpoint(self) -> Endpoint:
@@ -80,28 +80,28 @@ def list_client_cases(*, json: bool) -> int:
     return OK
 
 
-def serve_clients(order: ServeOrder, network: Network | None = None) -> int:
+def serve_clients(request: JudgeClientsRequest, network: Network | None = None) -> int:
     """Judge clients, and return the exit code. Raises ConfigError, OSError, KeyboardInterrupt."""
-    papers = Papers.opened(order.papers, ())
-    telling = Telling((), json=order.json, verbose=order.verbose)
+    card_files = CardFiles.opened(request.card_files, ())
+    printer = CardPrinter((), json=request.json, verbose=request.verbose)
     try:
-        judging = JudgingClients(order)
+        clients_run = ClientsRun(request)
         try:
             with signals.in_order():
-                card = trio.run(judging.run, TcpNetwork() if network is None else network)
+                card = trio.run(clients_run.run, TcpNetwork() if network is None else network)
         except* (ConfigError, TransportError) as group:
-            judging.failure = _first(group)
+            clients_run.failure = _first(group)
             card = None
-        if isinstance(judging.failure, ConfigError) and judging.failure.__cause__ is None:
-            raise judging.failure
+        if isinstance(clients_run.failure, ConfigError) and clients_run.failure.__cause__ is None:
+            raise clients_run.failure
         if card is None:
-            complain(str(judging.failure))
+            complain(str(clients_run.failure))
             return NOT_REACHED
         with signals.in_order(), signals.held(drop=True):
-            return _told(order, judging, card, telling, papers)
+            return _finish(request, clients_run, card, printer, card_files)
     finally:
-        telling.close()
-        papers.close()
+        printer.close()
+        card_files.close()
 
 
 def _first(error: BaseException) -> BaseException:
@@ -109,22 +109,28 @@ def _first(error: BaseException) -> BaseException:
     return error if group is None else _first(group.exceptions[0])
 
 
-def _told(order: ServeOrder, judging: JudgingClients, card: Card, telling: Telling, papers: Papers) -> int:
-    code = judging.code(card)
-    cut = f"{judging.reason(code)}, exit code {code}" if judging.reason(code) else ""
-    card = attrs.evolve(card, command=shlex.join(order.command), cut=cut)
-    papers.write(card, code)
-    telling.results[:] = card.results
-    telling.end(card)
-    if order.json:
+def _finish(
+    request: JudgeClientsRequest,
+    clients_run: ClientsRun,
+    card: Card,
+    printer: CardPrinter,
+    card_files: CardFiles,
+) -> int:
+    code = clients_run.code(card)
+    cut = f"{clients_run.reason(code)}, exit code {code}" if clients_run.reason(code) else ""
+    card = attrs.evolve(card, command=shlex.join(request.command), cut=cut)
+    card_files.write(card, code)
+    printer.results[:] = card.results
+    printer.end(card)
+    if request.json:
         print_card(card, code)
     if cut:
-        complain(judging.reason(code))
-    papers.say()
+        complain(clients_run.reason(code))
+    card_files.say()
     return code
 
 
-class JudgingClients:
+class ClientsRun:
     """One run of `conform --serve`."""
 
     REASONS: Final = {
@@ -133,26 +139,26 @@ class JudgingClients:
         **dict.fromkeys(INTERRUPTED_BY.values(), "interrupted before the clients that came had left"),
     }
 
-    def __init__(self, order: ServeOrder) -> None:
+    def __init__(self, request: JudgeClientsRequest) -> None:
         self.failure: BaseException | None = None
-        self._order = order
+        self._order = request
         self._late = False
         self._interrupted = ""  # the name of the signal
 
     async def run(self, network: Network) -> Card:
         """Serve until that is over, and return the card. Raises groups of ConfigError and TransportError."""
-        order, stop = self._order, trio.Event()
+        request, stop = self._order, trio.Event()
         async with trio.open_nursery() as nursery:
             if threading.current_thread() is threading.main_thread():
                 await nursery.start(self._stop_at_signal, stop)
             nursery.start_soon(self._stop_in_time, stop)
             card = await judge_clients(
                 network,
-                order.endpoint(),
-                level=order.level,
-                patience=order.patience,
-                seed=order.seed,
-                once=order.once,
+                request.endpoint(),
+                level=request.level,
+                patience=request.patience,
+                seed=request.seed,
+                once=request.once,
                 stop=stop,
                 announce=self._announce,
             )

@@ -26,7 +26,7 @@ MOST_AHEAD = 4
 
 
 @attrs.frozen(kw_only=True)
-class Asked:
+class FileJobs:
     """What is to be done with one file, as it was read: its chosen cells by number, which of them twice."""
 
     file: str
@@ -87,7 +87,7 @@ class Progress(Protocol):
         ...
 
 
-class Told(Protocol):
+class RunObserver(Protocol):
     """Who is told how runs go."""
 
     @property
@@ -128,11 +128,11 @@ class Told(Protocol):
 class Jobs:
     """The runs of one file. `repeated` are the second ones, compared with the first, in the file's order."""
 
-    def __init__(self, asked: Asked, pool: Pool, told: Told) -> None:
-        self._asked = asked
+    def __init__(self, file_jobs: FileJobs, pool: Pool, observer: RunObserver) -> None:
+        self._file_jobs = file_jobs
         self._pool = pool
-        self._told = told
-        self._tasks = asked.tasks()
+        self._observer = observer
+        self._tasks = file_jobs.tasks()
         self._order = [task for task in self._tasks if not task.second]
         self._results: dict[Task, RunResult] = {}
         self._firsts: dict[int, RunResult] = {}
@@ -146,7 +146,7 @@ class Jobs:
     @property
     def repeated(self) -> list[Repeated]:
         """What came of the second runs so far."""
-        return [self._repeated[number] for number in self._asked.cells if number in self._repeated]
+        return [self._repeated[number] for number in self._file_jobs.cells if number in self._repeated]
 
     @property
     def under_way(self) -> frozenset[tuple[int, int]]:
@@ -176,8 +176,8 @@ class Jobs:
         return task.second and first is not None and not _has_ended(first)
 
     def _has_room(self, task: Task) -> bool:
-        if self._asked.workers > 1:
-            return self._pool.busy < self._asked.workers and self._pool.has_room(second=task.second)
+        if self._file_jobs.workers > 1:
+            return self._pool.busy < self._file_jobs.workers and self._pool.has_room(second=task.second)
         return not task.second or self._pool.busy < MOST_AHEAD
 
     def _begin(self, task: Task) -> None:
@@ -185,33 +185,37 @@ class Jobs:
             self._given[task.cell] = task
         else:
             self._under_way.add(task)
-        if self._asked.workers == 1 and not task.second:
+        if self._file_jobs.workers == 1 and not task.second:
             self._ended(task, self._here(task))
             return
-        draw = self._told.draws and not task.second
-        order = self._asked.order(task, log=self._log_of(task), draw=draw)
-        self._pool.give(task, order, beside=self._asked.workers > 1)
+        draw = self._observer.draws and not task.second
+        order = self._file_jobs.order(task, log=self._log_of(task), draw=draw)
+        self._pool.give(task, order, beside=self._file_jobs.workers > 1)
 
     def _log_of(self, task: Task) -> bool:
         """Whether the log of a run is written somewhere, or compared."""
-        return task.second or self._is_compared(task) or self._told.wants_log(self._asked.cell(task.cell))
+        return (
+            task.second
+            or self._is_compared(task)
+            or self._observer.wants_log(self._file_jobs.cell(task.cell))
+        )
 
     def _is_compared(self, task: Task) -> bool:
-        return task.trial == 1 and task.cell in self._asked.twice
+        return task.trial == 1 and task.cell in self._file_jobs.twice
 
     def _here(self, task: Task) -> RunResult:
-        cell = self._asked.cell(task.cell)
-        progress = self._told.progress(cell, task.trial)
+        cell = self._file_jobs.cell(task.cell)
+        progress = self._observer.progress(cell, task.trial)
         return run_cell(
-            self._asked.resolved,
+            self._file_jobs.resolved,
             cell,
             task.trial,
-            real_limit=self._asked.time_limit,
-            speed=self._asked.speed,
+            real_limit=self._file_jobs.time_limit,
+            speed=self._file_jobs.speed,
             progress=progress,
             on_start=progress.telling,
             whole_log=self._log_of(task),
-            on_stuck=partial(self._told.last_words, cell),
+            on_stuck=partial(self._observer.last_words, cell),
         )
 
     def _take(self, *, wait: bool = True) -> None:
@@ -220,13 +224,13 @@ class Jobs:
             task, what = heard
             if isinstance(what, RunProgress):
                 if not task.second:
-                    self._told.going(self._asked.cell(task.cell), task.trial, what)
+                    self._observer.going(self._file_jobs.cell(task.cell), task.trial, what)
             elif task.second:
                 self._seconds[task.cell] = what
                 self._compare(task.cell)
             else:
-                self._told.gone(self._asked.cell(task.cell), task.trial)
-                self._ended(task, lost_run(self._asked, task, what) if isinstance(what, RunLost) else what)
+                self._observer.gone(self._file_jobs.cell(task.cell), task.trial)
+                self._ended(task, lost_run(self._file_jobs, task, what) if isinstance(what, RunLost) else what)
             wait = False
 
     def _ended(self, task: Task, run: RunResult) -> None:
@@ -241,14 +245,14 @@ class Jobs:
         self._tell()
 
     def _stop_if(self, failed: bool) -> None:
-        self._stopped = self._stopped or (failed and self._told.fail_fast)
+        self._stopped = self._stopped or (failed and self._observer.fail_fast)
 
     def _tell(self, *, whatever: bool = False) -> None:
         """Tell of the runs that have ended, in order, up to one that has not; or of those behind it too."""
         for task in self._order[self._next :]:
             run = self._results.pop(task, None)
             if run is not None:
-                self._told.ended(self._asked.cell(task.cell), run)
+                self._observer.ended(self._file_jobs.cell(task.cell), run)
             elif not whatever:
                 return
             self._next += 1
@@ -287,9 +291,9 @@ def repeated(first: RunResult, second: RunResult | RunLost) -> Repeated:
     return Repeated(first.label, difference, unseen)
 
 
-def lost_run(asked: Asked, task: Task, lost: RunLost) -> RunResult:
+def lost_run(file_jobs: FileJobs, task: Task, lost: RunLost) -> RunResult:
     """Return the result of a run that has none of its own, for its process is gone."""
-    cell = asked.cell(task.cell)
+    cell = file_jobs.cell(task.cell)
     scenario: Any = cell.scenario
     saw = lost.why + (f", it hangs at {lost.where}" if lost.where else "")
     return RunResult(

@@ -13,7 +13,7 @@ from lmos_actors.files import FileError
 from lmos_actors.reports import worst
 from lmos_actors.scenario import REAL_LIMIT, Guard, load_scenario, refusing_exit, restoring_directory
 
-from ._show import mistakes_of
+from ._display import mistakes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

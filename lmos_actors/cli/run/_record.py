@@ -14,8 +14,8 @@ from lmos_actors.scenario import LogFile, load_scenario, recordings_of, run_cell
 
 from .._signals import signals
 from ._load import importing
+from ._report_files import replace_file, unwritten
 from ._select import selection
-from ._written import replace_file, unwritten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

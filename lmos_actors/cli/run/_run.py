@@ -18,12 +18,12 @@ from lmos_actors.reports import Cut, FileResult, Missing, worst
 from lmos_actors.scenario import Compare, is_real, judge_compared, with_end_at
 
 from .._signals import signals
-from ._jobs import Asked, Jobs, Progress
+from ._display import Show, print_wrong
+from ._jobs import FileJobs, Jobs, Progress
 from ._load import load_files
 from ._pool import Pool
+from ._report_files import Written
 from ._select import Selection, selection
-from ._show import Show, print_wrong
-from ._written import Written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lmos_actors.scenario import Cell, Resolved, RunProgress
 
     from ._load import Wrong
-    from ._written import Kind
+    from ._report_files import Kind
 
 COULD_NOT_RUN, TIME_LIMIT = 3, 124
 
@@ -182,8 +182,8 @@ class _Running:
         labels = [resolved.cells[number].label for number in cells]
         self._show.begin(result, max(map(len, labels)))
         began = perf_counter()
-        told = _Told(result, self.options, self._show, self._written, self.hung)
-        self._jobs = jobs = Jobs(self._asked(result, resolved, cells), self._pool, told)
+        reporter = _FileReporter(result, self.options, self._show, self._written, self.hung)
+        self._jobs = jobs = Jobs(self._file_jobs(result, resolved, cells), self._pool, reporter)
         try:
             jobs.run()
         finally:
@@ -228,9 +228,9 @@ class _Running:
                 print(f"{file}: note: {what}", file=sys.stderr)
         return cut
 
-    def _asked(self, result: FileResult, resolved: Resolved, cells: list[int]) -> Asked:
+    def _file_jobs(self, result: FileResult, resolved: Resolved, cells: list[int]) -> FileJobs:
         options = self.options
-        return Asked(
+        return FileJobs(
             file=result.file,
             resolved=resolved,
             settings=options.settings,
@@ -265,7 +265,7 @@ class _Running:
             print(f"wrote {path}", file=sys.stderr, flush=True)
 
 
-class _Told:
+class _FileReporter:
     """Shows and writes how the runs of one file go."""
 
     def __init__(

@@ -22,7 +22,7 @@ from lmos_actors.supervision import SupervisorSpec, Tree
 from lmos_actors.transport import DoorOptions, raise_descriptor_limit
 
 from .._answers import PRESENT, explained
-from ..options._guarding import in_shell, misfits
+from ..options._security import in_shell, misfits
 from ..run._load import complain
 from ._announcer import Announcer, busy_in
 from ._targets import planned_of, tree_at
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Agent, Ref
     from lmos_actors.discovery import DirectoryOptions
 
-    from ..options._guarding import Guarding, Presenting
-    from ..options._introducing import Introducing
+    from ..options._discovery import DiscoveryOptions
+    from ..options._security import CredentialOptions, SecurityOptions
     from ._targets import Planned
 
 OK: Final = 0
@@ -73,7 +73,7 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 @attrs.frozen(kw_only=True)
-class Order:
+class ServeRequest:
     """What `serve` was told."""
 
     targets: Sequence[str] = ()
@@ -81,37 +81,37 @@ class Order:
     listen: Sequence[str] = ()
     public_url: str | None = None
     arguments: Sequence[str] = ()
-    guarding: Guarding
-    presenting: Presenting
+    security: SecurityOptions
+    credentials: CredentialOptions
     present_cert: str | None = None
     present_key: str | None = None
     metrics: bool = False
     tracing: str | None = None
     directory: DirectoryOptions | None = None
-    introducing: Introducing | None = None
+    discovery: DiscoveryOptions | None = None
     json: bool = False
 
     def addresses(self) -> tuple[str, ...]:
         """Return what to listen at: with a certificate over TLS, where nothing else is said."""
-        return tuple(self.listen) or (f"{'wss' if self.guarding.cert else 'ws'}://127.0.0.1:8080",)
+        return tuple(self.listen) or (f"{'wss' if self.security.cert else 'ws'}://127.0.0.1:8080",)
 
     def presented(self) -> dict[str, Any]:
         """Return what `open_node` takes of what is presented to others. Raises ConfigError."""
-        return self.presenting.options(
-            insecure=self.guarding.insecure,
+        return self.credentials.options(
+            insecure=self.security.insecure,
             cert=self.present_cert,
             key=self.present_key,
             option="--present-cert",
         )
 
 
-def serve_targets(order: Order) -> int:
+def serve_targets(request: ServeRequest) -> int:
     """Serve until a signal comes. Returns the exit code. Raises ConfigError."""
-    addresses = order.addresses()
-    options = order.guarding.options(addresses)
-    options |= order.presented()
-    options |= order.introducing.options() if order.introducing is not None else {}
-    planned = _planned(order)
+    addresses = request.addresses()
+    options = request.security.options(addresses)
+    options |= request.presented()
+    options |= request.discovery.options() if request.discovery is not None else {}
+    planned = _planned(request)
     if isinstance(planned, int):
         return planned
     tree, later = planned
@@ -120,15 +120,17 @@ def serve_targets(order: Order) -> int:
         open_node,
         tree,
         listen=addresses,
-        public_url=order.public_url,
+        public_url=request.public_url,
         door=door,
-        metrics=order.metrics,
-        directory=order.directory,
+        metrics=request.metrics,
+        directory=request.directory,
         **options,
     )
-    serving = Serving(Announcer(json=order.json), order.public_url, later, tuple(options["security"].access))
+    serving = Serving(
+        Announcer(json=request.json), request.public_url, later, tuple(options["security"].access)
+    )
     try:
-        with spans_to(order.tracing) as provider:
+        with spans_to(request.tracing) as provider:
             trio.run(serving.run, partial(opened, tracing=provider))
     except ConfigError as error:
         if error.__cause__ is None:
@@ -143,16 +145,16 @@ def serve_targets(order: Order) -> int:
     return INTERRUPTED if serving.signals > 1 else OK
 
 
-def _planned(order: Order) -> tuple[SupervisorSpec, list[Planned]] | int:
+def _planned(request: ServeRequest) -> tuple[SupervisorSpec, list[Planned]] | int:
     """Return the tree to open, and those that need refs and start after it; or the exit code of an import."""
-    if order.tree is None and not order.targets and order.directory is None:
+    if request.tree is None and not request.targets and request.directory is None:
         raise ConfigError(
             "nothing to serve: name an agent class, as agents/weather.py:WeatherAgent, or a --tree"
         )
-    used = None if order.tree is None else tree_at(order.tree)
+    used = None if request.tree is None else tree_at(request.tree)
     if isinstance(used, int):
         return used
-    planned = planned_of(order.targets, order.arguments, used)
+    planned = planned_of(request.targets, request.arguments, used)
     if isinstance(planned, int):
         return planned
     root = SupervisorSpec("root") if used is None else used.spec

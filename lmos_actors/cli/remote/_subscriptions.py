@@ -13,70 +13,70 @@ from lmos_actors.actors import Down, Gap, Occurrence
 from lmos_actors.bindings import RemoteCrash
 from lmos_actors.errors import LmosActorsError, NotAllowed
 
-from .._answers import Said, now
-from ._remote import ANSWERED_WITH_ERROR, OK
+from .._answers import OutputLine, now
+from ._session import ANSWERED_WITH_ERROR, OK
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
 
     from lmos_actors.bindings import ConsumedThing
 
-    from ._remote import Talk
+    from ._session import RemoteSession
 
 TOGETHER: Final = 100
 """How many lines are written at once, where so many are waiting."""
 
 
 @attrs.frozen(kw_only=True)
-class _Listening:
+class _Subscription:
     """What the three have in common: they go on over reconnects, and end after `count` lines."""
 
     count: int | None = None
 
-    async def __call__(self, talk: Talk) -> int:
+    async def __call__(self, session: RemoteSession) -> int:
         """Listen. Return the exit code."""
         try:
-            if await self.hear(talk):
+            if await self.hear(session):
                 return OK
         except LmosActorsError as error:
-            return await talk.fail(self.members(), error)
-        talk.answers.wrong(f"{talk.thing.id} is gone for good: there is nothing more to come")
+            return await session.fail(self.members(), error)
+        session.answers.wrong(f"{session.thing.id} is gone for good: there is nothing more to come")
         return ANSWERED_WITH_ERROR
 
-    async def hear(self, talk: Talk) -> bool:
+    async def hear(self, session: RemoteSession) -> bool:
         """Print what comes. Return whether that was enough; if not, there is nothing more to come."""
-        async with self.feed(talk) as feed:
-            return await self.tell_all(talk, feed)
+        async with self.feed(session) as feed:
+            return await self.tell_all(session, feed)
 
-    async def tell_all(self, talk: Talk, feed: Any) -> bool:
+    async def tell_all(self, session: RemoteSession, feed: Any) -> bool:
         """Print what a feed brings; return as `hear` does."""
         left = self.count
         while batch := await _batch(feed):
-            left = await self._tell(talk, batch, left)
+            left = await self._tell(session, batch, left)
             if left == 0:
                 return True
         return False
 
-    async def _tell(self, talk: Talk, batch: list[Any], left: int | None) -> int | None:
-        lines: list[Said] = []
+    async def _tell(self, session: RemoteSession, batch: list[Any], left: int | None) -> int | None:
+        lines: list[OutputLine] = []
         for each in batch:
             if isinstance(each, Gap):
-                lines.append(self._gap(talk, each))
+                lines.append(self._gap(session, each))
                 continue
             lines.append(self.line(each))
             if left is not None and (left := left - 1) == 0:
                 break
-        await talk.answers.say(*lines)
+        await session.answers.say(*lines)
         return left
 
-    def _gap(self, talk: Talk, gap: Gap) -> Said:
+    def _gap(self, session: RemoteSession, gap: Gap) -> OutputLine:
         missed = "some may be missing" if gap.missed is None else f"{gap.missed} missing"
-        talk.answers.note(f"gap: {gap.reason}, {missed}")
-        return Said(
+        session.answers.note(f"gap: {gap.reason}, {missed}")
+        return OutputLine(
             {**self.members(), "gap": gap.reason, "missed": gap.missed, "at": now()}, None, aside=True
         )
 
-    def feed(self, talk: Talk) -> Any:
+    def feed(self, session: RemoteSession) -> Any:
         """Open what is listened to. Raises ConfigError where the description has no such thing."""
         raise NotImplementedError
 
@@ -84,77 +84,77 @@ class _Listening:
         """Return what every line begins with."""
         raise NotImplementedError
 
-    def line(self, each: Any) -> Said:
+    def line(self, each: Any) -> OutputLine:
         """Return the line of what has come."""
         raise NotImplementedError
 
 
 @attrs.frozen(kw_only=True)
-class Observing(_Listening):
+class PropertyObservation(_Subscription):
     """`observe`: the value of a property, and each change."""
 
     name: str
 
-    def feed(self, talk: Talk) -> Any:
-        talk.about("property", self.name)
-        return talk.thing.observe(self.name, gaps=True)
+    def feed(self, session: RemoteSession) -> Any:
+        session.about("property", self.name)
+        return session.thing.observe(self.name, gaps=True)
 
     def members(self) -> dict[str, Any]:
         return {"property": self.name}
 
-    def line(self, each: Any) -> Said:
-        return Said({**self.members(), "value": each, "at": now()}, each, (_clock(),))
+    def line(self, each: Any) -> OutputLine:
+        return OutputLine({**self.members(), "value": each, "at": now()}, each, (_clock(),))
 
 
 @attrs.frozen(kw_only=True)
-class Hearing(_Listening):
+class EventSubscription(_Subscription):
     """`listen`: one event of an agent, or all; each of them where the agent knows no subscription to all."""
 
     event: str | None = None
 
-    async def hear(self, talk: Talk) -> bool:
-        """See `_Listening`."""
+    async def hear(self, session: RemoteSession) -> bool:
+        """See `_Subscription`."""
         try:
-            return await super().hear(talk)
+            return await super().hear(session)
         except NotAllowed:
-            described = talk.thing.description
+            described = session.thing.description
             events = tuple((described and described.events) or ())
             if self.event is not None or not events:
                 raise
-        async with _each_event(talk.thing, events) as feed:
-            return await self.tell_all(talk, feed)
+        async with _each_event(session.thing, events) as feed:
+            return await self.tell_all(session, feed)
 
-    def feed(self, talk: Talk) -> Any:
+    def feed(self, session: RemoteSession) -> Any:
         if self.event is None:
-            return talk.thing.subscribe_all(gaps=True)
-        talk.about("event", self.event)
-        return talk.thing.subscribe(self.event, gaps=True)
+            return session.thing.subscribe_all(gaps=True)
+        session.about("event", self.event)
+        return session.thing.subscribe(self.event, gaps=True)
 
     def members(self) -> dict[str, Any]:
         return {"event": self.event}
 
-    def line(self, each: Any) -> Said:
+    def line(self, each: Any) -> OutputLine:
         event, data = (each.event, each.data) if isinstance(each, Occurrence) else (self.event, each)
-        return Said({"event": event, "data": data, "at": now()}, data, (_clock(), str(event)))
+        return OutputLine({"event": event, "data": data, "at": now()}, data, (_clock(), str(event)))
 
 
 @attrs.frozen(kw_only=True)
-class Monitoring(_Listening):
+class LifecycleMonitor(_Subscription):
     """`monitor`: each end of an incarnation."""
 
-    def feed(self, talk: Talk) -> Any:
-        return talk.thing.monitor(gaps=True)
+    def feed(self, session: RemoteSession) -> Any:
+        return session.thing.monitor(gaps=True)
 
     def members(self) -> dict[str, Any]:
         return {}
 
-    def line(self, each: Down) -> Said:
+    def line(self, each: Down) -> OutputLine:
         error = each.reason.error
         text = str(error) if isinstance(error, RemoteCrash) else str(each.reason)
         reason = {"kind": each.reason.kind, "text": text}
         members = {"agent": each.agent, "incarnation": each.incarnation, "reason": reason, "at": now()}
         which = f"incarnation {each.incarnation} has ended: " if each.incarnation else ""
-        return Said(members, f"{which}{text}", (_clock(), each.agent))
+        return OutputLine(members, f"{which}{text}", (_clock(), each.agent))
 
 
 class _Merged:

@@ -10,60 +10,60 @@ import trio
 
 from lmos_actors.errors import ConfigError, LmosActorsError
 
-from .._answers import Said
-from ._remote import GRACE, OK
+from .._answers import OutputLine
+from ._session import GRACE, OK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .._answers import Answers
+    from .._answers import AnswerPrinter
     from .._inputs import Pairs, Written
-    from ._remote import Talk
+    from ._session import RemoteSession
 
 
 @attrs.frozen
-class Calling:
+class ActionCall:
     """`call`: an action, its input, and whether it has many outputs where no description says so."""
 
     action: str
     given: Written | Pairs | None
     stream: bool = False
 
-    async def __call__(self, talk: Talk) -> int:
+    async def __call__(self, session: RemoteSession) -> int:
         """Have the action carried out. Returns the exit code."""
-        about = talk.about("action", self.action)
-        streams = talk.streams(self.action)
+        about = session.about("action", self.action)
+        streams = session.streams(self.action)
         if streams is not None and streams.input:
             named = ", ".join(streams.input)
             raise ConfigError(f"takes streams ({named}), which a command line cannot give", self.action)
         args = () if self.given is None else (self.given.value(about.input if about is not None else None),)
         many = self.stream or (streams is not None and streams.output is not None)
         try:
-            return await (self._stream if many else self._call)(talk, args)
+            return await (self._stream if many else self._call)(session, args)
         except LmosActorsError as error:
-            return await talk.fail({"action": self.action}, error)
+            return await session.fail({"action": self.action}, error)
 
-    async def _stream(self, talk: Talk, args: tuple[Any, ...]) -> int:
-        async with talk.thing.stream(self.action, *args) as items:
+    async def _stream(self, session: RemoteSession, args: tuple[Any, ...]) -> int:
+        async with session.thing.stream(self.action, *args) as items:
             async for item in items:
-                await self._say(talk.answers, item, whole=isinstance(item, str))
+                await self._say(session.answers, item, whole=isinstance(item, str))
         return OK
 
-    async def _call(self, talk: Talk, args: tuple[Any, ...]) -> int:
-        async with talk.thing.begin(self.action, *args) as call:
-            await self._say(talk.answers, await self._result(talk, call))
+    async def _call(self, session: RemoteSession, args: tuple[Any, ...]) -> int:
+        async with session.thing.begin(self.action, *args) as call:
+            await self._say(session.answers, await self._result(session, call))
         return OK
 
-    async def _result(self, talk: Talk, call: Any) -> Any:
+    async def _result(self, session: RemoteSession, call: Any) -> Any:
         """Wait for the answer, and show how far the run is."""
         error: Exception | None = None
         value: Any = None
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._show, talk.answers, call)
+            nursery.start_soon(self._show, session.answers, call)
             try:
                 value = await call.result()
             except trio.Cancelled:
-                await self._cancel(talk, call)
+                await self._cancel(session, call)
                 raise
             except LmosActorsError as failed:  # not through the nursery, which would make a group of it
                 error = failed
@@ -72,66 +72,66 @@ class Calling:
             raise error
         return value
 
-    async def _show(self, answers: Answers, call: Any) -> None:
+    async def _show(self, answers: AnswerPrinter, call: Any) -> None:
         async for value in call.progress:
             await answers.progress(self.action, value)
 
-    async def _cancel(self, talk: Talk, call: Any) -> None:
+    async def _cancel(self, session: RemoteSession, call: Any) -> None:
         """Cancel the run, and wait a moment for the agent to say so."""
-        reason = "interrupted" if talk.interrupted else "time limit"
+        reason = "interrupted" if session.interrupted else "time limit"
         said = "nothing is known of it"
         with trio.move_on_after(GRACE, shield=True), suppress(LmosActorsError):
             status = await call.cancel(reason)
             said = "cancelled" if status.cancelled else status.status
-        talk.answers.note(f"{reason}: {self.action}: {said}")
+        session.answers.note(f"{reason}: {self.action}: {said}")
 
-    async def _say(self, answers: Answers, value: Any, *, whole: bool = True) -> None:
-        await answers.say(Said({"action": self.action, "output": value}, value, whole=whole))
+    async def _say(self, answers: AnswerPrinter, value: Any, *, whole: bool = True) -> None:
+        await answers.say(OutputLine({"action": self.action, "output": value}, value, whole=whole))
 
 
 @attrs.frozen
-class Reading:
+class PropertyRead:
     """`read`: some properties, or all."""
 
     names: Sequence[str]
 
-    async def __call__(self, talk: Talk) -> int:
+    async def __call__(self, session: RemoteSession) -> int:
         """Read them. Returns the exit code: the highest, where several have one."""
         for name in self.names:
-            talk.about("property", name)
+            session.about("property", name)
         if not self.names:
-            values = await talk.thing.read_all()
-            await talk.answers.say(*(_property(name, value, head=True) for name, value in values.items()))
+            values = await session.thing.read_all()
+            await session.answers.say(*(_property(name, value, head=True) for name, value in values.items()))
             return OK
-        return max([await self._read(talk, name) for name in self.names])
+        return max([await self._read(session, name) for name in self.names])
 
-    async def _read(self, talk: Talk, name: str) -> int:
+    async def _read(self, session: RemoteSession, name: str) -> int:
         try:
-            value = await talk.thing.read(name)
+            value = await session.thing.read(name)
         except LmosActorsError as error:
-            return await talk.fail({"property": name}, error)
-        await talk.answers.say(_property(name, value, head=len(self.names) > 1))
+            return await session.fail({"property": name}, error)
+        await session.answers.say(_property(name, value, head=len(self.names) > 1))
         return OK
 
 
 @attrs.frozen
-class Writing:
+class PropertyWrite:
     """`write`: one property, one value."""
 
     name: str
     given: Written
 
-    async def __call__(self, talk: Talk) -> int:
+    async def __call__(self, session: RemoteSession) -> int:
         """Write it. Returns the exit code."""
-        about = talk.about("property", self.name)
+        about = session.about("property", self.name)
         value = self.given.value(about.schema if about is not None else None)
         try:
-            await talk.thing.write(self.name, value)
+            await session.thing.write(self.name, value)
         except LmosActorsError as error:
-            return await talk.fail({"property": self.name}, error)
-        await talk.answers.say(_property(self.name, value, head=True))
+            return await session.fail({"property": self.name}, error)
+        await session.answers.say(_property(self.name, value, head=True))
         return OK
 
 
-def _property(name: str, value: Any, *, head: bool) -> Said:
-    return Said({"property": name, "value": value}, value, (name,) if head else (), whole=not head)
+def _property(name: str, value: Any, *, head: bool) -> OutputLine:
+    return OutputLine({"property": name, "value": value}, value, (name,) if head else (), whole=not head)

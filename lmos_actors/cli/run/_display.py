@@ -49,13 +49,13 @@ if TYPE_CHECKING:
 FOLDED = 20
 """Of a file with more runs than this, those that pass share a line with the others of their combination."""
 
-TOLD_WHOLE = 5
+SHOWN_IN_FULL = 5
 """How many of the runs of a file that fail are told with everything."""
 
 TOLD_MISSING = 20
 """How many lines are printed of runs that are missing."""
 
-TOLD = 50
+MOST_SHOWN = 50
 """How many of the runs of a file that fail are told at all."""
 
 
@@ -65,7 +65,7 @@ def takes_all(out: Any) -> bool:
 
 
 @attrs.define
-class _Told:
+class _FileProgress:
     """What has been told of one file."""
 
     result: FileResult
@@ -83,7 +83,7 @@ class Show:
         self._verbose = verbose
         # kept: while a run goes on, sys.stdout is where agents print to
         self._out = sys.stdout
-        self._told: _Told | None = None
+        self._file: _FileProgress | None = None
         self._moving: dict[tuple[str, int], Moving] = {}
         self._screen: Screen | None = None
         if not json and self._out.isatty() and os.environ.get("TERM") not in ("dumb", "unknown"):
@@ -106,16 +106,16 @@ class Show:
         """A file begins; `width` is that of its longest label."""
         folds = not self._verbose and result.cells * result.trials > FOLDED
         self._pass_on()
-        self._told = _Told(result, width, folds)
+        self._file = _FileProgress(result, width, folds)
         self._print(head(result), "bold")
         if self._screen is not None:
             began = monotonic()
             self._screen.begin(lambda now: _so_far(result, now - began), width)
 
-    def progress(self, label: str, trial: int) -> Moving | _Nobody:
+    def progress(self, label: str, trial: int) -> Moving | _NoDisplay:
         """Return what a run in this process is to call as it goes; `telling` takes what to look at."""
         if self._screen is None:
-            return _Nobody()
+            return _NoDisplay()
         self.gone(label, trial)
         return self._moves(label, trial)
 
@@ -139,7 +139,7 @@ class Show:
 
         assert self._screen is not None
         if (label, trial) not in self._moving:
-            several = self._told is not None and self._told.result.trials > 1
+            several = self._file is not None and self._file.result.trials > 1
             self._moving[label, trial] = Moving(f"{label}  trial {trial}" if several else label)
             self._screen.add(self._moving[label, trial])
         return self._moving[label, trial]
@@ -147,51 +147,51 @@ class Show:
     def run(self, run: RunResult, result: FileResult) -> None:
         """A run has ended; told in the file's order."""
         self.gone(run.label, run.trial)
-        told = self._told
-        if told is None or told.result is not result:
-            told = self._told = _Told(result, len(run.label), folds=False)
-        if told.folds:
-            if told.fold and combination(told.fold[0]) != combination(run):
-                self._unfold(told)
-            told.fold.append(run)
+        file = self._file
+        if file is None or file.result is not result:
+            file = self._file = _FileProgress(result, len(run.label), folds=False)
+        if file.folds:
+            if file.fold and combination(file.fold[0]) != combination(run):
+                self._unfold(file)
+            file.fold.append(run)
             if run.ok:
                 return
         if not run.ok:
-            told.failed += 1
-            if told.failed > TOLD and not self._verbose:
+            file.failed += 1
+            if file.failed > MOST_SHOWN and not self._verbose:
                 return
-        self._run(told, run)
+        self._run(file, run)
 
-    def _run(self, told: _Told, run: RunResult) -> None:
-        self._print(run_line(run, told.width, told.result.trials), _style(run.ok), verdict(run))
+    def _run(self, file: _FileProgress, run: RunResult) -> None:
+        self._print(run_line(run, file.width, file.result.trials), _style(run.ok), verdict(run))
         if self._verbose:
             for line in check_lines(run):
                 self._print(line)
         if run.ok:
             return
-        if told.failed > TOLD_WHOLE and not self._verbose:
+        if file.failed > SHOWN_IN_FULL and not self._verbose:
             self._print(f"   {first_failure(run)}")
             self._print(f"   again:  {run.again}")
             return
         for line in failure_lines(run, LAST if self._verbose else SOME_MESSAGES):
             self._print(line)
 
-    def _unfold(self, told: _Told) -> None:
-        runs, told.fold = told.fold, []
+    def _unfold(self, file: _FileProgress) -> None:
+        runs, file.fold = file.fold, []
         if runs:
             ok = all(run.ok for run in runs)
-            self._print(folded_line(runs, told.width), _style(ok), "ok" if ok else "FAILED")
+            self._print(folded_line(runs, file.width), _style(ok), "ok" if ok else "FAILED")
 
     def end_file(self, result: FileResult) -> None:
         """A file has ended."""
         self._moving.clear()
         if self._screen is not None:
             self._screen.end()
-        told = self._told
-        if told is not None:
-            self._unfold(told)
-            if told.failed > TOLD and not self._verbose:
-                self._print(f" {told.failed - TOLD} more failed; -v tells them all")
+        file = self._file
+        if file is not None:
+            self._unfold(file)
+            if file.failed > MOST_SHOWN and not self._verbose:
+                self._print(f" {file.failed - MOST_SHOWN} more failed; -v tells them all")
         for line in trial_lines(result):
             self._print(line)
         for check, line in zip(result.compared, compared_lines(result.compared), strict=True):
@@ -201,8 +201,8 @@ class Show:
 
     def _pass_on(self) -> None:
         """Sum up the file before, now that it turns out to be one of several."""
-        if self._told is not None and len(self._told.result.runs) > 1:
-            self._print(file_line(self._told.result))
+        if self._file is not None and len(self._file.result.runs) > 1:
+            self._print(file_line(self._file.result))
 
     def end(
         self,
@@ -253,7 +253,7 @@ class Show:
             self._screen.abandon()
 
 
-class _Nobody:
+class _NoDisplay:
     """Where nobody watches."""
 
     def __call__(self, done: float, total: float, text: str) -> None:

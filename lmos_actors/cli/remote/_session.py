@@ -26,10 +26,10 @@ from lmos_actors.errors import (
 from lmos_actors.node import open_node
 from lmos_actors.transport import ConnectionOptions, endpoint_of
 
-from .._answers import Said, error_members, explained
+from .._answers import OutputLine, error_members, explained
 from .._signals import signals
 from .._start_up import code_of as code_of_signal
-from ..options._guarding import in_shell
+from ..options._security import in_shell
 
 if TYPE_CHECKING:
     import ssl
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from lmos_actors.protocol.td import Streams
     from lmos_actors.security import Credentials
 
-    from .._answers import Answers
+    from .._answers import AnswerPrinter
 
 OK: Final = 0
 ANSWERED_WITH_ERROR: Final = 1
@@ -52,7 +52,7 @@ GRACE: Final = 2.0
 
 
 @attrs.frozen(kw_only=True)
-class Reach:
+class RemoteAgent:
     """Where the agent is, how to speak with it, and how many seconds there are for everything."""
 
     url: str
@@ -65,10 +65,10 @@ class Reach:
 
 
 @attrs.define(eq=False)
-class Talk:
+class RemoteSession:
     """What a command does its work with: the agent, where answers go, and how the command is ended."""
 
-    answers: Answers
+    answers: AnswerPrinter
     thing: ConsumedThing = attrs.field(init=False)
     interrupted: bool = False
     signal: int = signal.SIGINT
@@ -103,22 +103,22 @@ class Talk:
             raise ConfigError(in_shell(str(error)))
         if isinstance(error, LocalProtocolError):
             raise ConfigError(str(error)) from None
-        await self.answers.say(Said({**members, "error": error_members(error)}, None, aside=True))
+        await self.answers.say(OutputLine({**members, "error": error_members(error)}, None, aside=True))
         self.answers.wrong(explained(error))
         return code_of(error)
 
 
 _MEMBERS: Final = {"property": "properties", "action": "actions", "event": "events"}
 
-Work: TypeAlias = "Callable[[Talk], Awaitable[int]]"
+Work: TypeAlias = "Callable[[RemoteSession], Awaitable[int]]"
 
 
-def converse(reach: Reach, answers: Answers, work: Work) -> int:
+def run_session(target: RemoteAgent, answers: AnswerPrinter, work: Work) -> int:
     """Reach an agent, do the work with it, and return the exit code. Raises ConfigError, OSError."""
-    check_place(reach.url)
+    check_place(target.url)
     try:
         with signals.in_order():
-            return trio.run(_converse, reach, answers, work)
+            return trio.run(_run_session, target, answers, work)
     except BaseException as error:
         if _has_interrupt(error):  # the second Ctrl-C
             raise KeyboardInterrupt from None
@@ -146,66 +146,70 @@ def _has_interrupt(error: BaseException) -> bool:
     )
 
 
-async def _converse(reach: Reach, answers: Answers, work: Work) -> int:
-    talk = Talk(answers)
+async def _run_session(target: RemoteAgent, answers: AnswerPrinter, work: Work) -> int:
+    session = RemoteSession(answers)
     code: int | None = None
     async with trio.open_nursery() as nursery:
         working = trio.CancelScope()
         if threading.current_thread() is threading.main_thread():
-            await nursery.start(_end_at_interrupt, talk, working)
-        with working, trio.move_on_after(math.inf if reach.within is None else reach.within):
-            code = await _reached(reach, talk, work)
+            await nursery.start(_end_at_interrupt, session, working)
+        with working, trio.move_on_after(math.inf if target.within is None else target.within):
+            code = await _reached(target, session, work)
         nursery.cancel_scope.cancel()
-    answers.still()
-    if talk.interrupted:
-        return code_of_signal(talk.signal)
-    if talk.failure is not None:
-        raise talk.failure
+    answers.clear_progress()
+    if session.interrupted:
+        return code_of_signal(session.signal)
+    if session.failure is not None:
+        raise session.failure
     if code is None:
-        answers.wrong(f"time limit: {reach.within:g}s have passed")
+        answers.wrong(f"time limit: {target.within:g}s have passed")
         return TIME_LIMIT
     return code
 
 
 async def _end_at_interrupt(
-    talk: Talk, working: trio.CancelScope, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    session: RemoteSession,
+    working: trio.CancelScope,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """At the first Ctrl-C end the work in order; the second is Python's own."""
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
         task_status.started()
-        talk.signal = await anext(received)
-    talk.interrupted = True
+        session.signal = await anext(received)
+    session.interrupted = True
     working.cancel("interrupted")
 
 
-async def _reached(reach: Reach, talk: Talk, work: Work) -> int:
-    ends = math.inf if reach.within is None else trio.current_time() + reach.within
+async def _reached(target: RemoteAgent, session: RemoteSession, work: Work) -> int:
+    ends = math.inf if target.within is None else trio.current_time() + target.within
     try:
-        async with open_thing(reach) as thing:
+        async with open_thing(target) as thing:
             left = ends - trio.current_time()
             # the agent is told too, but a moment more: who ends the run is this side, which says so
-            talk.thing = thing if left == math.inf else thing.within(left + GRACE)
-            return await _kept(talk, work(talk))
+            session.thing = thing if left == math.inf else thing.within(left + GRACE)
+            return await _kept(session, work(session))
     except LmosActorsError as error:
-        return await _kept(talk, talk.fail({}, error))
+        return await _kept(session, session.fail({}, error))
 
 
-async def _kept(talk: Talk, done: Awaitable[int]) -> int:
+async def _kept(session: RemoteSession, done: Awaitable[int]) -> int:
     """Keep what is wrong here, and an output that is gone: nurseries on the way would make groups of it."""
     try:
         return await done
     except (ConfigError, OSError) as error:
-        talk.failure = error
+        session.failure = error
         return USAGE
 
 
 @asynccontextmanager
-async def open_thing(reach: Reach) -> AsyncGenerator[ConsumedThing]:
+async def open_thing(target: RemoteAgent) -> AsyncGenerator[ConsumedThing]:
     """Be connected with an agent elsewhere. Raises ConfigError, TransportError."""
     connection = ConnectionOptions(close_seconds=GRACE)
-    async with open_node(connection=connection, credentials=reach.credentials, client_tls=reach.tls) as node:
+    async with open_node(
+        connection=connection, credentials=target.credentials, client_tls=target.tls
+    ) as node:
         yield await node.consume_thing(
-            reach.url, thing=reach.thing, headers=reach.headers, habits=reach.habits
+            target.url, thing=target.thing, headers=target.headers, habits=target.habits
         )
 
 

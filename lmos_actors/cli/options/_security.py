@@ -35,7 +35,7 @@ def in_shell(text: str) -> str:
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Guarding:
+class SecurityOptions:
     """The options of commands that listen."""
 
     cert: Annotated[str | None, Parameter(metavar="FILE", group=GUARDED)] = None
@@ -90,7 +90,7 @@ May be given several times."""
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Presenting:
+class CredentialOptions:
     """The options of commands whose agents reach others."""
 
     ca: Annotated[str | None, Parameter(metavar="FILE", group=PRESENTED)] = None

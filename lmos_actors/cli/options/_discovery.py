@@ -12,7 +12,7 @@ from .._app import FOUND, Switch
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Introducing:
+class DiscoveryOptions:
     """The options of commands whose agents are to be found."""
 
     register: Annotated[list[str] | None, Parameter(negative=(), metavar="URL", group=FOUND)] = None

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from lmos_actors.errors import ConfigError
 
 from .._app import REACHED, Switch
-from ._guarding import credential_of, credentials_at
+from ._security import credential_of, credentials_at
 
 if TYPE_CHECKING:
     import ssl
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Knocking:
+class ServerOptions:
     """What is said, presented and trusted at a server."""
 
     header: Annotated[
@@ -77,5 +77,5 @@ class Knocking:
 
     def first_given(self) -> str | None:
         """Return the first of these options that was given, None for none."""
-        names = (each.name for each in fields(Knocking))
+        names = (each.name for each in fields(ServerOptions))
         return next((f"--{name}" for name in names if getattr(self, name)), None)
